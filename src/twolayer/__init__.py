@@ -1,0 +1,112 @@
+"""Exact learning dynamics of two-layer neural networks: theory and simulation from one description.
+
+>>> import twolayer as tl
+>>> from twolayer import d
+>>> problem = tl.Problem(target="He2(z1)", activation="He2", noise=0.1)
+>>> algorithm = tl.SGD(lr=0.05 / d, geometry="projected")
+>>> start = tl.Overlaps(Q=[[1.0]], M=[[0.5]])
+>>> theory = tl.solve(problem, algorithm, tl.ODE(), start, time=2)
+>>> round(float(theory.risk[0, -1]), 4)
+0.0586
+
+Heavy modules load when a name is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from twolayer import plot
+    from twolayer.algorithm import SGD
+    from twolayer.comparison import compare
+    from twolayer.environment import about
+    from twolayer.errors import InputError, Interrupted, Refused, RunFailed
+    from twolayer.functions.activation import Activation, register_activation
+    from twolayer.functions.exponents import analyse
+    from twolayer.functions.target import Target, Teacher
+    from twolayer.gaussian.moments import moments
+    from twolayer.losses import Loss, register_loss
+    from twolayer.methods.base import Method, Until, register_method
+    from twolayer.methods.chain import Chain
+    from twolayer.methods.ode import ODE
+    from twolayer.methods.vectors import Vectors
+    from twolayer.overlaps import Overlaps
+    from twolayer.problem import Problem
+    from twolayer.results import cite, load, save
+    from twolayer.scaling import Scaling, d
+    from twolayer.solving import DivergenceWarning, applicable, refusals, rerun, solve
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "about": "environment",
+    "SGD": "algorithm",
+    "compare": "comparison",
+    **dict.fromkeys(("InputError", "Interrupted", "Refused", "RunFailed"), "errors"),
+    **dict.fromkeys(("Activation", "register_activation"), "functions.activation"),
+    "analyse": "functions.exponents",
+    **dict.fromkeys(("Target", "Teacher"), "functions.target"),
+    "moments": "gaussian.moments",
+    **dict.fromkeys(("Loss", "register_loss"), "losses"),
+    **dict.fromkeys(("Method", "Until", "register_method"), "methods.base"),
+    "Chain": "methods.chain",
+    "ODE": "methods.ode",
+    "Vectors": "methods.vectors",
+    "Overlaps": "overlaps",
+    "Problem": "problem",
+    **dict.fromkeys(("cite", "load", "save"), "results"),
+    **dict.fromkeys(("Scaling", "d"), "scaling"),
+    **dict.fromkeys(("DivergenceWarning", "applicable", "refusals", "rerun", "solve"), "solving"),
+}
+
+__all__ = [
+    "ODE",
+    "SGD",
+    "Activation",
+    "Chain",
+    "DivergenceWarning",
+    "InputError",
+    "Interrupted",
+    "Loss",
+    "Method",
+    "Overlaps",
+    "Problem",
+    "Refused",
+    "RunFailed",
+    "Scaling",
+    "Target",
+    "Teacher",
+    "Until",
+    "Vectors",
+    "about",
+    "analyse",
+    "applicable",
+    "cite",
+    "compare",
+    "d",
+    "load",
+    "moments",
+    "plot",
+    "refusals",
+    "register_activation",
+    "register_loss",
+    "register_method",
+    "rerun",
+    "save",
+    "solve",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "plot":
+        return importlib.import_module("twolayer.plot")
+    if name not in _HOME:
+        raise AttributeError(f"module 'twolayer' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f"twolayer.{_HOME[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

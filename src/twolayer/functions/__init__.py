@@ -1,0 +1,1 @@
+"""What is learnt, and with what: expressions, activations, targets and their Hermite structure."""

@@ -1,0 +1,214 @@
+"""Activations σ: named, typed as a formula in z, or given as a JAX function.
+
+f(z) = (1/p) Σ_j a_j σ(λ_j),    σ' by automatic differentiation,    σ = Σ_n c_n h_n
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer.errors import InputError, closest, reject
+from twolayer.functions.expression import parse
+from twolayer.functions.hermite import hermite_coefficients
+from twolayer.functions.kinks import derivative, find_kinks
+from twolayer.precision import float64
+
+__all__ = ["Activation", "register_activation"]
+
+_REGISTRY: dict[str, Activation] = {}
+NAMED: Mapping[str, Activation] = _REGISTRY
+"""Activations by name."""
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An activation function with what the averages need to know about it.
+
+    Parameters
+    ----------
+    name : str
+        What is printed and saved; text that `Activation.of` reads back unless the function is a callable.
+    function : callable
+        Elementwise JAX function.
+    kinks : tuple of float
+        Where σ or σ' jumps.
+    polynomial : tuple of float, optional
+        Coefficients of 1, z, z², … when σ is a polynomial.
+    key : hashable
+        Identity for equality and caching.
+
+    Examples
+    --------
+    >>> Activation.of("relu").kinks
+    (0.0,)
+    >>> Activation.of("tanh(z + 0.7)").name
+    'tanh(z + 0.7)'
+    """
+
+    name: str
+    function: Callable[[Any], Any] = field(compare=False, repr=False)
+    kinks: tuple[float, ...] = field(default=(), compare=False)
+    polynomial: tuple[float, ...] | None = field(default=None, compare=False, repr=False)
+    key: Hashable = field(default=None, repr=False)
+    portable: bool = field(default=True, compare=False, repr=False)
+
+    def __call__(self, x: Any) -> Any:
+        """σ(x), elementwise."""
+        return self.function(x)
+
+    def slope(self, x: Any) -> Any:
+        """σ'(x), elementwise."""
+        return derivative(self.function)(x)
+
+    @float64
+    def hermite(self, degree: int) -> np.ndarray:
+        """Hermite coefficients c_0 … c_degree under N(0, 1).
+
+        Examples
+        --------
+        >>> Activation.of("He3").hermite(4).round(6).tolist()
+        [0.0, 0.0, 0.0, 2.44949, 0.0]
+        """
+        return hermite_coefficients(lambda x: np.asarray(self(jnp.asarray(x))), degree, self.kinks)
+
+    @cached_property
+    def bounded_growth(self) -> bool:
+        """Whether |σ| grows no faster than linearly, so that batches have light-tailed gradients."""
+        return self.polynomial is None or len(self.polynomial) <= 2
+
+    @classmethod
+    def of(cls, source: str | Callable[[Any], Any] | Activation, kinks: Sequence[float] | None = None) -> Activation:
+        """Make an activation of a registered name, a formula in z, or a JAX function.
+
+        Parameters
+        ----------
+        source : str or callable or Activation
+        kinks : sequence of float, optional
+            Where σ or σ' jumps; found numerically when not given.
+
+        Examples
+        --------
+        >>> Activation.of(jnp.sin).kinks
+        ()
+        """
+        if isinstance(source, Activation):
+            return source
+        if isinstance(source, str):
+            name = source.strip()
+            return _REGISTRY[name] if name in _REGISTRY and kinks is None else _from_text(name, kinks)
+        if callable(source):
+            return _from_callable(source, kinks)
+        reject("activation", source, "a name, a formula in z, or a JAX function")
+
+
+@float64
+def _checked(
+    name: str,
+    function: Callable[[Any], Any],
+    kinks: Sequence[float] | None,
+    polynomial: tuple[float, ...] | None,
+    key: Hashable,
+    portable: bool,
+) -> Activation:
+    """Probe the function (elementwise? finite?) and find its kinks."""
+    probe = jnp.linspace(-6.0, 6.0, 241) + 0.00123
+    try:
+        values = np.asarray(function(probe))
+        slopes = np.asarray(derivative(function)(probe))
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"Argument `activation` must be an elementwise JAX function, but {name} failed on an array: {error}"
+        ) from error
+    if values.shape != probe.shape:
+        raise InputError(
+            f"Argument `activation` must be elementwise, but {name} maps shape {probe.shape} to {values.shape}."
+        )
+    bad = ~(np.isfinite(values) & np.isfinite(slopes))
+    if bad.any():
+        raise InputError(
+            f"Argument `activation` must be finite on the real line, but {name} or its slope is not at "
+            f"z = {float(probe[np.argmax(bad)]):.3g}."
+        )
+    if kinks is None:
+        kinks = () if polynomial is not None else find_kinks(function)[0]
+    return Activation(name, function, tuple(float(k) for k in kinks), polynomial, key, portable)
+
+
+def _from_text(text: str, kinks: Sequence[float] | None) -> Activation:
+    if re.fullmatch(r"[A-Za-z_]\w*", text) and text != "z":
+        match = re.fullmatch(r"(He|h)([1-9]\d?)", text)
+        if not match:
+            raise InputError(
+                f"Argument `activation`: unknown activation {text!r}{closest(text, _REGISTRY)}; named ones are "
+                f"{', '.join(_REGISTRY)}, or write a formula in z such as 'tanh(z + 0.7)'."
+            )
+        expression, name = parse(f"{text}(z)", "z", "activation"), text
+    else:
+        expression = parse(text, "z", "activation")
+        name = str(expression)
+    if not expression.variables:
+        raise InputError(f"Argument `activation` must depend on z, but got {text!r}.")
+    poly = expression.polynomial(("z",))
+    coefficients = None
+    if poly is not None:
+        coefficients = tuple(poly.get((n,), 0.0) for n in range(max(k[0] for k in poly) + 1))
+    return _checked(name, lambda x: expression(z=x), kinks, coefficients, ("text", name, kinks), True)
+
+
+def _from_callable(function: Callable[[Any], Any], kinks: Sequence[float] | None) -> Activation:
+    name = getattr(function, "__name__", type(function).__name__)
+    key = ("callable", function, None if kinks is None else tuple(kinks))
+    return _checked(name, function, kinks, None, key, False)
+
+
+def register_activation(
+    name: str, kinks: Sequence[float] | None = None
+) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    """Decorator: make an elementwise JAX function available by name, in Python, files and flags.
+
+    Examples
+    --------
+    >>> @register_activation("swish")
+    ... def swish(z):
+    ...     return z * jax.nn.sigmoid(z)
+    >>> Activation.of("swish").name
+    'swish'
+    """
+    if not re.fullmatch(r"[A-Za-z_]\w*", name):
+        reject("name", name, "an identifier")
+
+    def decorate(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        _REGISTRY[name] = _checked(name, function, kinks, None, ("registered", name, function), True)
+        return function
+
+    return decorate
+
+
+def _builtin(
+    name: str,
+    function: Callable[[Any], Any],
+    kinks: tuple[float, ...] = (),
+    polynomial: tuple[float, ...] | None = None,
+) -> None:
+    _REGISTRY[name] = Activation(name, function, kinks, polynomial, ("builtin", name))
+
+
+_builtin("linear", lambda z: z, polynomial=(0.0, 1.0))
+_builtin("square", lambda z: z**2, polynomial=(0.0, 0.0, 1.0))
+_builtin("erf", lambda z: jax.lax.erf(z / math.sqrt(2)))
+_builtin("relu", jax.nn.relu, kinks=(0.0,))
+_builtin("tanh", jnp.tanh)
+_builtin("sigmoid", jax.nn.sigmoid)
+_builtin("softplus", jax.nn.softplus)
+_builtin("gelu", lambda z: jax.nn.gelu(z, approximate=False))

@@ -1,0 +1,471 @@
+"""Information, leap and generative exponents, and the staircase a target offers to large batches.
+
+    C_q(u) = E[ y He_q(z_V) | z_U = u ]                   what is still invisible (V) once U is known
+    leap:  U ← U + span_u range C_q(u),  q the smallest order that is not identically zero;  leap = max q
+    generative: the same with y replaced by every function of y:  E[ He_q(z_V) | y, z_U ]
+
+All conditions are tested on the moments E[ T_b(y) ψ_β(z_U) h_α(z_V) ], |α| = q, with ψ and h orthonormal
+Hermite products and T_b(y) = y, or the Legendre polynomials of the rank of y in the generative case. No
+coordinate plays a role: new directions are the left singular vectors of the unfolded tensors.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import qmc, rankdata
+
+from twolayer.functions.activation import Activation
+from twolayer.functions.hermite import gauss_panels, hermite_table
+from twolayer.functions.target import Target
+from twolayer.precision import float64
+
+__all__ = ["Analysis", "Staircase", "analyse"]
+
+REPLICATES, POINTS = 8, 2**14
+LEGENDRE = 8  # functions of y tested in the generative case
+COUPLING = 4  # degree in what is already learned, for sampled averages
+FLOOR = 4e-3  # below this a sampled moment counts as zero
+MAX_GRID = 700_000
+
+
+@dataclass(frozen=True)
+class _Nodes:
+    """Weighted points for averages over z ~ N(0, I_k); replicates give the error of a sampled average."""
+
+    points: np.ndarray
+    weights: np.ndarray
+    label: np.ndarray
+    replicates: int
+    tolerance: float
+    coupling: int
+    max_order: int
+
+    def moments(self, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """E[left_a right_b] with the threshold below which it counts as zero."""
+        if self.replicates == 1:
+            value = (left * self.weights) @ right.T
+            return value, np.full(value.shape, self.tolerance)
+        parts = np.stack(
+            [
+                a @ b.T / a.shape[1]
+                for a, b in zip(np.split(left, self.replicates, 1), np.split(right, self.replicates, 1), strict=True)
+            ]
+        )
+        error = parts.std(0, ddof=1) / math.sqrt(self.replicates)
+        return parts.mean(0), np.maximum(6 * error, self.tolerance)
+
+
+def multi_indices(k: int, order: int) -> list[tuple[int, ...]]:
+    """Multi-indices of k entries with the given sum.
+
+    Examples
+    --------
+    >>> multi_indices(2, 2)
+    [(2, 0), (1, 1), (0, 2)]
+    """
+    return [
+        tuple(combination.count(i) for i in range(k))
+        for combination in itertools.combinations_with_replacement(range(k), order)
+    ]
+
+
+def _products(tables: np.ndarray, indices: list[tuple[int, ...]]) -> np.ndarray:
+    """Rows Π_i h_{α_i}(x_i) from tables (degree, k, points)."""
+    rows = np.ones((len(indices), tables.shape[2]))
+    for row, alpha in zip(rows, indices, strict=True):
+        for i, n in enumerate(alpha):
+            if n:
+                row *= tables[n, i]
+    return rows
+
+
+def _hermite_products(x: np.ndarray, orders: range) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+    """All Hermite products of the columns of x (points, m) with total order in the range."""
+    indices = [alpha for q in orders for alpha in multi_indices(x.shape[1], q)]
+    return _products(hermite_table(max(orders), x.T), indices), indices
+
+
+def _grid(target: Target, order: int, panels: int) -> np.ndarray | None:
+    """Tensor grid of 1-d rules split at the kinks, as (points, k + 1) with the weight last."""
+    kinks = target.kinks
+    assert kinks is not None
+    rules = [gauss_panels(ks, order, panels) for ks in kinks]
+    if math.prod(len(x) for x, _ in rules) > MAX_GRID:
+        return None
+    points = np.stack([g.ravel() for g in np.meshgrid(*(x for x, _ in rules), indexing="ij")], 1)
+    weights = np.prod([g.ravel() for g in np.meshgrid(*(w for _, w in rules), indexing="ij")], 0)
+    keep = weights > 1e-18
+    return np.column_stack([points[keep], weights[keep]])
+
+
+@float64
+def _values(target: Target, points: np.ndarray) -> np.ndarray:
+    return np.asarray(target(jnp.asarray(points)))
+
+
+def _exact_nodes(target: Target) -> _Nodes | None:
+    """Gauss–Hermite points on which every moment of a polynomial target is exact."""
+    assert target.polynomial is not None
+    k, degree = target.directions, max((sum(a) for a in target.polynomial), default=0)
+    if (degree + 1) ** k > MAX_GRID or degree < 1:
+        return None
+    x, w = np.polynomial.hermite_e.hermegauss(degree + 1)
+    grid = np.stack([g.ravel() for g in np.meshgrid(*[x] * k, indexing="ij")], 1)
+    weights = np.prod([g.ravel() for g in np.meshgrid(*[w / w.sum()] * k, indexing="ij")], 0)
+    label = _standardised(_values(target, grid), weights)
+    return _Nodes(grid, weights, label, 1, 1e-9, degree, degree)
+
+
+def _quadrature_nodes(target: Target) -> _Nodes | None:
+    """A grid fine enough that the low moments of y do not change on a coarser one, or None."""
+    if target.kinks is None:
+        return None
+    k = target.directions
+    order, panels = {1: (60, 24), 2: (16, 24), 3: (10, 8)}.get(k, (0, 0))
+    if not order:
+        return None
+    coarse = None
+    for n in (max(order * 3 // 4, 2), order):
+        grid = _grid(target, n, panels)
+        if grid is None:
+            return None
+        points, weights = grid[:, :-1], grid[:, -1]
+        label = _standardised(_values(target, points), weights)
+        low, _ = _hermite_products(points, range(1, 4))
+        fine = (low * weights) @ label
+        if coarse is not None:
+            error = float(np.abs(fine - coarse).max())
+            if error < 1e-6:
+                return _Nodes(points, weights, label, 1, max(1e-6, 30 * error), 6, 12 if k == 1 else 8)
+        coarse = fine
+    return None
+
+
+def _sobol_nodes(target: Target) -> _Nodes:
+    k = target.directions
+    points = np.concatenate(
+        [ndtri(qmc.Sobol(k, scramble=True, rng=np.random.default_rng(r)).random(POINTS)) for r in range(REPLICATES)]
+    )
+    points = np.clip(points, -8.0, 8.0)
+    weights = np.full(len(points), 1 / len(points))
+    label = _standardised(_values(target, points), weights)
+    return _Nodes(points, weights, label, REPLICATES, FLOOR, COUPLING, 6 if k <= 3 else 4)
+
+
+def _standardised(y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    centred = y - weights @ y
+    scale = math.sqrt(max(weights @ centred**2, 0.0))
+    return centred / scale if scale > 1e-12 else np.zeros_like(y)
+
+
+def _rank_functions(label: np.ndarray) -> np.ndarray:
+    """Legendre polynomials of the mid-rank of y: a basis of the functions of y, ties kept together."""
+    rank = rankdata(np.round(label, 9), method="average")
+    x = 2 * (rank - 0.5) / len(rank) - 1
+    return np.stack(
+        [math.sqrt(2 * n + 1) * np.polynomial.legendre.Legendre.basis(n)(x) for n in range(1, LEGENDRE + 1)]
+    )
+
+
+def _sparse_basis(directions: np.ndarray) -> np.ndarray:
+    """An orthonormal basis of the row space that uses coordinate axes wherever they lie in it."""
+    m = len(directions)
+    projector = directions.T @ directions
+    rows: list[np.ndarray] = []
+    rest = projector.copy()
+    while len(rows) < m:
+        norms = np.sqrt(np.maximum(np.diag(rest), 0.0))
+        axis = int(np.argmax(np.round(norms, 6)))
+        v = rest[axis] / np.linalg.norm(rest[axis])
+        v = v * np.sign(v[np.argmax(np.abs(v))])
+        rows.append(v)
+        rest = rest - np.outer(v, v)
+    return np.array(rows).reshape(m, directions.shape[1])
+
+
+def _complement(known: np.ndarray, k: int) -> np.ndarray:
+    """Orthonormal rows that complete the known ones."""
+    if not len(known):
+        return np.eye(k)
+    _, _, vt = np.linalg.svd(known, full_matrices=True)
+    return _sparse_basis(vt[len(known) :])
+
+
+def _unfold(moments: np.ndarray, alphas: list[tuple[int, ...]], q: int) -> np.ndarray:
+    """Unfold the symmetric tensors with entries √α!·moment into dim V × everything else."""
+    m = len(alphas[0])
+    position = {alpha: i for i, alpha in enumerate(alphas)}
+    columns = []
+    for rest in itertools.combinations_with_replacement(range(m), q - 1):
+        rows = []
+        for i in range(m):
+            alpha = tuple((i, *rest).count(j) for j in range(m))
+            scale = math.sqrt(math.prod(math.factorial(n) for n in alpha))
+            rows.append(scale * moments[:, position[alpha]])
+        columns.append(np.stack(rows))
+    return np.concatenate(columns, 1)
+
+
+def _new_directions(
+    nodes: _Nodes, tests: np.ndarray, known: np.ndarray, orders: range, couple: Callable[[int], bool]
+) -> tuple[int, np.ndarray] | None:
+    """The smallest order at which something outside the known directions shows, and the directions.
+
+    ``couple(n)`` says whether products with Hermite polynomials of degree n in the known directions count.
+    """
+    k = nodes.points.shape[1]
+    hidden = _complement(known, k)
+    if not len(hidden):
+        return None
+    left = tests if couple(0) else tests[:0]
+    if len(known):
+        psi, betas = _hermite_products(nodes.points @ known.T, range(nodes.coupling + 1))
+        psi = psi[[couple(sum(beta)) for beta in betas]]
+        left = (tests[:, None, :] * psi[None, :, :]).reshape(-1, tests.shape[1])
+    tables = hermite_table(max(orders), nodes.points @ hidden.T).transpose(0, 2, 1)
+    for q in orders:
+        alphas = multi_indices(len(hidden), q)
+        moments, threshold = nodes.moments(left, _products(tables, alphas))
+        moments = np.where(np.abs(moments) > threshold, moments, 0.0)
+        if not moments.any():
+            continue
+        unfolded = _unfold(moments, alphas, q)
+        u, s, _ = np.linalg.svd(unfolded, full_matrices=False)
+        cut = 0.03 if nodes.replicates > 1 else 1e-4
+        return q, _sparse_basis(u[:, s > cut * s[0]].T @ hidden)
+    return None
+
+
+Chain = list[tuple[int, int]]
+
+
+def _leap_chain(nodes: _Nodes, tests: np.ndarray, start: np.ndarray | None = None) -> tuple[Chain, np.ndarray]:
+    k = nodes.points.shape[1]
+    known = np.zeros((0, k)) if start is None else start
+    chain: Chain = []
+    while len(known) < k:
+        found = _new_directions(nodes, tests, known, range(1, nodes.max_order + 1), lambda n: True)
+        if found is None:
+            break
+        chain.append((found[0], len(found[1])))
+        known = np.concatenate([known, found[1]])
+    return chain, known
+
+
+class Staircase(list[int | None]):
+    """Step at which each direction is learned (None: never), with the directions as rows.
+
+    Examples
+    --------
+    >>> analyse("z1 + z1*z2").staircase()
+    [1, 2]
+    """
+
+    directions: np.ndarray
+
+    def __init__(self, steps: list[int | None], directions: np.ndarray) -> None:
+        super().__init__(steps)
+        self.directions = directions
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What SGD can see of a target, and in which order. Made by `analyse`.
+
+    Attributes
+    ----------
+    information : int or None
+        Smallest q ≥ 1 with E[y He_q(z)] ≠ 0; None if y is constant or nothing shows up to the largest order.
+    leap : int or None
+        Largest jump of the chain; None if a direction that enters was not reached.
+    chain : list of (order, number of new directions)
+    directions : array (n, k)
+        Orthonormal rows in the order learned.
+    unused : array (m, k)
+        Orthonormal rows that do not enter the target.
+    unresolved : array (m, k)
+        Directions that enter, but only beyond the orders or below the size that the search resolves.
+    tolerance : float
+        Smallest moment (for y of unit variance) that the chain can see.
+    """
+
+    target: Target
+    information: int | None
+    leap: int | None
+    chain: Chain
+    directions: np.ndarray
+    unused: np.ndarray
+    unresolved: np.ndarray
+    tolerance: float
+    _nodes: _Nodes = field(repr=False)
+
+    @property
+    def latex(self) -> str:
+        """The target as LaTeX."""
+        return self.target.latex
+
+    @cached_property
+    def _sampled(self) -> tuple[_Nodes, np.ndarray]:
+        nodes = _sobol_nodes(self.target)
+        return nodes, _rank_functions(nodes.label)
+
+    @cached_property
+    def _generative(self) -> tuple[Chain, np.ndarray]:
+        return _leap_chain(*self._sampled)
+
+    @property
+    def generative_chain(self) -> Chain:
+        """The chain when any function of y may be used, as with reused data."""
+        return self._generative[0]
+
+    @property
+    def generative(self) -> int | None:
+        """Generative exponent: first order of the generative chain."""
+        chain = self.generative_chain
+        return chain[0][0] if chain else None
+
+    @property
+    def generative_leap(self) -> int | None:
+        """Largest order of the generative chain; None if it misses a direction that enters."""
+        chain = self.generative_chain
+        complete = sum(n for _, n in chain) == self.target.directions - len(self.unused)
+        return max(q for q, _ in chain) if chain and complete else None
+
+    @property
+    def generative_directions(self) -> np.ndarray:
+        """Orthonormal rows in the order in which reused data reveal them."""
+        return self._generative[1]
+
+    @cached_property
+    def hermite(self) -> dict[tuple[int, ...], float]:
+        """Non-zero coefficients E[h(z) Π_i h_{α_i}(z_i)] by multi-index α, up to order 6 (degree, if polynomial)."""
+        return _hermite_dictionary(self.target, self._nodes)
+
+    def staircase(self, activation: Any = None, reuse: bool = False) -> Staircase:
+        """Step at which giant steps (n = αd samples each) learn each direction.
+
+        Fresh batches climb order by order 1 only: U ← U + span_u E[y z_V | z_U = u]. An activation transfers a
+        coupling of degree n in what is known only if its Hermite coefficient c_{n+1} is not zero. Reused
+        batches see every function of y from the second step on, unless σ is even (then w → −w is a symmetry).
+
+        Parameters
+        ----------
+        activation : str or callable or Activation, optional
+            None stands for an activation with all Hermite coefficients non-zero.
+        reuse : bool
+            Whether the same batch is used at every step.
+
+        Examples
+        --------
+        >>> analyse("z1 + z1*z2").staircase("erf")
+        [1, None]
+        >>> analyse("He3(z1)").staircase(reuse=True)
+        [2]
+        """
+        coefficients = None if activation is None else np.abs(Activation.of(activation).hermite(13))
+
+        def transfers(n: int) -> bool:
+            return coefficients is None or bool(coefficients[n + 1] > 1e-8 * coefficients.max())
+
+        odd_part = any(transfers(n) for n in range(0, 12, 2))
+        k = self.target.directions
+        known: np.ndarray = np.zeros((0, k))
+        steps: list[int | None] = []
+        for step in itertools.count(1):
+            if reuse and step > 1:
+                found = _new_directions(*self._sampled, known, range(1, 2), lambda n: odd_part)
+            else:
+                found = _new_directions(self._nodes, self._nodes.label[None], known, range(1, 2), transfers)
+            if found is not None:
+                known, steps = np.concatenate([known, found[1]]), [*steps, *[step] * len(found[1])]
+            elif step > 1 or not reuse:
+                break
+        never = _complement(known, k)
+        never = never[[not _lies_in(row, self.unused) for row in never]]
+        return Staircase([*steps, *[None] * len(never)], np.concatenate([known, never]))
+
+    def __str__(self) -> str:
+        def rows(matrix: np.ndarray) -> str:
+            return "; ".join("(" + ", ".join(f"{x:.4g}" for x in row.round(4) + 0.0) + ")" for row in matrix)
+
+        lines = [
+            f"target                 {self.target.name}",
+            f"information exponent   {self.information}",
+            f"leap                   {self.leap}   chain {self.chain}",
+            f"generative exponent    {self.generative}   leap {self.generative_leap}   chain {self.generative_chain}",
+            f"staircase              fresh {list(self.staircase())}   reused {list(self.staircase(reuse=True))}",
+            f"directions             {rows(self.directions) or 'none'}",
+        ]
+        if len(self.unused):
+            lines.append(f"does not enter         {rows(self.unused)}")
+        if len(self.unresolved):
+            lines.append(
+                f"not resolved           {rows(self.unresolved)} (enters beyond order {self._nodes.max_order} "
+                f"or below {self.tolerance:.0e})"
+            )
+        return "\n".join(lines)
+
+
+def _lies_in(row: np.ndarray, space: np.ndarray) -> bool:
+    return bool(len(space)) and float(np.linalg.norm(space @ row)) > 0.99
+
+
+def _hermite_dictionary(target: Target, nodes: _Nodes) -> dict[tuple[int, ...], float]:
+    order = min(nodes.max_order, 6) if target.polynomial is None else nodes.max_order
+    y = _values(target, nodes.points)
+    products, indices = _hermite_products(nodes.points, range(order + 1))
+    values, _ = nodes.moments(y[None], products)
+    scale = float(np.sqrt(nodes.weights @ y**2)) or 1.0
+    return {alpha: float(c) for alpha, c in zip(indices, values[0], strict=True) if abs(c) > nodes.tolerance * scale}
+
+
+def _varies(target: Target, hidden: np.ndarray, accuracy: float) -> bool:
+    """Whether h changes when only the hidden fields are drawn again."""
+    rng = np.random.default_rng(5)
+    z = rng.normal(size=(4096, target.directions))
+    moved = z + (rng.normal(size=z.shape) - z) @ hidden.T @ hidden
+    y, other = _values(target, z), _values(target, moved)
+    return bool(np.mean((y - other) ** 2) > accuracy * max(np.var(y), 1e-300))
+
+
+def analyse(target: Any, directions: int | None = None) -> Analysis:
+    """Exponents, leap chain and staircase of a target.
+
+    Polynomials are treated exactly, smooth targets and kinks along the axes by quadrature (k ≤ 3), all others
+    and every generative quantity by scrambled Sobol points with 6 standard errors.
+    Cost: a second or two for k ≤ 3.
+
+    Parameters
+    ----------
+    target : str or callable or Target
+        As for `Problem`; inputs are taken with P = I.
+    directions : int, optional
+        k, for a callable.
+
+    Examples
+    --------
+    >>> result = analyse("z1 + z1*z2*z3")
+    >>> result.information, result.leap, result.chain
+    (1, 2, [(1, 1), (2, 2)])
+    """
+    target = Target.of(target, directions)
+    nodes = _exact_nodes(target) if target.polynomial is not None else _quadrature_nodes(target)
+    nodes = nodes or _sobol_nodes(target)
+    k = target.directions
+    chain, known = _leap_chain(nodes, nodes.label[None]) if nodes.label.any() else ([], np.zeros((0, k)))
+    hidden = _complement(known, k)
+    accuracy = 1e-12 if nodes.replicates == 1 else 1e-3  # sampled directions are known to a few 1e-3
+    rest_enters = np.array([_varies(target, row[None], accuracy) for row in hidden], dtype=bool)
+    unused, unresolved = hidden[~rest_enters], hidden[rest_enters]
+    information = chain[0][0] if chain else None
+    leap = max(q for q, _ in chain) if chain and not len(unresolved) else None
+    return Analysis(target, information, leap, chain, known, unused, unresolved, nodes.tolerance, nodes)

@@ -1,0 +1,371 @@
+"""Formulas typed by users: text → checked syntax tree → JAX function, polynomial, LaTeX.
+
+    sum     := product (("+" | "-") product)*
+    product := signed (("*" | "/") signed)*
+    signed  := ("+" | "-") signed | power
+    power   := atom ("**" signed)?              the exponent is a number
+    atom    := number | name | name "(" sum ")" | "(" sum ")"
+
+The grammar is the whole language: there is no attribute, index, lambda or call of anything that is not in
+`FUNCTIONS`, and nothing is ever handed to Python's `eval`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from twolayer.errors import InputError, closest
+from twolayer.functions.hermite import hermite_he, monomials_of_he
+from twolayer.functions.syntax import (
+    FUNCTIONS,
+    MAX_HERMITE,
+    Binary,
+    Call,
+    Negative,
+    Node,
+    Number,
+    Power,
+    Variable,
+    hermite_order,
+    walk,
+)
+from twolayer.functions.typeset import to_latex, to_text
+
+__all__ = ["Expression", "constant", "parse"]
+
+MAX_LENGTH = 2000
+MAX_TOKENS = 400
+MAX_DEPTH = 40
+MAX_EXPONENT = 64
+MAX_VARIABLE = 64
+MAX_TERMS = 4000
+
+Polynomial = dict[tuple[int, ...], float]
+
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*)|(?P<op>\*\*|[-+*/()]))"
+)
+
+
+class _Parser:
+    """Recursive descent over the token list, with the depth counted explicitly."""
+
+    def __init__(self, text: str, argument: str, allowed: str) -> None:
+        self.text, self.argument, self.allowed = text, argument, allowed
+        self.tokens = list(self._tokens())
+        if len(self.tokens) > MAX_TOKENS:
+            raise self.fail(f"it has more than {MAX_TOKENS} symbols")
+        self.at = 0
+        self.depth = 0
+
+    def fail(self, why: str) -> InputError:
+        shown = self.text if len(self.text) <= 60 else self.text[:59] + "…"
+        return InputError(f"Argument `{self.argument}`: cannot read the expression {shown!r}: {why}.")
+
+    def _tokens(self) -> Iterator[tuple[str, str]]:
+        position, text = 0, self.text.rstrip()
+        if not text:
+            raise self.fail("it is empty")
+        while position < len(text):
+            match = _TOKEN.match(text, position)
+            if match is None or match.end() == position:
+                bad = text[position:].lstrip()[0]
+                hint = "; write powers as **" if bad == "^" else ""
+                raise self.fail(f"unexpected character {bad!r}{hint}")
+            kind = str(match.lastgroup)
+            yield kind, match[kind]
+            position = match.end()
+
+    def peek(self) -> str:
+        kind, value = self.tokens[self.at] if self.at < len(self.tokens) else ("end", "")
+        return value if kind == "op" else ""
+
+    def take(self) -> tuple[str, str]:
+        if self.at >= len(self.tokens):
+            raise self.fail("it ends too early")
+        token = self.tokens[self.at]
+        self.at += 1
+        return token
+
+    def whole(self) -> Node:
+        node = self.sum()
+        if self.at < len(self.tokens):
+            raise self.fail(f"unexpected {self.tokens[self.at][1]!r}")
+        for part in walk(node):
+            value = constant(part)
+            if value is not None and not math.isfinite(value):
+                raise self.fail(f"the number {to_text(part)} is not finite")
+        return node
+
+    def sum(self) -> Node:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise self.fail(f"it is nested deeper than {MAX_DEPTH} levels")
+        node = self.product()
+        while self.peek() in ("+", "-"):
+            node = Binary(self.take()[1], node, self.product())
+        self.depth -= 1
+        return node
+
+    def product(self) -> Node:
+        node = self.signed()
+        while self.peek() in ("*", "/"):
+            node = Binary(self.take()[1], node, self.signed())
+        return node
+
+    def signed(self) -> Node:
+        negative, signs = False, 0
+        while self.peek() in ("+", "-"):
+            negative ^= self.take()[1] == "-"
+            signs += 1
+            if signs > MAX_DEPTH:
+                raise self.fail(f"it has more than {MAX_DEPTH} signs in a row")
+        node = self.power()
+        return Negative(node) if negative else node
+
+    def power(self) -> Node:
+        base = self.atom()
+        if self.peek() != "**":
+            return base
+        self.take()
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise self.fail(f"it is nested deeper than {MAX_DEPTH} levels")
+        exponent = constant(self.signed())
+        self.depth -= 1
+        if exponent is None:
+            raise self.fail("an exponent must be a number")
+        if not abs(exponent) <= MAX_EXPONENT:
+            raise self.fail(f"an exponent must lie between -{MAX_EXPONENT} and {MAX_EXPONENT}")
+        return Power(base, exponent)
+
+    def atom(self) -> Node:
+        kind, value = self.take()
+        if kind == "number":
+            if not math.isfinite(float(value)):
+                raise self.fail(f"the number {value} is too large")
+            return Number(float(value))
+        if value == "(":
+            return self.closing()
+        if kind == "name":
+            return self.call(value) if self.peek() == "(" else self.variable(value)
+        raise self.fail(f"unexpected {value!r}")
+
+    def closing(self) -> Node:
+        node = self.sum()
+        if self.take()[1] != ")":
+            raise self.fail("a parenthesis is not closed")
+        return node
+
+    def call(self, name: str) -> Node:
+        if name not in FUNCTIONS and hermite_order(name) is None:
+            known = [*FUNCTIONS, *(f"He{n}" for n in range(1, MAX_HERMITE + 1))]
+            raise self.fail(
+                f"unknown function {name!r}{closest(name, known)}; known are "
+                f"{', '.join(FUNCTIONS)}, He1…He{MAX_HERMITE} and h1…h{MAX_HERMITE}"
+            )
+        self.take()
+        return Call(name, self.closing())
+
+    def variable(self, name: str) -> Node:
+        if name == "pi":
+            return Number(math.pi)
+        if self.allowed == "z1":
+            match = re.fullmatch(r"z([1-9]\d?)", name)
+            if match and int(match[1]) <= MAX_VARIABLE:
+                return Variable(name)
+        elif name == self.allowed:
+            return Variable(name)
+        names = f"z1, z2, … z{MAX_VARIABLE}" if self.allowed == "z1" else self.allowed
+        raise self.fail(f"unknown name {name!r}; the variables here are {names}")
+
+
+def constant(node: Node) -> float | None:
+    """The value of a subtree without variables, or None.
+
+    Examples
+    --------
+    >>> constant(parse("2*3 - 1", "x").tree)
+    5.0
+    """
+    try:
+        poly = _polynomial(node, {})
+    except (ArithmeticError, ValueError):
+        return math.nan
+    if poly is None:
+        return None
+    return poly.get((), 0.0)
+
+
+def _multiply(left: Polynomial, right: Polynomial) -> Polynomial:
+    out: Polynomial = {}
+    for a, x in left.items():
+        for b, y in right.items():
+            key = tuple(i + j for i, j in zip(a, b, strict=True))
+            out[key] = out.get(key, 0.0) + x * y
+    return out
+
+
+def _polynomial(node: Node, index: Mapping[str, int]) -> Polynomial | None:
+    """Expand in monomials of the indexed variables; None when the tree is not a (small) polynomial."""
+    zero = (0,) * len(index)
+    match node:
+        case Number(value):
+            return {zero: value}
+        case Variable(name):
+            if name not in index:
+                return None
+            return {tuple(int(i == index[name]) for i in range(len(index))): 1.0}
+        case Negative(operand):
+            inner = _polynomial(operand, index)
+            return None if inner is None else {k: -c for k, c in inner.items()}
+        case Power(base, exponent):
+            inner = _polynomial(base, index)
+            if inner is None:
+                return None
+            if len(inner) == 1 and zero in inner:
+                value = float(inner[zero]) ** exponent
+                return {zero: value if isinstance(value, float) else math.nan}
+            if exponent != int(exponent) or exponent < 0:
+                return None
+            out: Polynomial = {zero: 1.0}
+            for _ in range(int(exponent)):
+                out = _multiply(out, inner)
+                if len(out) > MAX_TERMS:
+                    return None
+            return out
+        case Call(name, argument):
+            order, inner = hermite_order(name), _polynomial(argument, index)
+            if inner is None:
+                return None
+            if order is None:
+                is_number = not any(any(k) for k in inner)
+                return {zero: FUNCTIONS[name].number(inner.get(zero, 0.0))} if is_number else None
+            out, power = {}, {zero: 1.0}
+            scale = math.sqrt(math.factorial(order[1])) if order[0] == "h" else 1.0
+            for c in monomials_of_he(order[1]):
+                for k, x in power.items():
+                    out[k] = out.get(k, 0.0) + c / scale * x
+                power = _multiply(power, inner)
+                if len(power) > MAX_TERMS:
+                    return None
+            return out
+        case Binary(op, left, right):
+            first, second = _polynomial(left, index), _polynomial(right, index)
+            if first is None or second is None:
+                return None
+            if op == "*":
+                return _multiply(first, second) if len(first) * len(second) <= MAX_TERMS**2 else None
+            if op == "/":
+                if any(any(k) for k in second):
+                    return None
+                return {k: c / second.get(zero, 0.0) for k, c in first.items()}
+            sign = 1.0 if op == "+" else -1.0
+            return {k: first.get(k, 0.0) + sign * second.get(k, 0.0) for k in {**first, **second}}
+    raise AssertionError(node)
+
+
+def _evaluate(node: Node, values: Mapping[str, Any]) -> Any:
+    match node:
+        case Number(value):
+            return value
+        case Variable(name):
+            return values[name]
+        case Negative(operand):
+            return -_evaluate(operand, values)
+        case Power(base, exponent):
+            inner = _evaluate(base, values)
+            return inner ** (int(exponent) if exponent == int(exponent) else exponent)
+        case Call(name, argument):
+            inner = _evaluate(argument, values)
+            order = hermite_order(name)
+            if order is None:
+                return FUNCTIONS[name].jax(inner)
+            scale = math.sqrt(math.factorial(order[1])) if order[0] == "h" else 1.0
+            return hermite_he(order[1], inner) / scale
+        case Binary(op, left, right):
+            x, y = _evaluate(left, values), _evaluate(right, values)
+            return x + y if op == "+" else x - y if op == "-" else x * y if op == "*" else x / y
+    raise AssertionError(node)
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A parsed formula. Equality and hash follow the syntax tree.
+
+    Examples
+    --------
+    >>> parse("z1 + 2*He2(z2)").variables
+    ('z1', 'z2')
+    >>> parse("z1*(z1 + 1)").polynomial(("z1",))
+    {(2,): 1.0, (1,): 1.0}
+    """
+
+    tree: Node
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names that occur, in natural order."""
+        names = {node.name for node in walk(self.tree) if isinstance(node, Variable)}
+        return tuple(sorted(names, key=lambda name: int(name[1:] or 0)))
+
+    @property
+    def smooth(self) -> bool:
+        """Whether only analytic functions occur (a division may still have a pole)."""
+        nodes = list(walk(self.tree))
+        calls = [n.name for n in nodes if isinstance(n, Call) and n.name in FUNCTIONS and constant(n) is None]
+        poles = any(isinstance(n, Binary) and n.op == "/" and constant(n.right) is None for n in nodes)
+        roots = any(isinstance(n, Power) and (n.exponent < 0 or n.exponent % 1) for n in nodes)
+        return all(FUNCTIONS[name].smooth for name in calls) and not poles and not roots
+
+    def polynomial(self, names: tuple[str, ...]) -> Polynomial | None:
+        """Coefficients by exponent tuple, or None when the formula is not a polynomial of these names."""
+        try:
+            expanded = _polynomial(self.tree, {name: i for i, name in enumerate(names)})
+        except (ArithmeticError, ValueError):
+            return None
+        return None if expanded is None else {k: c for k, c in expanded.items() if c != 0.0}
+
+    def __call__(self, **values: Any) -> Any:
+        """Evaluate with JAX arrays (or numbers) for the variables."""
+        return _evaluate(self.tree, values)
+
+    def __str__(self) -> str:
+        return to_text(self.tree)
+
+    @property
+    def latex(self) -> str:
+        """The formula as LaTeX, without dollar signs."""
+        return to_latex(self.tree)
+
+
+def parse(text: str, variable: str = "z1", argument: str = "target") -> Expression:
+    """Parse a formula in z1, z2, … (``variable="z1"``), or in the single named variable.
+
+    Parameters
+    ----------
+    text : str
+        The formula, at most 2000 characters.
+    variable : str
+        ``"z1"`` admits z1, z2, …; any other word admits just that name.
+    argument : str
+        Name used in error messages.
+
+    Examples
+    --------
+    >>> str(parse("z1+z1*z2"))
+    'z1 + z1*z2'
+    >>> parse("z1.real")
+    Traceback (most recent call last):
+    twolayer.errors.InputError: Argument `target`: cannot read the expression 'z1.real': unexpected character '.'.
+    """
+    if not isinstance(text, str):
+        raise InputError(f"Argument `{argument}` must be text, but got {text!r}.")
+    if len(text) > MAX_LENGTH:
+        raise InputError(f"Argument `{argument}` must be at most {MAX_LENGTH} characters long, but has {len(text)}.")
+    return Expression(_Parser(text, argument, variable).whole())

@@ -1,0 +1,294 @@
+"""Multi-index targets h(λ*): typed as a formula in z1, z2, …, given as a JAX function, or a teacher network.
+
+y = h(λ*) + √Δ ξ,    λ* = W* z ∈ R^k
+teacher network:  h(λ*) = (1/k) Σ_r a*_r σ*(λ*_r)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from twolayer.errors import InputError, positive_integer, reject, require
+from twolayer.functions.activation import NAMED, Activation
+from twolayer.functions.expression import Expression, constant, parse
+from twolayer.functions.kinks import find_kinks
+from twolayer.functions.syntax import Binary, Call, Negative, Node
+from twolayer.precision import float64
+
+__all__ = ["Ridge", "Target", "Teacher"]
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """h = Σ_q weights_q σ*(directions_q · λ*): the form for which only pairs of fields are ever averaged."""
+
+    activation: Activation
+    weights: tuple[float, ...]
+    directions: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A function of k directions, with the structure that exact averages can use.
+
+    Parameters
+    ----------
+    name : str
+        What is printed and saved.
+    directions : int
+        k, the number of directions.
+    function : callable
+        JAX function from arrays (..., k) to (...).
+    polynomial : dict, optional
+        Coefficient by exponent tuple when h is a polynomial.
+    ridge : Ridge, optional
+        The ridge form when h has one with a single activation.
+    smooth : bool
+        Whether h is known to be smooth, which saves the search for kinks.
+
+    Examples
+    --------
+    >>> Target.of("z1 + z1*z2").directions
+    2
+    >>> Target.of(lambda z: jnp.tanh(z[0] * z[1]), directions=2).directions
+    2
+    """
+
+    name: str
+    directions: int
+    function: Callable[[Any], Any] = field(compare=False, repr=False)
+    polynomial: dict[tuple[int, ...], float] | None = field(default=None, compare=False, repr=False)
+    ridge: Ridge | None = field(default=None, compare=False, repr=False)
+    smooth: bool = field(default=False, compare=False, repr=False)
+    latex: str = field(default="", compare=False, repr=False)
+    key: Hashable = field(default=None, repr=False)
+    description: str | dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+    def __call__(self, fields: Any) -> Any:
+        """H at fields (..., k)."""
+        return self.function(fields)
+
+    @cached_property
+    @float64
+    def kinks(self) -> tuple[tuple[float, ...], ...] | None:
+        """Per direction, where h jumps or bends; None when h bends along other surfaces too.
+
+        A kink along z_r counts for direction r only if it stays where it is when the other fields move.
+        """
+        if self.smooth:
+            return ((),) * self.directions
+        points = jnp.asarray(np.random.default_rng(20).normal(size=(4, self.directions)))
+        out = []
+        for r in range(self.directions):
+            first, *others = find_kinks(lambda x, r=r: self(_line(points, r, x)), lines=4)  # type: ignore[misc]
+            if any(len(o) != len(first) or not np.allclose(o, first, atol=1e-7) for o in others):
+                return None
+            out.append(first)
+        return tuple(out)
+
+    @classmethod
+    def of(cls, source: Any, directions: int | None = None) -> Target:
+        """Make a target of a formula, a JAX function of a vector (k,), or a description from a file.
+
+        Parameters
+        ----------
+        source : str or callable or Target or dict
+        directions : int, optional
+            k; required for a callable, at least the largest index for a formula.
+
+        Examples
+        --------
+        >>> Target.of("He3(z2)").directions
+        2
+        >>> Target.of({"teacher": "erf", "k": 3}).ridge.weights
+        (0.3333333333333333, 0.3333333333333333, 0.3333333333333333)
+        """
+        if isinstance(source, Target):
+            return source
+        if directions is not None:
+            directions = positive_integer("directions", directions)
+        if isinstance(source, str):
+            return _from_text(source, directions)
+        if isinstance(source, dict):
+            unknown = set(source) - {"teacher", "k", "weights"}
+            require("teacher" in source and not unknown, "target", source, "a table with teacher, k, weights")
+            return Teacher(source["teacher"], source.get("k", 1), source.get("weights"))
+        if callable(source):
+            require(directions is not None, "directions", directions, "given when the target is a function")
+            vector = jnp.vectorize(source, signature="(k)->()")
+            name = getattr(source, "__name__", type(source).__name__)
+            return _checked(cls(name, int(directions or 0), vector, key=("callable", source, directions)))
+        reject("target", source, "a formula such as 'z1 + z1*z2', a JAX function, or a Teacher")
+
+
+def _line(points: jax.Array, r: int, x: jax.Array) -> jax.Array:
+    """Through each point a line along direction r: (lines, k) and x (lines, n) to (lines, n, k)."""
+    return jnp.broadcast_to(points[:, None, :], (*x.shape, points.shape[1])).at[..., r].set(x)
+
+
+def _from_text(text: str, directions: int | None) -> Target:
+    expression = parse(text, "z1", "target")
+    if not expression.variables:
+        raise InputError(f"Argument `target` must depend on z1, z2, …, but {text!r} is a constant.")
+    largest = int(expression.variables[-1][1:])
+    k = directions or largest
+    require(k >= largest, "directions", directions, f"at least {largest} for the target {text!r}")
+    names = tuple(f"z{i + 1}" for i in range(k))
+
+    def function(fields: Any) -> Any:
+        return expression(**{name: fields[..., i] for i, name in enumerate(names)})
+
+    return _checked(
+        Target(
+            str(expression),
+            k,
+            function,
+            expression.polynomial(names),
+            _ridge_form(expression, names),
+            expression.smooth,
+            expression.latex,
+            ("text", expression),
+            str(expression),
+        )
+    )
+
+
+@float64
+def _checked(target: Target) -> Target:
+    """Evaluate once: the result must be a finite real number per sample."""
+    probe = jnp.asarray(np.random.default_rng(0).normal(size=(512, target.directions)))
+    try:
+        values = np.asarray(target(probe))
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"Argument `target` must map a vector of {target.directions} fields to a number with JAX, but "
+            f"{target.name} failed: {error}"
+        ) from error
+    if values.shape != (512,) or not np.issubdtype(values.dtype, np.floating):
+        raise InputError(
+            f"Argument `target` must return one real number per sample, but {target.name} returns "
+            f"{values.dtype} of shape {values.shape[1:]}."
+        )
+    if not np.isfinite(values).all():
+        where = np.asarray(probe)[np.argmin(np.isfinite(values))].round(2).tolist()
+        raise InputError(f"Argument `target` must be finite everywhere, but {target.name} is not at z = {where}.")
+    many = ndtri(qmc.Sobol(target.directions, rng=np.random.default_rng(0)).random(2**16))
+    square = np.asarray(target(jnp.asarray(many))) ** 2
+    if not np.mean(square) < 8 * np.mean(square[:2048]) + 1e-300:
+        raise InputError(
+            f"Argument `target` must have a finite variance, but that of {target.name} keeps growing with the "
+            f"number of samples ({np.mean(square[:2048]):.2g} with 2048, {np.mean(square):.2g} with 65536)."
+        )
+    return target
+
+
+def _terms(node: Node, sign: float = 1.0) -> list[tuple[float, Node]] | None:
+    """Split a tree into Σ constant · subtree."""
+    match node:
+        case Negative(inner):
+            return _terms(inner, -sign)
+        case Binary("+" | "-" as op, left, right):
+            first, second = _terms(left, sign), _terms(right, sign if op == "+" else -sign)
+            return None if first is None or second is None else first + second
+        case Binary("*" | "/" as op, left, right):
+            by = constant(right)
+            if by is not None:
+                return _terms(left, sign * by if op == "*" else sign / by)
+            by = constant(left) if op == "*" else None
+            return None if by is None else _terms(right, sign * by)
+        case _:
+            return [(sign, node)]
+
+
+def _ridge_form(expression: Expression, names: tuple[str, ...]) -> Ridge | None:
+    """Read Σ c_q f(v_q · λ*) off the tree, f one of the functions of the language."""
+    terms = _terms(expression.tree)
+    if terms is None or not all(isinstance(node, Call) for _, node in terms):
+        return None
+    calls = [node for _, node in terms if isinstance(node, Call)]
+    name = calls[0].name
+    if name in ("log", "sqrt") or any(call.name != name for call in calls):
+        return None
+    directions = []
+    for call in calls:
+        linear = Expression(call.argument).polynomial(names)
+        if not linear or any(sum(k) != 1 for k in linear):
+            return None
+        scale = math.sqrt(2) if name == "erf" else 1.0  # the activation erf is erf(z/√2)
+        unit = [tuple(int(i == r) for i in range(len(names))) for r in range(len(names))]
+        directions.append(tuple(scale * linear.get(e, 0.0) for e in unit))
+    activation = Activation.of(name if name in NAMED else f"{name}(z)")
+    return Ridge(activation, tuple(c for c, _ in terms), tuple(directions))
+
+
+def Teacher(
+    activation: str | Callable[[Any], Any] | Activation = "erf",
+    k: int = 1,
+    weights: Sequence[float] | None = None,
+) -> Target:
+    """A teacher network h(λ*) = (1/k) Σ_r a*_r σ*(λ*_r).
+
+    The Gram matrix P of its rows is part of the problem: ``Problem(target=Teacher(...), gram=P)``.
+
+    Parameters
+    ----------
+    activation : str or callable or Activation
+        σ*.
+    k : int
+        Number of teacher neurons.
+    weights : sequence of float, optional
+        a*, all ones by default.
+
+    Examples
+    --------
+    >>> Teacher("relu", k=2, weights=[1, -1]).name
+    'teacher relu, k=2, a*=[1, -1]'
+    """
+    k = positive_integer("k", k)
+    sigma = Activation.of(activation)
+    a = [1.0] * k if weights is None else [float(w) for w in np.ravel(np.asarray(weights, float))]
+    require(len(a) == k, "weights", weights, f"{k} numbers, one for each teacher neuron")
+    require(bool(np.isfinite(a).all()), "weights", weights, "finite numbers")
+    scaled = tuple(w / k for w in a)
+    ones = weights is None or all(w == 1.0 for w in a)
+    name = f"teacher {sigma.name}, k={k}" + ("" if ones else f", a*={[int(w) if w % 1 == 0 else w for w in a]}")
+
+    def function(fields: Any) -> Any:
+        return (jnp.asarray(scaled) * sigma(fields)).sum(-1)
+
+    polynomial: dict[tuple[int, ...], float] | None = None
+    if sigma.polynomial is not None:
+        polynomial = {}
+        for r, w in enumerate(scaled):
+            for n, c in enumerate(sigma.polynomial):
+                key = tuple(n if i == r else 0 for i in range(k))
+                if w * c:
+                    polynomial[key] = polynomial.get(key, 0.0) + w * c
+    unit = tuple(tuple(float(i == r) for i in range(k)) for r in range(k))
+    latex = rf"\frac{{1}}{{{k}}} \sum_{{r=1}}^{{{k}}} a^\star_r \, \mathrm{{{sigma.name}}}(\lambda^\star_r)"
+    description = {"teacher": sigma.name, "k": k, "weights": a} if sigma.portable else None
+    return _checked(
+        Target(
+            name,
+            k,
+            function,
+            polynomial,
+            Ridge(sigma, scaled, unit),
+            not sigma.kinks,
+            latex,
+            ("teacher", sigma, tuple(a)),
+            description,
+        )
+    )

@@ -1,0 +1,367 @@
+"""The engines behind every average: closed forms where they exist, quadrature or Sobol points elsewhere.
+
+    e = h(λ*) − s·f + √Δ ξ                      s = 1: squared loss,  s = 0: correlation loss
+    E[σ'_j u e]     = E[σ'_j u h] − s E[σ'_j u f]          one and two fields (targets.py, forms.py)
+    E[σ'_j σ'_l e²] = V_jl + Δ E[σ'_j σ'_l]                four fields (variance.py)
+
+An `Engine` is a callable pytree (Q, M, a, Δ) → Averages that runs inside compiled code. An `Averager` is the
+host's handle: the engine chosen for a problem together with the ones that tell its error.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer.errors import choice
+from twolayer.functions.activation import Activation
+from twolayer.gaussian.averages import Averages
+from twolayer.gaussian.forms import Forms, NumericForms
+from twolayer.gaussian.full import FullRule
+from twolayer.gaussian.nodes import target_frame, target_nodes
+from twolayer.gaussian.polynomial import graphs
+from twolayer.gaussian.quadratic import quadratic_averages, quadratic_form
+from twolayer.gaussian.sampling import SCRAMBLINGS, sobol_normals
+from twolayer.gaussian.targets import NodeTarget, RidgeTarget, forms_of, ridge_target, student_terms
+from twolayer.gaussian.variance import ErfNodes, ErfRidge, PolynomialNodes, PolynomialRidge, ReluRidge
+from twolayer.kernel import Kernel
+from twolayer.losses import Loss
+from twolayer.precision import float64
+from twolayer.problem import Problem
+
+__all__ = ["ENGINES", "Averager", "Engine", "select"]
+
+ENGINES = ("auto", "quadrature", "sobol")
+LOG2_POINTS = 18
+ORDER = 12
+MAX_DIMENSION = 3  # quadrature over all fields at once up to here
+MAX_WORK = 2**23  # function values per evaluation beyond which Sobol points are cheaper
+
+
+class Engine(eqx.Module):
+    """(Q, M, a, Δ) → Averages."""
+
+    @abc.abstractmethod
+    def __call__(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+        """The averages at one point, inside compiled code."""
+
+    @property
+    @abc.abstractmethod
+    def label(self) -> str:
+        """Which rules are used, for reports."""
+
+
+class QuadraticEngine(Engine):
+    """σ = s x² + c against a quadratic form: matrix products, cost O((p + k)³)."""
+
+    student: float = eqx.field(static=True)
+    scale: float = eqx.field(static=True)
+    shift: float = eqx.field(static=True)
+    h0: float = eqx.field(static=True)
+    H: np.ndarray
+    P: np.ndarray
+
+    @property
+    def label(self) -> str:
+        """Which rules are used."""
+        return "closed form (quadratic)"
+
+    def __call__(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+        """The averages at one point."""
+        return quadratic_averages(self.scale, self.shift, self.H, self.h0, self.student, Q, M, self.P, a, noise)
+
+
+class FullEngine(Engine):
+    """Everything from nodes over all fields."""
+
+    rule: FullRule
+
+    @property
+    def label(self) -> str:
+        """Which rules are used."""
+        return self.rule.label
+
+    def __call__(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+        """The averages at one point."""
+        return self.rule.averages(Q, M, a, noise)
+
+
+class PartsEngine(Engine):
+    """First-order part from one and two fields, second-order part from a variance rule or all fields."""
+
+    student: float = eqx.field(static=True)
+    forms: Forms = eqx.field(static=True)
+    target: RidgeTarget | NodeTarget
+    variance: Any
+
+    @property
+    def label(self) -> str:
+        """Which rules are used."""
+        closed = not isinstance(self.forms, NumericForms)
+        first = f"closed form ({self.forms.name})" if closed else "quadrature over pairs"
+        if self.target.label not in ("closed form", first):
+            first += f", target by {self.target.label}"
+        same = closed and self.variance.label == "closed form" == self.target.label
+        return first if same else f"{first}; chi: {self.variance.label}"
+
+    def __call__(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+        """The averages at one point."""
+        f, pair = student_terms(self.forms, Q, M, a)
+        h = self.target.terms(Q, M)
+        s, weight = self.student, a / a.shape[0]
+        if isinstance(self.variance, FullRule):
+            chi = self.variance.averages(Q, M, a, noise).chi
+        else:
+            chi = a[:, None] * a[None, :] * (self.variance(Q, M, a, s) + noise * pair.dd)
+        return Averages(
+            psi=a[:, None] * (h.star - s * f.star),
+            phi=a[:, None] * (h.own - s * f.own),
+            chi=chi,
+            second=h.value - s * f.value,
+            excess_risk=jnp.maximum(h.square - 2 * weight @ h.value + f.square, 0.0) / 2,
+        )
+
+
+@eqx.filter_jit
+def _evaluate(engine: Engine, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+    return engine(Q, M, a, noise)
+
+
+def _on_host(engine: Engine, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+    values = _evaluate(engine, *(jnp.asarray(x, float) for x in (Q, M, a, noise)))
+    return Averages(*(np.asarray(x) for x in values))
+
+
+@dataclass(frozen=True, eq=False)
+class Averager:
+    """The engine for a problem, with what is needed to estimate its error.
+
+    Attributes
+    ----------
+    engine : Engine
+    coarse : Engine or None
+        The same with less quadrature; None when nothing is truncated.
+    scrambled : callable
+        Engines with other scramblings of what is sampled; an empty list when nothing is.
+    sampled : bool
+        Whether anything is.
+    """
+
+    engine: Engine
+    coarse: Engine | None
+    scrambled: Callable[[], list[Engine]]
+
+    sampled: bool
+
+    @property
+    def label(self) -> str:
+        """Which rules are used, for reports."""
+        return self.engine.label
+
+    def __call__(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+        """The averages at one point, as NumPy arrays."""
+        return _on_host(self.engine, Q, M, a, noise)
+
+    def truncation(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+        """Change against the coarse engine: what a higher order would mend."""
+        fine = self(Q, M, a, noise)
+        if self.coarse is None:
+            return Averages(*(np.zeros_like(x) for x in fine))
+        other = _on_host(self.coarse, Q, M, a, noise)
+        return Averages(*(np.abs(x - y) for x, y in zip(fine, other, strict=True)))
+
+    def error(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+        """Estimated absolute errors: rounding, truncation, and the spread over scramblings of what is sampled."""
+        fine = self(Q, M, a, noise)
+        total = self.truncation(Q, M, a, noise)
+        total = Averages(*(t + 1e-14 * (1 + np.abs(x)) for t, x in zip(total, fine, strict=True)))
+        samples = [fine, *(_on_host(engine, Q, M, a, noise) for engine in self.scrambled())]
+        if len(samples) > 1:
+            spread = [np.std(np.stack(x), axis=0, ddof=1) for x in zip(*samples, strict=True)]
+            total = Averages(*(t + s for t, s in zip(total, spread, strict=True)))
+        return total
+
+
+@dataclass(frozen=True)
+class _Builder:
+    """Builds the engine for a kernel at a given resolution."""
+
+    kernel: Kernel
+    p: int
+    gram: tuple[tuple[float, ...], ...]
+    engine: str
+    log2_points: int
+
+    @property
+    def P(self) -> np.ndarray:
+        return np.asarray(self.gram)
+
+    def build(self, order: int, coarse: bool = False, scrambling: int = 0) -> tuple[Engine, bool]:
+        """An engine, and whether anything in it is sampled."""
+        kernel, student = self.kernel, self.kernel.loss.student
+        if self.engine != "auto" or student is None:
+            return self._full(order, scrambling)
+        sigma = kernel.activation.polynomial
+        form = quadratic_form(kernel.target.polynomial, kernel.target.directions)
+        if form is not None and sigma is not None and len(sigma) == 3 and sigma[1] == 0:
+            return QuadraticEngine(student, sigma[2], sigma[0], form[1], form[0], self.P), False
+        return self._parts(student, order, coarse, scrambling) or self._full(order, scrambling)
+
+    def _rule(self, order: int, scrambling: int) -> FullRule:
+        L, inverse = target_frame(self.P)
+        dimension = L.shape[1] + self.p + (self.kernel.loss.student is None)
+        quadrature = self.engine == "quadrature" or (
+            self.engine == "auto" and dimension <= MAX_DIMENSION and self.kernel.target.kinks is not None
+        )
+        normals = None if quadrature else sobol_normals(dimension, self.log2_points, scrambling)
+        return FullRule(self.kernel, order, bool(np.array_equal(L, np.eye(len(L)))), normals, L, inverse)
+
+    def _full(self, order: int, scrambling: int) -> tuple[Engine, bool]:
+        rule = self._rule(order, scrambling)
+        return FullEngine(rule), rule.normals is not None
+
+    def _parts(self, student: float, order: int, coarse: bool, scrambling: int) -> tuple[Engine, bool] | None:
+        """The engine by parts, unless its quadratures cost more than Sobol points over all fields."""
+        sigma, p = self.kernel.activation, self.p
+        forms, sampled = forms_of(sigma, order), False
+        numeric = isinstance(forms, NumericForms)
+        panels = (4 + 5 * len(sigma.kinks)) * ORDER
+        target: RidgeTarget | NodeTarget | None = ridge_target(self.kernel.target, sigma, self.P, order)
+        if isinstance(target, RidgeTarget):
+            if p * (numeric * p + (not target.closed) * len(target.c)) * panels**2 > MAX_WORK:
+                return None
+        else:
+            degree = None if sigma.polynomial is None else len(sigma.polynomial) - 1
+            rule = target_nodes(self.kernel.target, self.P, degree, self.log2_points, scrambling)
+            work = len(rule.weights) * p * panels + p**2 * panels**2
+            if numeric and (rule.sampled or work > MAX_WORK):
+                return None
+            sampled = rule.sampled
+            target = NodeTarget.build(forms, rule.coarse if coarse and rule.coarse else rule, self.P)
+        variance = self._variance(target, order)
+        if variance is None:
+            variance = self._rule(order, scrambling)
+            sampled = sampled or variance.normals is not None
+        return PartsEngine(student, forms, target, variance), sampled
+
+    def _variance(self, target: RidgeTarget | NodeTarget, order: int) -> Any:
+        """A closed second-order part for this student and target, or None."""
+        sigma, p = self.kernel.activation, self.p
+        is_erf, is_relu = sigma == Activation.of("erf"), sigma == Activation.of("relu")
+        D = len(sigma.polynomial) - 1 if sigma.polynomial is not None else 0
+        if isinstance(target, RidgeTarget):
+            if not target.closed:
+                return None
+            if is_erf:
+                return ErfRidge(target)
+            if is_relu:
+                return ReluRidge(target, order)
+            top = max(D, len(target.ridge.polynomial or ()) - 1)
+            work = len(graphs((D - 1, D - 1, top, top))[1]) * (p * (p + len(target.c))) ** 2
+            return PolynomialRidge(target) if work <= 2**7 * MAX_WORK else None
+        nodes = len(target.weights)
+        if sigma.polynomial is not None:
+            work = len(graphs((D - 1, D - 1, D))[1]) * nodes * p**3 + len(graphs((D - 1, D - 1, D, D))[1]) * p**4
+            return PolynomialNodes(target, sigma.polynomial) if work <= 2**7 * MAX_WORK else None
+        return ErfNodes(target) if is_erf and nodes * p**3 <= MAX_WORK else None
+
+
+@float64
+def select(
+    problem: Problem,
+    loss: Loss | str,
+    engine: str = "auto",
+    order: int = ORDER,
+    log2_points: int = LOG2_POINTS,
+) -> Averager:
+    """The engine for a problem and a loss.
+
+    Parameters
+    ----------
+    engine : str
+        ``"auto"``: closed forms where they exist, else quadrature, else Sobol points; ``"quadrature"`` and
+        ``"sobol"`` average over all fields at once.
+    order : int
+        Nodes per panel of quadrature rules.
+    log2_points : int
+        Sobol points, as a power of two.
+
+    Examples
+    --------
+    >>> from twolayer.functions.target import Teacher
+    >>> select(Problem(Teacher("erf", k=2), "erf", width=3), "squared").label
+    'closed form (erf)'
+    """
+    choice("engine", engine, ENGINES)
+    kernel = Kernel(problem.activation, problem.target, Loss.of(loss))
+    return _select(_Builder(kernel, problem.p, problem.gram, engine, log2_points), order)
+
+
+@lru_cache(maxsize=64)
+def _select(builder: _Builder, order: int) -> Averager:
+    engine, sampled = builder.build(order)
+    exact = isinstance(engine, QuadraticEngine)
+    coarse = None if exact else builder.build(max(3 * order // 4, 2), coarse=True)[0]
+    others = range(1, SCRAMBLINGS) if sampled else range(0)
+    return Averager(engine, coarse, lambda: [builder.build(order, scrambling=i)[0] for i in others], sampled)
+
+
+ORDERS = (12, 16, 24, 32, 48)
+MAX_FULL_NODES = 3_000_000
+
+
+def natural_scale(values: Averages, Q: np.ndarray, P: np.ndarray, noise: float) -> Averages:
+    """The size that each average can have by Cauchy–Schwarz: a relative error that makes sense where one vanishes."""
+    gradient = float(np.sqrt(np.max(np.abs(values.chi)))) + 1e-300
+    risk = float(values.excess_risk) + noise / 2 + 1e-300
+    own, star = (float(np.sqrt(np.max(np.diagonal(C)))) for C in (Q, P))
+    return Averages(gradient * star, gradient * own + 1e-300, gradient**2, np.sqrt(2 * risk), risk)
+
+
+def relative_error(
+    averager: Averager, error: Averages, problem: Problem, Q: np.ndarray, M: np.ndarray, a: np.ndarray
+) -> float:
+    """The largest of the absolute errors, each relative to the natural scale of its average at (Q, M, a)."""
+    scale = natural_scale(averager(Q, M, a, problem.noise), Q, problem.P, problem.noise)
+    return max(float(np.max(e)) / s for e, s in zip(error, scale, strict=True))
+
+
+@float64
+def adapt(
+    problem: Problem,
+    loss: Loss | str,
+    Q: np.ndarray,
+    M: np.ndarray,
+    a: np.ndarray,
+    *,
+    engine: str = "auto",
+    tolerance: float = 1e-6,
+    log2_points: int = LOG2_POINTS,
+    at_least: int = ORDERS[0],
+) -> tuple[Averager, int]:
+    """The cheapest engine whose truncation error at (Q, M, a) is below the tolerance, and its order.
+
+    If no order reaches it (a target that bends along oblique surfaces), the highest one is returned: `error` tells.
+    """
+    averager, order = select(problem, loss, engine, at_least, log2_points), at_least
+    for order in [n for n in ORDERS if n >= at_least]:
+        averager = select(problem, loss, engine, order, log2_points)
+        error = averager.truncation(Q, M, a, problem.noise)
+        if relative_error(averager, error, problem, Q, M, a) <= tolerance:
+            break
+        if _full_nodes(averager.engine, problem.p) * 2 > MAX_FULL_NODES:
+            break
+    return averager, order
+
+
+def _full_nodes(engine: Engine, p: int) -> int:
+    """Nodes of a quadrature over all fields, 0 if there is none."""
+    rule = engine.rule if isinstance(engine, FullEngine) else getattr(engine, "variance", None)
+    return rule.nodes(p) if isinstance(rule, FullRule) and rule.normals is None else 0

@@ -1,0 +1,112 @@
+"""`moments`: the five averages at a given point, with engine and error.
+
+psi_jr = a_j E[σ'(λ_j) λ*_r e]    phi_jl = a_j E[σ'(λ_j) λ_l e]    chi_jl = a_j a_l E[σ'(λ_j) σ'(λ_l) e²]
+second_j = E[e σ(λ_j)]    risk = ½ E[(y − f)²]    excess_risk = risk − Δ/2
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from twolayer.errors import InputError
+from twolayer.gaussian.engines import LOG2_POINTS, adapt, relative_error
+from twolayer.losses import Loss
+from twolayer.overlaps import Overlaps
+from twolayer.precision import float64
+from twolayer.problem import Problem
+
+__all__ = ["Moments", "check_start", "moments"]
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Result of `moments`.
+
+    Attributes
+    ----------
+    psi, phi, chi, second : arrays (p, k), (p, p), (p, p), (p,)
+    risk, excess_risk : float
+    error : float
+        Largest estimated error of any average, relative to the size it can have by Cauchy–Schwarz.
+    errors : dict
+        Largest estimated absolute error by name.
+    engine : str
+        How the averages were taken.
+    """
+
+    psi: np.ndarray
+    phi: np.ndarray
+    chi: np.ndarray
+    second: np.ndarray
+    risk: float
+    excess_risk: float
+    error: float
+    errors: dict[str, float]
+    engine: str
+
+
+def check_start(problem: Problem, start: Overlaps) -> None:
+    """Refuse overlaps that do not belong to the problem."""
+    if (start.p, start.k) != (problem.p, problem.k):
+        raise InputError(
+            f"Argument `start` must have {problem.p} neurons and {problem.k} directions like the problem, "
+            f"but has {start.p} and {start.k}."
+        )
+    if not np.allclose(start.P, problem.P, atol=1e-8):
+        raise InputError(f"Argument `start` must have P = {problem.P.tolist()} like the problem, but has another P.")
+
+
+@float64
+def moments(
+    problem: Problem,
+    start: Overlaps,
+    loss: str | Loss = "squared",
+    engine: str = "auto",
+    tolerance: float = 1e-6,
+    log2_points: int = LOG2_POINTS,
+) -> Moments:
+    """The averages that drive the dynamics at one point, with the engine used and its error.
+
+    Parameters
+    ----------
+    problem : Problem
+    start : Overlaps
+        A single point (Q, M, P, a).
+    loss : str or Loss
+    engine : str
+        ``"auto"``, ``"quadrature"`` or ``"sobol"``.
+    tolerance : float
+        Relative error up to which quadratures are refined.
+    log2_points : int
+        Number of Sobol points, as a power of two, where neither closed forms nor quadrature apply.
+
+    Examples
+    --------
+    >>> problem = Problem("He2(z1)", "He2", noise=0.1)
+    >>> m = moments(problem, Overlaps(Q=[[1.0]], M=[[0.5]]))
+    >>> m.psi.round(6).tolist(), round(m.excess_risk, 6), m.engine
+    ([[0.0]], 1.5, 'closed form (quadratic)')
+    """
+    check_start(problem, start)
+    if start.batch:
+        raise InputError(f"Argument `start` must be a single point, but holds {start.batch[0]} starts.")
+    a = problem.a() if start.a is None else start.a
+    chosen, _ = adapt(problem, loss, start.Q, start.M, a, engine=engine, tolerance=tolerance, log2_points=log2_points)
+    values = chosen(start.Q, start.M, a, problem.noise)
+    absolute = chosen.error(start.Q, start.M, a, problem.noise)
+    errors = {name: float(np.max(x)) for name, x in absolute._asdict().items()}
+    relative = relative_error(chosen, absolute, problem, start.Q, start.M, a)
+    excess = float(values.excess_risk)
+    return Moments(
+        values.psi,
+        values.phi,
+        values.chi,
+        values.second,
+        excess + problem.noise / 2,
+        excess,
+        relative,
+        errors,
+        chosen.label,
+    )

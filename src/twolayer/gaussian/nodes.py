@@ -1,0 +1,110 @@
+"""Nodes over the target fields λ* = L_P ξ, ξ ~ N(0, I_r): what is averaged last when the target is not a ridge sum.
+
+    E[h(λ*) F(λ)] = Σ_ν w_ν h(λ*_ν) E[F(λ) | λ*_ν],    λ | λ* ~ N(M P⁺ λ*, Q⊥)
+
+The rule is exact for polynomials, quadrature that has stopped changing for targets that bend only along the
+axes, and scrambled Sobol points otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer.functions.hermite import hermite_table
+from twolayer.functions.target import Target
+from twolayer.gaussian.quadrature import nested_rule
+from twolayer.gaussian.sampling import sobol_normals
+from twolayer.overlaps import Overlaps
+
+__all__ = ["NodeRule", "target_frame", "target_nodes"]
+
+MAX_NODES = 2**17
+TOLERANCE = 1e-7
+
+
+def target_frame(P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """L (k, r) with P = L Lᵀ and its left inverse (r, k), so that M = A Lᵀ has A = M L⁺ᵀ."""
+    L = Overlaps(np.eye(1), np.zeros((1, len(P))), P).factors()[0]
+    return L, np.linalg.pinv(L)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeRule:
+    """Points ξ (N, r), weights (N,) and the values h (N,)."""
+
+    label: str
+    points: np.ndarray
+    weights: np.ndarray
+    values: np.ndarray
+    sampled: bool = False
+    coarse: NodeRule | None = None
+
+
+def _rule(target: Target, L: np.ndarray, points: np.ndarray, weights: np.ndarray, label: str) -> NodeRule:
+    return NodeRule(label, points, weights, np.asarray(target(jnp.asarray(points @ L.T))))
+
+
+def _exact(target: Target, L: np.ndarray, student_degree: int) -> NodeRule | None:
+    """Gauss–Hermite rule exact for every average with a student polynomial of the given degree."""
+    assert target.polynomial is not None
+    degree, D = max((sum(alpha) for alpha in target.polynomial), default=0), student_degree
+    highest = max(2 * degree + 2 * D - 2, degree + 3 * D - 2, degree + D)
+    n, r = highest // 2 + 1, L.shape[1]
+    if n**r > MAX_NODES:
+        return None
+    x, w = np.polynomial.hermite_e.hermegauss(n)
+    points = np.stack([g.ravel() for g in np.meshgrid(*[x] * r, indexing="ij")], 1)
+    weights = np.prod([g.ravel() for g in np.meshgrid(*[w / w.sum()] * r, indexing="ij")], 0)
+    return _rule(target, L, points, weights, f"exact ({n**r} nodes)")
+
+
+def _fingerprint(rule: NodeRule) -> np.ndarray:
+    """Low moments of h and h², relative to E[h²]: what must stop changing."""
+    low = np.concatenate([hermite_table(4, x) for x in rule.points.T])
+    scale = float(rule.weights @ rule.values**2)
+    first = low @ (rule.weights * rule.values) / math.sqrt(scale)
+    return np.concatenate([first, low @ (rule.weights * rule.values**2) / scale])
+
+
+def _converged(target: Target, L: np.ndarray) -> NodeRule | None:
+    if target.kinks is None:
+        return None
+    previous = None
+    structure = np.abs(L) > 1e-14
+    for order in (4, 6, 8, 12, 16, 24, 32, 48, 64):
+        if order ** L.shape[1] > MAX_NODES:
+            return None
+        points, weights = nested_rule(L, target.kinks, order, structure)
+        if len(weights) > MAX_NODES:
+            return None
+        rule = _rule(target, L, points, weights, f"quadrature ({len(weights)} nodes)")
+        if previous is not None and np.abs(_fingerprint(rule) - _fingerprint(previous)).max() < TOLERANCE:
+            return replace(rule, coarse=previous)
+        previous = rule
+    return None
+
+
+def target_nodes(
+    target: Target, P: np.ndarray, student_degree: int | None, log2_points: int, scrambling: int = 0
+) -> NodeRule:
+    """The best rule for a target: exact, converged quadrature, or 2**log2_points Sobol points.
+
+    Parameters
+    ----------
+    student_degree : int or None
+        Degree of a polynomial activation; None for any other.
+    """
+    L, _ = target_frame(P)
+    rule = None
+    if target.polynomial is not None and student_degree is not None:
+        rule = _exact(target, L, student_degree)
+    rule = rule or _converged(target, L)
+    if rule is None:
+        points = sobol_normals(L.shape[1], log2_points, scrambling)
+        weights = np.full(len(points), 1 / len(points))
+        rule = replace(_rule(target, L, points, weights, f"Sobol (2^{log2_points} nodes)"), sampled=True)
+    return rule

@@ -1,0 +1,74 @@
+"""σ(x) = s x² + c and a quadratic target: all averages are matrix products.
+
+e = uᵀ B u + b0 + √Δ ξ,    u = (λ, λ*),    A = Ω B Ω,    t1 = tr BΩ + b0,    t2 = tr BΩBΩ
+E[e u uᵀ] = t1 Ω + 2A        E[e² u uᵀ] = (t1² + 2 t2 + Δ) Ω + 4 t1 A + 8 ΩBΩBΩ        E[e²] = t1² + 2 t2 + Δ
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer.gaussian.averages import Averages
+
+__all__ = ["quadratic_averages", "quadratic_form"]
+
+
+def quadratic_form(polynomial: Mapping[tuple[int, ...], float] | None, k: int) -> tuple[np.ndarray, float] | None:
+    """H = λ*ᵀ H λ* + h0 read off a polynomial, or None when it has other terms.
+
+    Examples
+    --------
+    >>> H, h0 = quadratic_form({(2, 0): 1.0, (1, 1): 3.0, (0, 0): -1.0}, 2)
+    >>> H.tolist(), h0
+    ([[1.0, 1.5], [1.5, 0.0]], -1.0)
+    """
+    if polynomial is None or any(sum(alpha) not in (0, 2) for alpha in polynomial):
+        return None
+    H, h0 = np.zeros((k, k)), 0.0
+    for alpha, c in polynomial.items():
+        index = [i for i, n in enumerate(alpha) for _ in range(n)]
+        if index:
+            H[index[0], index[1]] += c / 2
+            H[index[1], index[0]] += c / 2
+        else:
+            h0 += c
+    return H, h0
+
+
+def quadratic_averages(
+    scale: float, shift: float, H: Any, h0: float, student: float, Q: Any, M: Any, P: Any, a: Any, noise: Any
+) -> Averages:
+    """Averages for σ = scale·x² + shift; ``student`` is 1 for the squared loss, 0 for the correlation loss.
+
+    Cost O((p + k)³).
+    """
+    p, k = M.shape
+    omega = jnp.block([[Q, M], [M.T, P]])
+
+    def form(weight: float) -> tuple[Any, Any]:
+        """E without noise as (B, b0), the student entering with this weight."""
+        B = jnp.zeros((p + k, p + k)).at[jnp.arange(p), jnp.arange(p)].set(-weight * scale * a / p)
+        return B.at[p:, p:].set(H), h0 - weight * shift * a.mean()
+
+    def second_moment(B: Any, b0: Any) -> tuple[Any, Any, Any]:
+        BO = B @ omega
+        t1, t2 = jnp.trace(BO) + b0, (BO * BO.T).sum()
+        return t1, t1**2 + 2 * t2, omega @ BO
+
+    B, b0 = form(student)
+    t1, square, A = second_moment(B, b0)
+    first = t1 * omega + 2 * A
+    variance = (square + noise) * omega + 4 * t1 * A + 8 * omega @ B @ A
+    slope = 2 * scale * a
+    v = slope[:, None] * first[:p]
+    return Averages(
+        psi=v[:, p:],
+        phi=v[:, :p],
+        chi=slope[:, None] * slope[None, :] * variance[:p, :p],
+        second=scale * jnp.diagonal(first)[:p] + shift * t1,
+        excess_risk=second_moment(*form(1.0))[1] / 2,
+    )

@@ -1,0 +1,148 @@
+"""How the target enters averages of first order in e: Linear = (E[σ'_j λ*_r h], E[σ'_j λ_l h], E[σ_j h], E[h²]).
+
+ridge sum  h = Σ_r c_r σ*(v_r · λ*):   pairs of fields (λ_j, v_r · λ*)
+any other:                             condition on λ* at the nodes of a rule
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer.functions.activation import Activation
+from twolayer.functions.target import Target
+from twolayer.gaussian.erf import ErfForms
+from twolayer.gaussian.forms import Forms, NumericForms, Pair, cross_pair
+from twolayer.gaussian.nodes import NodeRule, target_frame
+from twolayer.gaussian.polynomial import PolynomialForms
+from twolayer.gaussian.relu import ReluForms
+
+__all__ = ["Linear", "NodeTarget", "RidgeTarget", "forms_of", "student_terms"]
+
+
+class Linear(NamedTuple):
+    """E[σ'_j λ*_r X], E[σ'_j λ_l X], E[σ_j X] and E[X²] for X = h or X = f."""
+
+    star: Any
+    own: Any
+    value: Any
+    square: Any
+
+
+def forms_of(activation: Activation, order: int) -> Forms:
+    """Closed one- and two-point averages when they exist, quadrature otherwise."""
+    if activation.polynomial is not None:
+        return PolynomialForms(activation.polynomial)
+    if activation == Activation.of("erf"):
+        return ErfForms()
+    if activation == Activation.of("relu"):
+        return ReluForms()
+    return NumericForms(activation, order)
+
+
+def student_terms(forms: Forms, Q: Any, M: Any, a: Any) -> tuple[Linear, Pair]:
+    """X = f: all pairs of student neurons. Cost O(p²) pairs, O(p²(p + k)) products."""
+    variance, weight = jnp.diagonal(Q), a / a.shape[0]
+    pair = forms.pair(variance[:, None], Q, variance[None, :])
+    K, D = pair.dd * weight, (pair.hd * weight).sum(1)[:, None]
+    return Linear(K @ M + D * M, K @ Q + D * Q, pair.ff @ weight, weight @ pair.ff @ weight), pair
+
+
+class RidgeTarget(eqx.Module):
+    """h = Σ_r c_r σ*(t_r) with t = V λ*."""
+
+    activation: Activation = eqx.field(static=True)
+    ridge: Activation = eqx.field(static=True)
+    order: int = eqx.field(static=True)
+    V: np.ndarray
+    c: np.ndarray
+    P: np.ndarray
+
+    @property
+    def label(self) -> str:
+        """What is done, for reports."""
+        return "closed form" if self.closed else "quadrature over pairs"
+
+    @property
+    def closed(self) -> bool:
+        """Whether student and teacher have closed pair averages together."""
+        both_polynomial = self.activation.polynomial is not None and self.ridge.polynomial is not None
+        same = self.activation == self.ridge and not isinstance(forms_of(self.ridge, 1), NumericForms)
+        return both_polynomial or same
+
+    def _pair(self, c11: Any, c12: Any, c22: Any) -> Pair:
+        if self.activation.polynomial is not None and self.ridge.polynomial is not None:
+            return PolynomialForms(self.activation.polynomial, self.ridge.polynomial).pair(c11, c12, c22)
+        if self.activation == self.ridge:
+            return forms_of(self.ridge, self.order).pair(c11, c12, c22)
+        return cross_pair(self.activation, self.ridge, self.order, c11, c12, c22)
+
+    def covariance(self, Q: Any, M: Any) -> Any:
+        """Covariance of the student and target fields (λ, t)."""
+        cross = M @ self.V.T
+        return jnp.block([[Q, cross], [cross.T, self.V @ self.P @ self.V.T]])
+
+    def terms(self, Q: Any, M: Any) -> Linear:
+        """X = h. Cost O(p · ridges) pairs."""
+        cross, gram = M @ self.V.T, self.V @ self.P @ self.V.T
+        variance = jnp.diagonal(gram)
+        pair = self._pair(jnp.diagonal(Q)[:, None], cross, variance[None, :])
+        K, D = pair.dd * self.c, (pair.hd * self.c).sum(1)[:, None]
+        both = forms_of(self.ridge, self.order).pair(variance[:, None], gram, variance[None, :]).ff
+        return Linear(K @ (self.V @ self.P) + D * M, K @ cross.T + D * Q, pair.ff @ self.c, self.c @ both @ self.c)
+
+
+class NodeTarget(eqx.Module):
+    """Any h, at the nodes λ*_ν of a rule."""
+
+    forms: Forms = eqx.field(static=True)
+    label: str = eqx.field(static=True)
+    xi: np.ndarray
+    weights: np.ndarray
+    h: np.ndarray
+    L: np.ndarray
+    inverse: np.ndarray
+
+    @classmethod
+    def build(cls, forms: Forms, rule: NodeRule, P: np.ndarray) -> NodeTarget:
+        """From a rule for the same P."""
+        return cls(forms, rule.label, rule.points, rule.weights, rule.values, *target_frame(P))
+
+    def conditional(self, Q: Any, M: Any) -> tuple[Any, Any]:
+        """Means of the student fields at the nodes (N, p), and their covariance Q⊥ given λ*."""
+        A = M @ self.inverse.T
+        return self.xi @ A.T, Q - A @ A.T
+
+    def terms(self, Q: Any, M: Any) -> Linear:
+        """X = h. Cost O(nodes · p) one-field averages."""
+        mean, perp = self.conditional(Q, M)
+        variance = jnp.maximum(jnp.diagonal(perp), 0.0)
+        single = self.forms.single(mean, variance)
+        weighted = self.weights * self.h
+        slope = weighted[:, None] * single.slope
+        safe = jnp.where(variance > 0, variance, 1.0)
+        curvature = jnp.where(variance > 0, (weighted @ single.bend) / safe, 0.0)
+        return Linear(
+            slope.T @ (self.xi @ self.L.T),
+            slope.T @ mean + curvature[:, None] * perp,
+            weighted @ single.value,
+            self.weights @ self.h**2,
+        )
+
+
+def ridge_target(target: Target, activation: Activation, P: np.ndarray, order: int) -> RidgeTarget | None:
+    """The ridge form of a target next to a student activation, or None."""
+    ridge = target.ridge
+    if ridge is None:
+        return None
+    return RidgeTarget(
+        activation,
+        ridge.activation,
+        order,
+        np.array(ridge.directions),
+        np.array(ridge.weights),
+        np.asarray(P),
+    )

@@ -1,0 +1,216 @@
+"""Methods that take the algorithm's own steps: the compiled loop between save points, shared by all of them.
+
+A step never changes a seed that has stopped: when it would leave the finite range the seed keeps its last state
+and is marked as diverged at that step; when it passes the threshold of `until` it is marked as reached, at the
+step interpolated linearly. Random numbers are functions of (seed, run, step, index) and seeds are computed in
+groups of fixed size, so neither the number of seeds nor the cutting of the steps into calls changes a number.
+"""
+
+from __future__ import annotations
+
+import abc
+import time as wall
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer.algorithm import SGD
+from twolayer.errors import InputError
+from twolayer.gaussian.engines import select
+from twolayer.gaussian.nodes import target_frame
+from twolayer.kernel import Kernel, Rates
+from twolayer.methods.base import Evolution, Outcome, Snapshot, Task
+from twolayer.problem import Problem
+
+__all__ = [
+    "Lane",
+    "StepwiseEvolution",
+    "Watch",
+    "accept",
+    "embed",
+    "kernel_of",
+    "rates_at",
+    "shared_between_seeds",
+    "watched_value",
+]
+
+LIMIT = 1e8
+"""Squared norm of a row beyond which a run counts as diverged."""
+
+DIVERGED, REACHED = Outcome.CODES.index(Outcome.DIVERGED), Outcome.CODES.index(Outcome.REACHED)
+CALL_SECONDS = 0.3  # a compiled call should last about this long, so that the bar moves and Ctrl-C is heard
+CPU_LANES, DEVICE_LANES = 16, 4096
+
+
+class Lane(NamedTuple):
+    """Bookkeeping of one seed: outcome code, step where it stopped, and the watched quantity."""
+
+    code: Any
+    stop: Any
+    watched: Any
+
+
+class Watch(NamedTuple):
+    """The threshold of `until`: the quantity falls to the level (sign +1) or rises to it (sign −1)."""
+
+    level: Any
+    sign: Any
+
+
+def watched_value(quantity: str | None, engine: Any, Q: Any, M: Any, a: Any, noise: Any) -> Any:
+    """The watched quantity of one seed."""
+    if quantity is None:
+        return jnp.zeros(())
+    if quantity == "overlap":
+        return jnp.sqrt((M * M).sum())
+    excess = engine(Q, M, a, noise).excess_risk
+    return excess + noise / 2 if quantity == "risk" else excess
+
+
+def accept(old: Any, new: Any, lane: Lane, size: Any, value: Any, watch: Watch | None, step: Any, on: Any) -> Any:
+    """Keep the new state if the seed still runs and the state is finite; mark what happened otherwise.
+
+    Parameters
+    ----------
+    old, new : pytrees
+        States before and after the step.
+    size : scalar
+        Largest squared row norm after the step; NaN counts as infinite.
+    value : scalar
+        The watched quantity after the step.
+    step : integer
+        Number of this step, from 0.
+    on : bool
+        Whether this step is to be taken at all.
+    """
+    running = on & (lane.code == 0)
+    finite = size < LIMIT
+    moves = running & finite
+    state = jax.tree.map(lambda n, o: jnp.where(moves, n, o), new, old)
+    code = jnp.where(running & ~finite, DIVERGED, lane.code)
+    stop = jnp.where(running & ~finite, step + 1.0, lane.stop)
+    watched = lane.watched
+    if watch is not None:
+        passed = moves & (watch.sign * (value - watch.level) <= 0)
+        gap = lane.watched - value
+        part = jnp.where(gap == 0, 1.0, (lane.watched - watch.level) / jnp.where(gap == 0, 1.0, gap))
+        code = jnp.where(passed, REACHED, code)
+        stop = jnp.where(passed, step + jnp.clip(part, 0.0, 1.0), stop)
+        watched = jnp.where(moves, value, lane.watched)
+    return state, Lane(code.astype(jnp.int32), stop, watched)
+
+
+def shared_between_seeds(kind: Any, watch: Watch | None) -> Any:
+    """Axes of vmap for the parameters of a group: all shared, but for the thresholds."""
+    return kind(
+        **{name: None for name in kind._fields if name != "watch"}, watch=None if watch is None else Watch(0, 0)
+    )
+
+
+def kernel_of(problem: Problem, algorithm: SGD) -> Kernel:
+    """The increment kernel of a problem and an algorithm."""
+    return Kernel(problem.activation, problem.target, algorithm.loss, algorithm.geometry, algorithm.train_second_layer)
+
+
+def rates_at(problem: Problem, algorithm: SGD, dim: int) -> Rates:
+    """The numbers of one step at dimension d."""
+    lr = algorithm.lr(dim)
+    return Rates(lr / problem.p, 1.0 - lr * algorithm.weight_decay, algorithm.momentum, float(np.sqrt(problem.noise)))
+
+
+def embed(Q: np.ndarray, M: np.ndarray, P: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (A, B) with M = A L_Pᵀ and Q = A Aᵀ + B Bᵀ, B with the given number of columns."""
+    _, inverse = target_frame(P)
+    A = M @ inverse.T
+    values, vectors = np.linalg.eigh(Q - A @ A.swapaxes(-1, -2))
+    values, vectors = values[..., ::-1], vectors[..., ::-1]
+    B = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    lost = float(np.abs(values[..., columns:]).max(initial=0.0))
+    if lost > 1e-8:
+        raise InputError(
+            f"Argument `dim` must leave room for the start: its overlaps need more than {columns} directions outside "
+            f"the target's, but a squared length of {lost:.2g} would be cut off."
+        )
+    missing = max(0, columns - B.shape[-1])
+    return A, np.concatenate([B[..., :columns], np.zeros((*B.shape[:-1], missing))], axis=-1)
+
+
+class StepwiseEvolution(Evolution):
+    """Runs the compiled loop for groups of seeds side by side, in pieces of a fraction of a second."""
+
+    def __init__(self, task: Task, lanes: int | None = None) -> None:
+        self.task = task
+        on_cpu = jax.default_backend() == "cpu"
+        lanes = lanes or (CPU_LANES if on_cpu else min(DEVICE_LANES, task.seeds))
+        count = -(-task.seeds // lanes)
+        self.runs = np.arange(count * lanes).reshape(count, lanes)
+        self._per_call = 64
+        self.quantity = None if task.until is None else task.until.quantity
+        risky = self.quantity in ("risk", "excess_risk")
+        self.engine = select(task.problem, "squared").engine if risky else None
+
+    def group_starts(self, group: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Q, M, a of the seeds in a group; the last seed fills up the last group."""
+        index = np.minimum(self.runs[group], self.task.seeds - 1)
+        return tuple(x[index] for x in self.task.starts())
+
+    def group_watch(self, group: int) -> tuple[Lane, Watch | None]:
+        """Initial bookkeeping of a group; seeds beyond the requested ones count as stopped."""
+        Q, M, a = self.group_starts(group)
+        noise, until = self.task.problem.noise, self.task.until
+        values = jax.vmap(lambda Q, M, a: watched_value(self.quantity, self.engine, Q, M, a, noise))(Q, M, a)
+        code = np.where(self.runs[group] < self.task.seeds, 0, DIVERGED).astype(np.int32)
+        lane = Lane(jnp.asarray(code), jnp.full(len(code), jnp.nan), values)
+        if until is None:
+            return lane, None
+        level = until.value * values if until.relative else jnp.full_like(values, until.value)
+        return lane, Watch(level, jnp.full_like(values, -1.0 if until.quantity == "overlap" else 1.0))
+
+    @abc.abstractmethod
+    def group_initial(self, group: int) -> Any:
+        """State of a group at the start, without the bookkeeping."""
+
+    @abc.abstractmethod
+    def group_run(self, group: int, carry: Any, start: int, stop: int) -> Any:
+        """Compiled: steps start … stop − 1 of a group; carry is (state, Lane)."""
+
+    @abc.abstractmethod
+    def group_overlaps(self, group: int, state: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Q, M, a of a group."""
+
+    def initial(self) -> Any:
+        """States of all groups."""
+        return [(self.group_initial(g), self.group_watch(g)[0]) for g in range(len(self.runs))]
+
+    def _run(self, carries: list[Any], start: int, stop: int) -> list[Any]:
+        # one group after the other: concurrent calls from several threads can deadlock XLA's CPU thread pool
+        done = [self.group_run(g, carry, start, stop) for g, carry in enumerate(carries)]
+        return [jax.tree.map(lambda x: x.block_until_ready(), carry) for carry in done]
+
+    def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Snapshot]:
+        """To the next save point, in as many calls as it takes."""
+        at, end = (int(x) for x in self.task.points[first : first + 2])
+        while at < end:
+            stop = min(end, at + self._per_call)
+            began = wall.perf_counter()
+            state = self._run(state, at, stop)
+            pace = (wall.perf_counter() - began) / (stop - at)
+            if stop - at == self._per_call or pace * self._per_call > CALL_SECONDS:
+                self._per_call = int(np.clip(CALL_SECONDS / pace, 1, 8 * self._per_call))
+            at = stop
+            tick(at)
+        return state, self.snapshot(state)
+
+    def snapshot(self, state: Any) -> Snapshot:
+        """Overlaps of all seeds."""
+        parts = [self.group_overlaps(g, carry[0]) for g, carry in enumerate(state)]
+        Q, M, a = (np.concatenate(x)[: self.task.seeds, None] for x in zip(*parts, strict=True))
+        return Snapshot(Q, M, a)
+
+    def stopped(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Outcome codes and the steps where the seeds stopped."""
+        codes, stops = (np.concatenate([np.asarray(carry[1][i]) for carry in state]) for i in (0, 1))
+        return codes[: self.task.seeds], stops[: self.task.seeds]

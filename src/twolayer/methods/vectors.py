@@ -1,0 +1,257 @@
+"""Honest SGD in d dimensions with the same kernel: the experiment.
+
+    λ = W z,  λ* = W* z,    W ← move(W, mean_ν g^ν (z^ν)ᵀ),    z ~ N(0, I_d) drawn anew at every step
+
+The target rows are put on the first coordinates, W* = (L_P, 0), which is no restriction for isotropic inputs.
+Inputs are streamed: at most 2¹⁸ numbers of them exist at a time, and none is kept. They are drawn with the 24-bit
+mantissa of single precision; all arithmetic is in double precision.
+
+Cost per step and seed O(n_b p d); memory O(seeds · p d) plus the stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer import random
+from twolayer.algorithm import SGD
+from twolayer.errors import positive_integer
+from twolayer.gaussian.nodes import target_frame
+from twolayer.kernel import Kernel, Products, Rates, Sample, move, move_second
+from twolayer.methods.base import Evolution, Method, Task, register_method
+from twolayer.methods.stepwise import (
+    StepwiseEvolution,
+    Watch,
+    accept,
+    embed,
+    kernel_of,
+    rates_at,
+    shared_between_seeds,
+    watched_value,
+)
+from twolayer.problem import Problem
+
+__all__ = ["Vectors"]
+
+INPUTS_AT_ONCE = 2**18  # numbers z_i held per seed
+GROUP = 2**18  # seeds in a group times p d: the weights of a group stay in cache
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Shapes and choices that fix the compiled code."""
+
+    kernel: Kernel
+    dim: int
+    batch: int
+    momentum: bool
+    quantity: str | None
+
+    @property
+    def chunk(self) -> int:
+        """Samples drawn at once."""
+        return min(self.batch, max(1, INPUTS_AT_ONCE // self.dim))
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of samples in a batch."""
+        return -(-self.batch // self.chunk)
+
+
+class Params(NamedTuple):
+    """Numbers that the compiled code takes as data."""
+
+    rates: Rates
+    L: Any
+    noise: Any
+    engine: Any
+    watch: Watch | None
+
+
+class State(NamedTuple):
+    """W (p, d), its squared row norms, the previous W (empty without momentum), and the second layer."""
+
+    W: Any
+    square: Any
+    previous: Any
+    a: Any
+    previous_a: Any
+
+
+class Batch(NamedTuple):
+    """Inputs, as two halves of the flattened (samples, d) array, and noise of one chunk of samples."""
+
+    halves: tuple[Any, Any]
+    noise: Any
+
+
+class Gradient(NamedTuple):
+    """Batch means of g zᵀ and e σ(λ)."""
+
+    first: Any
+    second: Any
+
+
+def draw(spec: Spec, keys: Any, number: Any, chunk: Any) -> Batch:
+    """Inputs z (samples, d), in single precision, and label noise of one chunk; keys (2, 2): inputs, labels."""
+    word, part = jnp.asarray(number).astype(jnp.uint32), jnp.asarray(chunk).astype(jnp.uint32)
+    key = jnp.stack(random.threefry((keys[0, 0], keys[0, 1]), jnp.uint32(0x5EED), part))
+    index = jnp.arange(-(-spec.chunk * spec.dim // 2), dtype=jnp.uint32)
+    labels = part * np.uint32(spec.chunk) + jnp.arange(spec.chunk, dtype=jnp.uint32)
+    return Batch(random.normal_32(key, word, index), random.normal(keys[1], word, labels))
+
+
+def inputs(spec: Spec, batch: Batch) -> Any:
+    """Z (samples, d) in double precision."""
+    flat = jnp.concatenate(batch.halves)[: spec.chunk * spec.dim]
+    return flat.reshape(spec.chunk, spec.dim).astype(jnp.float64)
+
+
+def contribution(
+    spec: Spec, params: Params, state: State, batch: Batch, chunk: Any
+) -> tuple[Gradient, Products | None]:
+    """What one chunk of samples adds to the gradient."""
+    z, star = inputs(spec, batch), params.L.shape[1]
+    label_noise = params.rates.noise * batch.noise
+    if spec.batch == 1:  # plain products fuse with the step, and the new norms are known without reading W again
+        fields = (z * state.W).sum(-1)
+        push = spec.kernel.push(Sample(fields[None], z[:, :star] @ params.L.T, label_noise), state.a)
+        g = push.first[0]
+        products = Products(state.square, g * fields, g**2 * (z * z).sum())
+        return Gradient(g[:, None] * z, push.second[0]), products
+    push = spec.kernel.push(Sample(z @ state.W.T, z[:, :star] @ params.L.T, label_noise), state.a)
+    inside = chunk * spec.chunk + jnp.arange(spec.chunk) < spec.batch
+    weight = jnp.where(inside, 1.0 / spec.batch, 0.0)[:, None]
+    return Gradient((weight * push.first).T @ z, (weight * push.second).sum(0)), None
+
+
+def step(spec: Spec, params: Params, state: State, gradient: Gradient, products: Products | None) -> tuple[State, Any]:
+    """One step of SGD from the mean gradient; and the largest squared norm met."""
+    previous = state.previous if spec.momentum else None
+    W, square = move(state.W, gradient.first, previous, params.rates, spec.kernel.geometry, products)
+    a, size = state.a, square.max()
+    if spec.kernel.trained:
+        a = move_second(state.a, gradient.second, state.previous_a, params.rates)
+        size = jnp.maximum(size, (a * a).max())
+    square = square if spec.kernel.geometry == "free" else jnp.ones_like(square)
+    return State(W, square, state.W if spec.momentum else state.previous, a, state.a), size
+
+
+@partial(jax.jit, static_argnames=("spec",))
+def advance(spec: Spec, params: Params, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
+    """Steps start … stop − 1 of a group of seeds."""
+    axes = shared_between_seeds(Params, params.watch)
+
+    def finish(params: Params, carry: Any, gradient: Gradient, products: Products | None, number: Any) -> Any:
+        new, size = step(spec, params, carry[0], gradient, products)
+        Q = new.W @ new.W.T if spec.quantity else None
+        M = new.W[:, : params.L.shape[1]] @ params.L.T
+        value = watched_value(spec.quantity, params.engine, Q, M, new.a, params.noise)
+        return accept(carry[0], new, carry[1], size, value, params.watch, number, True)
+
+    def single(params: Params, keys: Any, carry: Any, total: Gradient, batch: Batch, at: Any) -> Any:
+        number, chunk = start + at // spec.chunks, at % spec.chunks
+        part, products = contribution(spec, params, carry[0], batch, chunk)
+        # the next inputs travel in the carry: inside one body XLA would compute them anew for each of their uses
+        following = draw(spec, keys, start + (at + 1) // spec.chunks, (at + 1) % spec.chunks)
+        if spec.chunks == 1:
+            return finish(params, carry, part, products, number), total, following
+        total = jax.tree.map(jnp.add, total, part)
+
+        def last(carry: Any, total: Gradient) -> Any:
+            return finish(params, carry, total, None, number), jax.tree.map(jnp.zeros_like, total)
+
+        carry, total = jax.lax.cond(chunk == spec.chunks - 1, last, lambda c, t: (c, t), carry, total)
+        return carry, total, following
+
+    def body(at: Any, loop: Any) -> Any:
+        carry, total, batch = loop
+        return jax.vmap(single, (axes, 0, 0, 0, 0, None))(params, keys, carry, total, batch, at)
+
+    state = carry[0]
+    width = spec.dim if spec.chunks > 1 else 0  # a single chunk needs no running sum
+    total = Gradient(jnp.zeros((*state.W.shape[:-1], width)), jnp.zeros_like(state.a))
+    first = jax.vmap(lambda keys: draw(spec, keys, start, 0))(keys)
+    return jax.lax.fori_loop(0, (stop - start) * spec.chunks, body, (carry, total, first))[0]
+
+
+class VectorsEvolution(StepwiseEvolution):
+    """Weights of all seeds."""
+
+    def __init__(self, task: Task, dim: int) -> None:
+        # Groups of any size give the same numbers for batch 1; matrix products of a batch do not, so one at a time.
+        room = max(1, min(16, GROUP // (task.problem.p * dim)))
+        super().__init__(task, min(task.seeds, room) if task.algorithm.batch_at(dim) == 1 else 1)
+        problem, algorithm = task.problem, task.algorithm
+        self.spec = Spec(
+            kernel_of(problem, algorithm), dim, algorithm.batch_at(dim), algorithm.momentum > 0, self.quantity
+        )
+        common = (rates_at(problem, algorithm, dim), target_frame(problem.P)[0], problem.noise, self.engine)
+        self.params = [Params(*common, self.group_watch(g)[1]) for g in range(len(self.runs))]
+        roles = (random.Role.INPUTS, random.Role.LABELS)
+        self.keys = [np.stack([random.stream(task.seed, role, runs) for role in roles], axis=1) for runs in self.runs]
+
+    def group_initial(self, group: int) -> State:
+        """W with the overlaps of the start."""
+        Q, M, a = self.group_starts(group)
+        r = self.params[group].L.shape[1]
+        A, B = embed(Q, M, self.task.problem.P, min(self.task.problem.p, self.spec.dim - r))
+        blank = np.zeros((*A.shape[:-1], self.spec.dim - r - B.shape[-1]))
+        W = jnp.asarray(np.concatenate([A, B, blank], axis=-1))
+        empty = jnp.zeros((*W.shape[:-1], 0))
+        square = jnp.asarray(np.diagonal(Q, axis1=1, axis2=2))
+        return State(W, square, W if self.spec.momentum else empty, jnp.asarray(a), jnp.asarray(a))
+
+    def group_run(self, group: int, carry: Any, start: int, stop: int) -> Any:
+        """Compiled steps."""
+        return advance(self.spec, self.params[group], self.keys[group], carry, start, stop)
+
+    def group_overlaps(self, group: int, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Q = W Wᵀ and M = W W*ᵀ."""
+        W, L = np.asarray(state.W), self.params[group].L
+        return W @ W.swapaxes(1, 2), W[..., : L.shape[1]] @ L.T, np.asarray(state.a)
+
+
+@register_method
+@dataclass(frozen=True)
+class Vectors(Method):
+    """SGD on explicit weight vectors in d dimensions.
+
+    Parameters
+    ----------
+    dim : int
+        d.
+
+    Notes
+    -----
+    Cost per step and seed O(n_b p d); memory O(seeds · p d) plus a stream of 2¹⁸ numbers per seed in a group.
+
+    Examples
+    --------
+    >>> Vectors(dim=500)
+    Vectors(dim=500)
+    """
+
+    dim: int
+    stochastic: ClassVar[bool] = True
+    stepwise: ClassVar[bool] = True
+    papers: ClassVar[tuple[str, ...]] = ("saad1995",)
+
+    def __post_init__(self) -> None:
+        positive_integer("dim", self.dim)
+
+    def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
+        """Fresh samples only."""
+        if algorithm.dataset is not None:
+            return f"it draws every sample anew, while dataset = {algorithm.dataset} asks for reused ones"
+        return None
+
+    def prepare(self, task: Task) -> Evolution:
+        """Set up the weights and the random streams."""
+        return VectorsEvolution(task, self.dim)

@@ -1,0 +1,45 @@
+"""The papers behind the formulas, by the key that methods and results carry."""
+
+from __future__ import annotations
+
+__all__ = ["PAPERS"]
+
+PAPERS: dict[str, str] = {
+    "saad1995": "D. Saad and S. A. Solla, On-line learning in soft committee machines, Phys. Rev. E 52, 4225 (1995).",
+    "goldt2019": (
+        "S. Goldt, M. Advani, A. Saxe, F. Krzakala and L. Zdeborová, Dynamics of stochastic gradient descent for "
+        "two-layer neural networks in the teacher-student setup, NeurIPS 32 (2019)."
+    ),
+    "veiga2022": (
+        "R. Veiga, L. Stephan, B. Loureiro, F. Krzakala and L. Zdeborová, Phase diagram of stochastic gradient descent "
+        "in high-dimensional two-layer neural networks, NeurIPS 35 (2022)."
+    ),
+    "benarous2021": (
+        "G. Ben Arous, R. Gheissari and A. Jagannath, Online stochastic gradient descent on non-convex losses from "
+        "high-dimensional inference, J. Mach. Learn. Res. 22(106) (2021)."
+    ),
+    "arnaboldi2023dimensionless": (
+        "L. Arnaboldi, L. Stephan, F. Krzakala and B. Loureiro, From high-dimensional & mean-field dynamics to "
+        "dimensionless ODEs: a unifying approach to SGD in two-layers networks, COLT (2023)."
+    ),
+    "arnaboldi2023escaping": (
+        "L. Arnaboldi, F. Krzakala, B. Loureiro and L. Stephan, Escaping mediocrity: how two-layer networks learn hard "
+        "generalized linear models with SGD, arXiv:2305.18502 (2023)."
+    ),
+    "arnaboldi2024": (
+        "L. Arnaboldi, Y. Dandi, F. Krzakala, B. Loureiro, L. Pesce and L. Stephan, Online learning and information "
+        "exponents: on the importance of batch size, and time/complexity tradeoffs, ICML (2024)."
+    ),
+    "abbe2023": (
+        "E. Abbe, E. Boix-Adserà and T. Misiakiewicz, SGD learning on neural networks: leap complexity and "
+        "saddle-to-saddle dynamics, COLT (2023)."
+    ),
+    "damian2024": (
+        "A. Damian, L. Pillaud-Vivien, J. D. Lee and J. Bruna, Computational-statistical gaps in Gaussian single-index "
+        "models, COLT (2024)."
+    ),
+    "dandi2023": (
+        "Y. Dandi, F. Krzakala, B. Loureiro, L. Pesce and L. Stephan, Learning two-layer neural networks, one (giant) "
+        "step at a time, arXiv:2305.18270 (2023)."
+    ),
+}

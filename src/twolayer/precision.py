@@ -1,0 +1,35 @@
+"""Double precision inside, whatever the caller's JAX configuration.
+
+Public functions run under `float64`; the global setting of the user's session is left as it was.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import jax
+
+__all__ = ["float64"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def float64(function: Callable[P, R]) -> Callable[P, R]:
+    """Run the function with 64-bit JAX types enabled.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> float64(lambda: jnp.ones(1).dtype.name)()
+    'float64'
+    """
+
+    @functools.wraps(function)
+    def inside(*args: P.args, **kwargs: P.kwargs) -> R:
+        with jax.enable_x64(True):
+            return function(*args, **kwargs)
+
+    return inside

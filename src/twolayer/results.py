@@ -1,0 +1,239 @@
+"""Results as plain xarray datasets: the schema, where a result came from, and saving it.
+
+Dimensions ``seed``, ``time``, ``neuron``, ``neuron_``, ``direction``; variables
+
+    M (seed, time, neuron, direction)   Q (seed, time, neuron, neuron_)   a (seed, time, neuron)
+    risk, excess_risk (seed, time)      outcome (seed)   stop_step, stop_time (seed)
+
+with the clocks ``time``, ``step``, ``sample``, ``alpha`` as coordinates along time (attribute ``units``: "" or a power
+of d for limits without a dimension). Attributes are JSON text: ``description`` (problem, algorithm, method, run),
+``notes`` (engine, error, regime), ``versions``. The start is kept exactly in start_Q, start_M, start_a, so that
+loading a file and running it again gives the same numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from twolayer import random
+from twolayer.algorithm import SGD
+from twolayer.errors import InputError
+from twolayer.gaussian.risk import excess_risks
+from twolayer.methods.base import METHODS, Method, Outcome, Task
+from twolayer.overlaps import Overlaps
+from twolayer.papers import PAPERS
+from twolayer.problem import Problem
+from twolayer.run import Record
+
+__all__ = ["cite", "describe_problem", "load", "save", "to_dataset", "unpack", "write_atomically"]
+
+SCHEMA = "twolayer/1"
+PACKAGES = ("twolayer", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the numbers depend on.
+
+    Examples
+    --------
+    >>> "jax" in versions()
+    True
+    """
+    found = {"python": platform.python_version(), "random": random.NAME}
+    for name in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def describe_problem(problem: Problem) -> dict[str, Any]:
+    """The arguments as plain values; callables are named but cannot be read back."""
+    layer = problem.second_layer
+    return {
+        "target": problem.target.description or f"<function {problem.target.name}>",
+        "activation": problem.activation.name
+        if problem.activation.portable
+        else f"<function {problem.activation.name}>",
+        "width": problem.width,
+        "noise": problem.noise,
+        "gram": None if np.array_equal(problem.P, np.eye(problem.k)) else problem.P.tolist(),
+        "second_layer": layer if isinstance(layer, str) else list(layer),
+        "directions": problem.k if isinstance(problem.target.description, str) else None,
+    }
+
+
+def to_dataset(task: Task, method: Method, record: Record) -> xr.Dataset:
+    """Build the dataset of a run."""
+    problem, snapshot = task.problem, record.snapshot
+    count = snapshot.a.shape[1]
+    unit = method.unit(task.algorithm)
+    position = np.asarray(task.points[:count])
+    time = task.clocks.time(position) if method.stepwise else position
+    stop_time = task.clocks.time(record.stop) if method.stepwise else record.stop
+    excess, rule = excess_risks(problem, snapshot.Q, snapshot.M, snapshot.a)
+    clocks = task.clocks.coordinates(np.asarray(time, dtype=float), unit)
+    stops = task.clocks.coordinates(np.asarray(stop_time, dtype=float), unit)
+    coords: dict[str, Any] = {
+        name: (
+            "time",
+            position.astype(float) if name == "step" and method.stepwise else values,
+            {"units": units},
+        )
+        for name, (values, units) in clocks.items()
+    }
+    coords |= {"seed": np.arange(task.seeds), "direction": np.arange(1, problem.k + 1)}
+    coords |= {name: np.arange(1, problem.p + 1) for name in ("neuron", "neuron_")}
+    start = task.start
+    a = problem.a(task.seed) if start.a is None else start.a
+    lead = ("start",) if start.batch else ()
+    dataset = xr.Dataset(
+        {
+            "M": (("seed", "time", "neuron", "direction"), snapshot.M),
+            "Q": (("seed", "time", "neuron", "neuron_"), snapshot.Q),
+            "a": (("seed", "time", "neuron"), snapshot.a),
+            "risk": (("seed", "time"), excess + problem.noise / 2),
+            "excess_risk": (("seed", "time"), excess),
+            "outcome": (("seed",), record.outcome.astype(object)),
+            "stop_step": (("seed",), stops["step"][0], {"units": stops["step"][1]}),
+            "stop_time": (("seed",), stops["time"][0], {"units": stops["time"][1]}),
+            "save_point": (("time",), position),
+            "start_Q": ((*lead, "neuron", "neuron_"), start.Q),
+            "start_M": ((*lead, "neuron", "direction"), start.M),
+            "start_a": ((*lead, "neuron"), np.broadcast_to(a, start.Q.shape[:-1])),
+        },
+        coords,
+    )
+    run: dict[str, Any] = {"seeds": task.seeds, "seed": task.seed, "start_dim": start.dim}
+    if task.until is not None:
+        run["until"] = [task.until.quantity, task.until.value, task.until.relative]
+    description = {
+        "problem": describe_problem(problem),
+        "algorithm": task.algorithm.describe(),
+        "method": method.describe(),
+        "run": run,
+    }
+    advice = {o: Outcome.ADVICE[o] for o in sorted(set(record.outcome))}
+    dataset.attrs = {
+        "schema": SCHEMA,
+        "description": json.dumps(description),
+        "notes": json.dumps({**record.notes, "risk": rule, "advice": advice}),
+        "versions": json.dumps(versions()),
+        "complete": json.dumps(not record.interrupted),
+        "papers": json.dumps(list(method.papers)),
+    }
+    return dataset
+
+
+def unpack(dataset: xr.Dataset) -> dict[str, Any]:
+    """Problem, algorithm, method, start and run of a dataset, ready to be solved again."""
+    if dataset.attrs.get("schema") != SCHEMA:
+        raise InputError("Argument `dataset` must be a result of twolayer, but has no description.")
+    description = json.loads(dataset.attrs["description"])
+    for part in ("target", "activation"):
+        value = description["problem"][part]
+        if isinstance(value, str) and value.startswith("<function"):
+            raise InputError(
+                f"The {part} of this result was a Python function ({value[10:-1]}), which a file cannot hold: "
+                "describe it again to run it."
+            )
+    problem = Problem(**description["problem"])
+    algorithm = SGD(**description["algorithm"])
+    knobs = description["method"]
+    method = METHODS[knobs.pop("name")](**knobs)
+    run = description["run"]
+    start = Overlaps(
+        dataset.start_Q.values, dataset.start_M.values, problem.P, dataset.start_a.values, run["start_dim"]
+    )
+    return {
+        "problem": problem,
+        "algorithm": algorithm,
+        "method": method,
+        "start": start,
+        "points": dataset.save_point.values,
+        **run,
+    }
+
+
+def write_atomically(path: str | os.PathLike[str], suffix: str, write: Callable[[Path], None]) -> Path:
+    """Write to a temporary file beside the target, then rename: readers see the old file or the new one."""
+    target = Path(path)
+    if target.suffix != suffix:
+        raise InputError(f"Argument `path` must end in {suffix}, but got {str(path)!r}.")
+    if not target.parent.is_dir():
+        raise InputError(f"Argument `path` must lie in an existing folder, but {str(target.parent)!r} is none.")
+    try:
+        handle, name = tempfile.mkstemp(suffix=suffix, prefix=f".{target.stem}-", dir=target.parent)
+    except OSError as error:
+        raise InputError(f"Argument `path` must be writable, but {str(path)!r} is not: {error.strerror}.") from error
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        temporary.chmod(0o644)
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return target
+
+
+def save(result: xr.Dataset | xr.DataTree, path: str | os.PathLike[str]) -> Path:
+    """Write a result as netCDF, all or nothing.
+
+    Parameters
+    ----------
+    result : xarray.Dataset or xarray.DataTree
+        From `solve` or `compare`.
+    path : str or path
+        A name that ends in ``.nc``.
+    """
+    return write_atomically(path, ".nc", lambda p: result.to_netcdf(p, engine="h5netcdf"))
+
+
+def load(path: str | os.PathLike[str]) -> xr.Dataset | xr.DataTree:
+    """Read a result back: a Dataset from `solve`, a DataTree from `compare`."""
+    source = Path(path)
+    if not source.is_file():
+        raise InputError(f"Argument `path` must be an existing file, but {str(path)!r} is none.")
+    try:
+        with xr.open_datatree(source, engine="h5netcdf") as tree:
+            tree.load()
+    except (OSError, ValueError) as error:
+        raise InputError(f"Argument `path` must be a netCDF file of twolayer, but {str(path)!r} is not.") from error
+    if tree.attrs.get("schema") != SCHEMA:
+        raise InputError(f"Argument `path` must be a result of twolayer, but {str(path)!r} has no such description.")
+    return tree if tree.children else tree.to_dataset()
+
+
+def cite(*results: Any) -> str:
+    """The papers behind methods or results, one per line.
+
+    Examples
+    --------
+    >>> from twolayer.methods.ode import ODE
+    >>> cite(ODE()).splitlines()[0][:21]
+    'D. Saad and S. A. Sol'
+    """
+    keys: list[str] = []
+    for result in results:
+        if isinstance(result, Method):
+            keys += result.papers
+        elif isinstance(result, xr.DataTree):
+            for child in [result, *result.children.values()]:
+                keys += json.loads(child.attrs.get("papers", "[]"))
+        elif isinstance(result, xr.Dataset):
+            keys += json.loads(result.attrs.get("papers", "[]"))
+        else:
+            raise InputError(f"Argument `results` must be methods or results of twolayer, but got {result!r}.")
+    return "\n".join(PAPERS[key] for key in dict.fromkeys(keys))

@@ -1,0 +1,214 @@
+"""`solve`: one description through one lens; `applicable`: through which lenses it can be seen.
+
+dataset = solve(problem, algorithm, method, start, time=…)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from twolayer.algorithm import SGD
+from twolayer.clocks import Clocks
+from twolayer.errors import InputError, Interrupted, Refused, RunFailed, choice, positive_integer, reject
+from twolayer.gaussian.moments import check_start
+from twolayer.methods.base import METHODS, Method, Outcome, Task, Until
+from twolayer.methods.chain import Chain  # noqa: F401  importing a method registers it
+from twolayer.methods.ode import ODE  # noqa: F401
+from twolayer.methods.vectors import Vectors  # noqa: F401
+from twolayer.overlaps import Overlaps
+from twolayer.precision import float64
+from twolayer.problem import Problem
+from twolayer.progress import monitor_for
+from twolayer.results import to_dataset, unpack
+from twolayer.run import follow
+
+__all__ = ["DivergenceWarning", "applicable", "refusals", "rerun", "solve"]
+
+
+class DivergenceWarning(UserWarning):
+    """Some seeds diverged; the dataset says which, where, and what to change."""
+
+
+def method_by_name(word: str, dim: int | None, knobs: dict[str, Any]) -> Method:
+    """The method that files and flags call by this word, with its knobs.
+
+    Examples
+    --------
+    >>> method_by_name("chain", 100, {"batch_sums": "exact"})
+    Chain(dim=100, batch_sums='exact')
+    """
+    cls = METHODS[choice("method", word.lower() if isinstance(word, str) else word, METHODS)]
+    fields = {f.name for f in dataclasses.fields(cls)}
+    for knob in knobs:
+        choice(f"method.{word}", knob, sorted(fields))
+    arguments = {"dim": dim, **knobs} if "dim" in fields else dict(knobs)
+    if "dim" in fields and arguments["dim"] is None:
+        raise InputError(f"Method `{word}` needs a dimension: give dim.")
+    return cls(**arguments)
+
+
+def _probe(cls: type[Method]) -> Method:
+    """An instance for asking about applicability; dimensions play no role in the answer."""
+    try:
+        return cls()
+    except TypeError:
+        return cls(dim=2)  # type: ignore[call-arg]
+
+
+def refusals(problem: Problem, algorithm: SGD) -> dict[str, str | None]:
+    """For every method, the reason why it cannot treat this problem and algorithm, or None if it can.
+
+    Examples
+    --------
+    >>> refusals(Problem("He2(z1)", "He2"), SGD(lr="0.1/d"))["Chain"] is None
+    True
+    """
+    _check_types(problem, algorithm)
+    return {cls.__name__: _probe(cls).refusal(problem, algorithm) for cls in METHODS.values()}
+
+
+def applicable(problem: Problem, algorithm: SGD) -> list[str]:
+    """Names of the methods that can treat this problem and algorithm.
+
+    Examples
+    --------
+    >>> applicable(Problem("He2(z1)", "He2"), SGD(lr=0.5, batch="4*d"))
+    ['Chain', 'Vectors']
+    """
+    return [name for name, reason in refusals(problem, algorithm).items() if reason is None]
+
+
+def _check_types(problem: Any, algorithm: Any) -> None:
+    if not isinstance(problem, Problem):
+        reject("problem", problem, "a Problem")
+    if not isinstance(algorithm, SGD):
+        reject("algorithm", algorithm, "an SGD")
+
+
+def _seeds(start: Overlaps, seeds: int | None, method: Method) -> int:
+    """How many runs: as many as there are starts, else as asked; a deterministic method from one start runs once."""
+    if start.batch:
+        n = start.batch[0]
+        if len(start.batch) > 1 or seeds not in (None, 1, n):
+            raise InputError(f"Argument `seeds` must be {n}, one for each start, but got {seeds}.")
+        return n
+    asked = positive_integer("seeds", 1 if seeds is None else seeds)
+    return asked if method.stochastic else 1
+
+
+@float64
+def solve(
+    problem: Problem,
+    algorithm: SGD,
+    method: Method,
+    start: Overlaps,
+    *,
+    time: Any = None,
+    steps: Any = None,
+    save: Any = 200,
+    seeds: int | None = None,
+    seed: int = 0,
+    until: Until | None = None,
+    progress: Any = None,
+    throw: bool = True,
+) -> xr.Dataset:
+    """Follow the overlaps of a problem under an algorithm, as one method sees it.
+
+    Parameters
+    ----------
+    problem : Problem
+    algorithm : SGD
+    method : Method
+        Such as ``Chain(dim=10_000)`` or ``ODE()``; the knobs of a method are in its constructor.
+    start : Overlaps
+        One start for all seeds, or one for each (leading axis).
+    time, steps : float or int, or increasing sequence
+        End of the run in time t = lr·step/p, or in steps; a sequence gives the save points themselves.
+    save : int or increasing sequence
+        Number of intervals between save points, or the save points.
+    seeds : int
+        Number of independent runs of a stochastic method.
+    seed : int
+        Run r draws its numbers from (seed, r): the same ones in any company.
+    until : Until, optional
+        Stop each seed at a threshold.
+    progress : bool or Monitor, optional
+        By default a bar appears on a terminal when the run lasts.
+    throw : bool
+        Raise `RunFailed` when the numerical method gives up (outcome ``max_steps``). Divergence of the dynamics is
+        not an error but an outcome, with a `DivergenceWarning`.
+
+    Returns
+    -------
+    xarray.Dataset
+        See `twolayer.results` for the schema.
+
+    Examples
+    --------
+    >>> problem = Problem("He2(z1)", "He2", noise=0.1)
+    >>> algorithm = SGD(lr="0.05/d", geometry="projected")
+    >>> result = solve(problem, algorithm, Chain(dim=1000), Overlaps([[1.0]], [[0.5]]), time=1, seeds=4)
+    >>> result.M.shape, set(result.outcome.values)
+    ((4, 201, 1, 1), {'ok'})
+    """
+    _check_types(problem, algorithm)
+    if not isinstance(method, Method):
+        reject("method", method, f"one of {', '.join(c.__name__ for c in METHODS.values())}, such as ODE()")
+    if not isinstance(start, Overlaps):
+        reject("start", start, "Overlaps")
+    check_start(problem, start)
+    reason = method.refusal(problem, algorithm)
+    if reason is not None:
+        others = [name for name in applicable(problem, algorithm) if name != type(method).__name__]
+        raise Refused(type(method).__name__, reason, others)
+    if method.dimension is not None:
+        rank = int(np.linalg.matrix_rank(problem.P, hermitian=True))
+        if method.dimension < rank:
+            reject("dim", method.dimension, f"at least the {rank} independent directions of the target")
+    clocks = Clocks(problem, algorithm, method.dimension or start.dim)
+    points = method.save_points(clocks, time, steps, save)
+    task = Task(problem, algorithm, start, points, clocks, _seeds(start, seeds, method), seed, until)
+    return _finish(task, method, progress, throw)
+
+
+def _finish(task: Task, method: Method, progress: Any, throw: bool) -> xr.Dataset:
+    record = follow(method.prepare(task), task.points, method.name, monitor_for(progress))
+    dataset = to_dataset(task, method, record)
+    if record.interrupted:
+        raise Interrupted(dataset)
+    failed = record.outcome == Outcome.MAX_STEPS
+    if failed.any() and throw:
+        raise RunFailed(f"{type(method).__name__} stopped early: {Outcome.ADVICE[Outcome.MAX_STEPS]}.")
+    lost = record.outcome == Outcome.DIVERGED
+    if lost.any():
+        first = float(np.nanmin(np.where(lost, dataset.stop_time, np.nan)))
+        where = f"step {int(np.nanmin(record.stop[lost]))}" if method.stepwise else f"time {first:.4g}"
+        warnings.warn(
+            f"{int(lost.sum())} of {task.seeds} runs diverged, the first at {where} (time {first:.4g}): "
+            f"{Outcome.ADVICE[Outcome.DIVERGED]}.",
+            DivergenceWarning,
+            stacklevel=3,
+        )
+    return dataset
+
+
+@float64
+def rerun(dataset: xr.Dataset, *, progress: Any = None, throw: bool = True) -> xr.Dataset:
+    """Run a result again from its own description; on the same machine and versions the numbers are the same.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        From `solve`, or loaded from a file.
+    """
+    known = unpack(dataset)
+    method, problem, algorithm, start = (known[k] for k in ("method", "problem", "algorithm", "start"))
+    until = Until(*known["until"]) if "until" in known else None
+    clocks = Clocks(problem, algorithm, method.dimension or start.dim)
+    task = Task(problem, algorithm, start, known["points"], clocks, known["seeds"], known["seed"], until)
+    return _finish(task, method, progress, throw)
