@@ -63,8 +63,10 @@ class Overlaps:
         require(np.allclose(Q, np.swapaxes(Q, -1, -2), atol=TOLERANCE), "Q", Q.tolist(), "symmetric")
         require(np.allclose(P, P.T, atol=TOLERANCE), "P", P.tolist(), "symmetric")
         if a is not None:
-            a = np.broadcast_to(_array("a", a), Q.shape[:-1]) if np.ndim(a) >= 1 else _array("a", a)
-            require(a.shape == Q.shape[:-1], "a", a.tolist(), f"of shape {Q.shape[:-1]}")
+            a = _array("a", a)
+            require(a.ndim >= 1 and a.shape[-1] == Q.shape[-1], "a", a.tolist(), f"of shape {Q.shape[:-1]}")
+            require(a.ndim == 1 or a.shape == Q.shape[:-1], "a", a.tolist(), f"of shape {Q.shape[:-1]}")
+            a = np.broadcast_to(a, Q.shape[:-1])
         _check_positive("P", P, "P must be positive semidefinite")
         _check_positive("Q", Q, "Q must be positive semidefinite")
         omega = np.block([[Q, M], [np.swapaxes(M, -1, -2), np.broadcast_to(P, (*Q.shape[:-2], k, k))]])

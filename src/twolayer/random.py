@@ -223,5 +223,9 @@ def host_normal(seed: int, role: Role, n: int, run: Any = 0) -> np.ndarray:
     (3,)
     """
     keys = stream(seed, role, np.atleast_1d(run))
-    draws = np.asarray(normal(jnp.asarray(keys)[:, None, :], np.uint32(0), jnp.arange(n, dtype=jnp.uint32)))
+    index = np.arange(n, dtype=np.uint32)
+    draws = np.asarray(_normal(keys[:, None, :], np.uint32(0), index))
     return draws if np.ndim(run) else draws[0]
+
+
+_normal = jax.jit(normal)

@@ -23,9 +23,9 @@ def to_text(node: Node, level: int = 0) -> str:
         case Call(name, argument):
             return f"{name}({to_text(argument)})"
         case Power(base, exponent):
-            return f"{to_text(base, 3)}**{_number_text(exponent)}"
+            text, own = f"{to_text(base, 4)}**{_number_text(exponent)}", 3
         case Negative(operand):
-            text, own = f"-{to_text(operand, 2)}", 1
+            text, own = f"-{to_text(operand, 3)}", 1
         case Binary(op, left, right):
             own, space = (1, " ") if op in "+-" else (2, "")
             text = f"{to_text(left, own)}{space}{op}{space}{to_text(right, own + 1)}"
@@ -51,11 +51,11 @@ def to_latex(node: Node, level: int = 0) -> str:
                 return rf"\sqrt{{{inner}}}"
             return rf"{FUNCTIONS[name].latex}\left({inner}\right)"
         case Power(base, exponent):
-            return f"{to_latex(base, 3)}^{{{_number_text(exponent)}}}"
+            text, own = f"{to_latex(base, 4)}^{{{_number_text(exponent)}}}", 3
         case Negative(operand):
             text, own = f"-{to_latex(operand, 2)}", 1
         case Binary("/", left, right):
-            return rf"\frac{{{to_latex(left)}}}{{{to_latex(right)}}}"
+            text, own = rf"\frac{{{to_latex(left)}}}{{{to_latex(right)}}}", 3
         case Binary("*", left, right):
             dot = r" \cdot " if isinstance(right, Number) else r" \, "
             text, own = to_latex(left, 2) + dot + to_latex(right, 2), 2

@@ -28,6 +28,7 @@ from twolayer.gaussian.full import FullRule
 from twolayer.gaussian.nodes import target_frame, target_nodes
 from twolayer.gaussian.polynomial import graphs
 from twolayer.gaussian.quadratic import quadratic_averages, quadratic_form
+from twolayer.gaussian.relu import ReluForms
 from twolayer.gaussian.sampling import SCRAMBLINGS, sobol_normals
 from twolayer.gaussian.targets import NodeTarget, RidgeTarget, forms_of, ridge_target, student_terms
 from twolayer.gaussian.variance import ErfNodes, ErfRidge, PolynomialNodes, PolynomialRidge, ReluRidge
@@ -221,7 +222,8 @@ class _Builder:
             self.engine == "auto" and dimension <= MAX_DIMENSION and self.kernel.target.kinks is not None
         )
         normals = None if quadrature else sobol_normals(dimension, self.log2_points, scrambling)
-        return FullRule(self.kernel, order, bool(np.array_equal(L, np.eye(len(L)))), normals, L, inverse)
+        kinks = (self.kernel.target.kinks if quadrature else None) or ((),) * len(L)
+        return FullRule(self.kernel, order, kinks, bool(np.array_equal(L, np.eye(len(L)))), normals, L, inverse)
 
     def _full(self, order: int, scrambling: int) -> tuple[Engine, bool]:
         rule = self._rule(order, scrambling)
@@ -233,13 +235,19 @@ class _Builder:
         forms, sampled = forms_of(sigma, order), False
         numeric = isinstance(forms, NumericForms)
         panels = (4 + 5 * len(sigma.kinks)) * ORDER
-        target: RidgeTarget | NodeTarget | None = ridge_target(self.kernel.target, sigma, self.P, order)
-        if isinstance(target, RidgeTarget):
-            if p * (numeric * p + (not target.closed) * len(target.c)) * panels**2 > MAX_WORK:
-                return None
-        else:
+        ridge = ridge_target(self.kernel.target, sigma, self.P, order)
+        rule = None
+        if ridge is None or (not ridge.closed and not numeric):
             degree = None if sigma.polynomial is None else len(sigma.polynomial) - 1
             rule = target_nodes(self.kernel.target, self.P, degree, self.log2_points, scrambling)
+            if ridge is not None and (rule.sampled or isinstance(forms, ReluForms)):
+                rule = None  # pairs with the ridges are exact, and nodes would not close the variance part
+        if rule is None:
+            assert ridge is not None
+            target: RidgeTarget | NodeTarget = ridge
+            if p * (numeric * p + (not ridge.closed) * len(ridge.c)) * panels**2 > MAX_WORK:
+                return None
+        else:
             work = len(rule.weights) * p * panels + p**2 * panels**2
             if numeric and (rule.sampled or work > MAX_WORK):
                 return None

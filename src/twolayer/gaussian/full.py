@@ -42,11 +42,14 @@ def triangular_root(C: Any) -> Any:
 class FullRule(eqx.Module):
     """Nodes over all fields: quadrature of the given order, or Sobol normals (N, dimension).
 
+    ``kinks`` are those of the target along its axes, ``orthonormal`` says that P = I.
+
     Cost O(nodes · (p + k) p); memory the same without the last factor.
     """
 
     kernel: Kernel = eqx.field(static=True)
     order: int = eqx.field(static=True)
+    kinks: tuple[tuple[float, ...], ...] = eqx.field(static=True)
     orthonormal: bool = eqx.field(static=True)
     normals: np.ndarray | None
     L: np.ndarray
@@ -66,7 +69,7 @@ class FullRule(eqx.Module):
         structure = np.block([[star, np.zeros((k, p), bool)], [np.ones((p, r), bool), np.tri(p, dtype=bool)]])
         if self.kernel.loss.student is None:  # the label noise is one more variable, after the fields
             structure = np.block([[structure, np.zeros((p + k, 1), bool)]])
-        return structure, [*(self.kernel.target.kinks or ((),) * k), *[self.kernel.activation.kinks] * p]
+        return structure, [*self.kinks, *[self.kernel.activation.kinks] * p]
 
     def nodes(self, p: int) -> int:
         """Number of nodes of the quadrature."""

@@ -2,8 +2,8 @@
 
     x = (g ξ*ᵀ, g ξ⊥ᵀ, g gᵀ, e σ(λ)) of one sample;    mean over the batch ~ N( E[x], Cov[x]/n_b )
 
-E[x] comes from the averages engine at the current overlaps, Cov[x] from nodes over (ξ*, ξ⊥, ξ): exact for
-polynomial tasks in few dimensions, quadrature or Sobol points otherwise. The error against sampling the batch is
+E[x] comes from the averages engine at the current overlaps, but for E[g gᵀ], which like Cov[x] comes from nodes over
+(ξ*, ξ⊥, ξ): exact for polynomial tasks in few dimensions, quadrature or Sobol points otherwise. The error against sampling the batch is
 the distance of a sum of n_b terms from its central limit, O(skewness/√n_b), and vanishes as n_b grows.
 
 Cost per step and seed O(nodes · p (p + k) + F³) with F = p (2p + k + 3) or so features, whatever n_b.
@@ -115,14 +115,15 @@ def gaussian_sums(
     star = (g[:, :, None] * xi_star[:, None, :]).reshape(-1, p * r)
     own = (g[:, :, None] * xi_own[:, None, :]).reshape(-1, p * c)
     features = jnp.concatenate([star, own, pairs, push.second], axis=1)
-    centred = features - nodes.weights @ features
+    rough = nodes.weights @ features
+    centred = features - rough
     covariance = (nodes.weights[:, None] * centred).T @ centred
     average = engine(A @ A.T + B @ B.T, A @ L.T, a, noise)
     mean_star = average.psi @ inverse.T
     mean_own = (average.phi - mean_star @ A.T) @ jnp.linalg.pinv(B).T
-    mean = jnp.concatenate([mean_star.ravel(), mean_own.ravel(), average.chi[upper], average.second])
-    drawn = mean + symmetric_root(covariance) @ normals / math.sqrt(batch)
     cut = np.cumsum([p * r, p * c, len(upper[0])])
+    mean = jnp.concatenate([mean_star.ravel(), mean_own.ravel(), rough[cut[1] : cut[2]], average.second])
+    drawn = mean + symmetric_root(covariance) @ normals / math.sqrt(batch)
     gram = jnp.zeros((p, p)).at[upper].set(drawn[cut[1] : cut[2]])
     gram = gram + gram.T - jnp.diag(jnp.diagonal(gram))
     return Sums(

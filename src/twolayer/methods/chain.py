@@ -35,6 +35,7 @@ from twolayer.methods.stepwise import (
     Watch,
     accept,
     embed,
+    in_groups,
     kernel_of,
     rates_at,
     shared_between_seeds,
@@ -200,7 +201,16 @@ def one_step(spec: Spec, params: Params, carry: Any, number: Any, on: Any, sums:
 
 @partial(jax.jit, static_argnames=("spec", "block"))
 def advance(spec: Spec, block: int, params: Params, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
-    """Steps start … stop − 1 of all seeds (leading axis of keys and carry), ``block`` steps of normals at a time."""
+    """Steps start … stop − 1 of all groups of seeds; keys, carry and thresholds have leading axes (groups, lanes)."""
+
+    def group(keys: Any, carry: Any, watch: Watch | None) -> Any:
+        return advance_group(spec, block, params._replace(watch=watch), keys, carry, start, stop)
+
+    return in_groups(group, keys, carry, params.watch)
+
+
+def advance_group(spec: Spec, block: int, params: Params, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
+    """The same for one group, ``block`` steps of normals at a time."""
     axes = shared_between_seeds(Params, params.watch)
 
     def normals_of(role: int, numbers: Any, count: int) -> Any:
@@ -266,31 +276,29 @@ class ChainEvolution(StepwiseEvolution):
             gaussian,
         )
         rates = rates_at(problem, algorithm, dim)
-        common = (rates, L, inverse, factor.table(), problem.noise, nodes, average, self.engine)
-        self.params = [Params(*common, self.group_watch(g)[1]) for g in range(len(self.runs))]
-        roles = (random.Role.FIELDS, random.Role.ORTHOGONAL)
-        self.keys = [np.stack([random.stream(task.seed, role, runs) for role in roles], axis=1) for runs in self.runs]
+        self.params = Params(rates, L, inverse, factor.table(), problem.noise, nodes, average, self.engine, self.watch)
+        self.streams = self.keys(random.Role.FIELDS, random.Role.ORTHOGONAL)
         stride = int(np.diff(task.points).min()) if len(task.points) > 1 else 1
         room = SAMPLES_AT_ONCE // self.spec.draws
         self.block = 2 ** int(np.log2(max(1, min(STEPS_AT_ONCE, stride, room))))
 
-    def group_initial(self, group: int) -> State:
+    def initial_state(self) -> State:
         """Rows of the start in the orthonormal basis; with momentum, twice."""
-        Q, M, a = self.group_starts(group)
+        Q, M, a = self.starts()
         A, B = embed(Q, M, self.task.problem.P, self.spec.columns)
         if self.spec.momentum:
             A, B = np.concatenate([A, A], axis=1), np.concatenate([B, B], axis=1)
-        return State(*map(jnp.asarray, (A, B, a, a)))
+        return State(*map(self.grouped, (A, B, a, a)))
 
-    def group_run(self, group: int, carry: Any, start: int, stop: int) -> Any:
+    def run(self, carry: Any, start: int, stop: int) -> Any:
         """Compiled steps."""
-        return advance(self.spec, self.block, self.params[group], self.keys[group], carry, start, stop)
+        return advance(self.spec, self.block, self.params, self.streams, carry, start, stop)
 
-    def group_overlaps(self, group: int, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def overlaps(self, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """M = A L_Pᵀ and Q = A Aᵀ + B Bᵀ."""
-        A, B = np.asarray(state.A)[:, : self.spec.p], np.asarray(state.B)[:, : self.spec.p]
-        Q = A @ A.swapaxes(1, 2) + B @ B.swapaxes(1, 2)
-        return Q, A @ self.params[group].L.T, np.asarray(state.a)
+        A, B = np.asarray(state.A)[..., : self.spec.p, :], np.asarray(state.B)[..., : self.spec.p, :]
+        Q = A @ A.swapaxes(-1, -2) + B @ B.swapaxes(-1, -2)
+        return Q, A @ self.params.L.T, np.asarray(state.a)
 
     def notes(self) -> dict[str, Any]:
         """How the batches were summed."""

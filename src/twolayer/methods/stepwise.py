@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer import random
 from twolayer.algorithm import SGD
 from twolayer.errors import InputError
 from twolayer.gaussian.engines import select
@@ -31,6 +32,7 @@ __all__ = [
     "Watch",
     "accept",
     "embed",
+    "in_groups",
     "kernel_of",
     "rates_at",
     "shared_between_seeds",
@@ -103,6 +105,15 @@ def accept(old: Any, new: Any, lane: Lane, size: Any, value: Any, watch: Watch |
     return state, Lane(code.astype(jnp.int32), stop, watched)
 
 
+def in_groups(group: Callable[..., Any], *arguments: Any) -> Any:
+    """Apply a compiled function to one group after the other; groups are the first axis of all arguments.
+
+    One after the other, so that the code of a group, and with it every bit of a result, does not depend on how many
+    groups there are.
+    """
+    return jax.lax.map(lambda x: group(*x), arguments)
+
+
 def shared_between_seeds(kind: Any, watch: Watch | None) -> Any:
     """Axes of vmap for the parameters of a group: all shared, but for the thresholds."""
     return kind(
@@ -139,56 +150,64 @@ def embed(Q: np.ndarray, M: np.ndarray, P: np.ndarray, columns: int) -> tuple[np
 
 
 class StepwiseEvolution(Evolution):
-    """Runs the compiled loop for groups of seeds side by side, in pieces of a fraction of a second."""
+    """Runs the compiled loop for all groups of seeds, in pieces of a fraction of a second.
+
+    A state is (method state, Lane) with leading axes (groups, lanes).
+    """
 
     def __init__(self, task: Task, lanes: int | None = None) -> None:
         self.task = task
-        on_cpu = jax.default_backend() == "cpu"
-        lanes = lanes or (CPU_LANES if on_cpu else min(DEVICE_LANES, task.seeds))
-        count = -(-task.seeds // lanes)
-        self.runs = np.arange(count * lanes).reshape(count, lanes)
+        lanes = lanes or (CPU_LANES if jax.default_backend() == "cpu" else min(DEVICE_LANES, task.seeds))
+        self.shape = (-(-task.seeds // lanes), lanes)
+        self.runs = np.arange(self.shape[0] * lanes)
         self._per_call = 64
         self.quantity = None if task.until is None else task.until.quantity
         risky = self.quantity in ("risk", "excess_risk")
         self.engine = select(task.problem, "squared").engine if risky else None
+        self.lane, self.watch = self._bookkeeping()
 
-    def group_starts(self, group: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Q, M, a of the seeds in a group; the last seed fills up the last group."""
-        index = np.minimum(self.runs[group], self.task.seeds - 1)
-        return tuple(x[index] for x in self.task.starts())
+    def starts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Q, M, a of all lanes in one row; the last seed fills up the last group."""
+        index = np.minimum(self.runs, self.task.seeds - 1)
+        Q, M, a = self.task.starts()
+        return Q[index], M[index], a[index]
 
-    def group_watch(self, group: int) -> tuple[Lane, Watch | None]:
-        """Initial bookkeeping of a group; seeds beyond the requested ones count as stopped."""
-        Q, M, a = self.group_starts(group)
+    def grouped(self, x: Any) -> Any:
+        """Fold the row of lanes into groups."""
+        return jnp.asarray(x).reshape(*self.shape, *np.shape(x)[1:])
+
+    def keys(self, *roles: random.Role) -> Any:
+        """Keys (groups, lanes, roles, 2) of the random streams."""
+        return self.grouped(np.stack([random.stream(self.task.seed, role, self.runs) for role in roles], axis=1))
+
+    def _bookkeeping(self) -> tuple[Lane, Watch | None]:
+        """Initial bookkeeping; lanes beyond the requested seeds count as stopped."""
         noise, until = self.task.problem.noise, self.task.until
-        values = jax.vmap(lambda Q, M, a: watched_value(self.quantity, self.engine, Q, M, a, noise))(Q, M, a)
-        code = np.where(self.runs[group] < self.task.seeds, 0, DIVERGED).astype(np.int32)
-        lane = Lane(jnp.asarray(code), jnp.full(len(code), jnp.nan), values)
+        value = jax.jit(jax.vmap(lambda Q, M, a: watched_value(self.quantity, self.engine, Q, M, a, noise)))
+        values = np.zeros(len(self.runs)) if until is None else np.asarray(value(*self.starts()))
+        code = np.where(self.runs < self.task.seeds, 0, DIVERGED).astype(np.int32)
+        lane = Lane(*map(self.grouped, (code, np.full(len(code), np.nan), values)))
         if until is None:
             return lane, None
-        level = until.value * values if until.relative else jnp.full_like(values, until.value)
-        return lane, Watch(level, jnp.full_like(values, -1.0 if until.quantity == "overlap" else 1.0))
+        level = until.value * values if until.relative else np.full_like(values, until.value)
+        sign = np.full_like(values, -1.0 if until.quantity == "overlap" else 1.0)
+        return lane, Watch(self.grouped(level), self.grouped(sign))
 
     @abc.abstractmethod
-    def group_initial(self, group: int) -> Any:
-        """State of a group at the start, without the bookkeeping."""
+    def initial_state(self) -> Any:
+        """The method's own state at the start."""
 
     @abc.abstractmethod
-    def group_run(self, group: int, carry: Any, start: int, stop: int) -> Any:
-        """Compiled: steps start … stop − 1 of a group; carry is (state, Lane)."""
+    def run(self, carry: Any, start: int, stop: int) -> Any:
+        """Compiled: steps start … stop − 1 of all groups."""
 
     @abc.abstractmethod
-    def group_overlaps(self, group: int, state: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Q, M, a of a group."""
+    def overlaps(self, state: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Q, M, a with leading axes (groups, lanes)."""
 
     def initial(self) -> Any:
-        """States of all groups."""
-        return [(self.group_initial(g), self.group_watch(g)[0]) for g in range(len(self.runs))]
-
-    def _run(self, carries: list[Any], start: int, stop: int) -> list[Any]:
-        # one group after the other: concurrent calls from several threads can deadlock XLA's CPU thread pool
-        done = [self.group_run(g, carry, start, stop) for g, carry in enumerate(carries)]
-        return [jax.tree.map(lambda x: x.block_until_ready(), carry) for carry in done]
+        """State and bookkeeping."""
+        return self.initial_state(), self.lane
 
     def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Snapshot]:
         """To the next save point, in as many calls as it takes."""
@@ -196,7 +215,7 @@ class StepwiseEvolution(Evolution):
         while at < end:
             stop = min(end, at + self._per_call)
             began = wall.perf_counter()
-            state = self._run(state, at, stop)
+            state = jax.tree.map(lambda x: x.block_until_ready(), self.run(state, at, stop))
             pace = (wall.perf_counter() - began) / (stop - at)
             if stop - at == self._per_call or pace * self._per_call > CALL_SECONDS:
                 self._per_call = int(np.clip(CALL_SECONDS / pace, 1, 8 * self._per_call))
@@ -206,11 +225,10 @@ class StepwiseEvolution(Evolution):
 
     def snapshot(self, state: Any) -> Snapshot:
         """Overlaps of all seeds."""
-        parts = [self.group_overlaps(g, carry[0]) for g, carry in enumerate(state)]
-        Q, M, a = (np.concatenate(x)[: self.task.seeds, None] for x in zip(*parts, strict=True))
-        return Snapshot(Q, M, a)
+        n = self.task.seeds
+        return Snapshot(*(x.reshape(-1, *x.shape[2:])[:n, None] for x in self.overlaps(state[0])))
 
     def stopped(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
         """Outcome codes and the steps where the seeds stopped."""
-        codes, stops = (np.concatenate([np.asarray(carry[1][i]) for carry in state]) for i in (0, 1))
-        return codes[: self.task.seeds], stops[: self.task.seeds]
+        n, lane = self.task.seeds, state[1]
+        return np.asarray(lane.code).reshape(-1)[:n], np.asarray(lane.stop).reshape(-1)[:n]

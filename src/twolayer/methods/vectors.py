@@ -30,6 +30,7 @@ from twolayer.methods.stepwise import (
     Watch,
     accept,
     embed,
+    in_groups,
     kernel_of,
     rates_at,
     shared_between_seeds,
@@ -145,7 +146,16 @@ def step(spec: Spec, params: Params, state: State, gradient: Gradient, products:
 
 @partial(jax.jit, static_argnames=("spec",))
 def advance(spec: Spec, params: Params, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
-    """Steps start … stop − 1 of a group of seeds."""
+    """Steps start … stop − 1 of all groups of seeds; keys, carry and thresholds have leading axes (groups, lanes)."""
+
+    def group(keys: Any, carry: Any, watch: Watch | None) -> Any:
+        return advance_group(spec, params._replace(watch=watch), keys, carry, start, stop)
+
+    return in_groups(group, keys, carry, params.watch)
+
+
+def advance_group(spec: Spec, params: Params, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
+    """The same for one group."""
     axes = shared_between_seeds(Params, params.watch)
 
     def finish(params: Params, carry: Any, gradient: Gradient, products: Products | None, number: Any) -> Any:
@@ -192,30 +202,29 @@ class VectorsEvolution(StepwiseEvolution):
         self.spec = Spec(
             kernel_of(problem, algorithm), dim, algorithm.batch_at(dim), algorithm.momentum > 0, self.quantity
         )
-        common = (rates_at(problem, algorithm, dim), target_frame(problem.P)[0], problem.noise, self.engine)
-        self.params = [Params(*common, self.group_watch(g)[1]) for g in range(len(self.runs))]
-        roles = (random.Role.INPUTS, random.Role.LABELS)
-        self.keys = [np.stack([random.stream(task.seed, role, runs) for role in roles], axis=1) for runs in self.runs]
+        self.params = Params(
+            rates_at(problem, algorithm, dim), target_frame(problem.P)[0], problem.noise, self.engine, self.watch
+        )
+        self.streams = self.keys(random.Role.INPUTS, random.Role.LABELS)
 
-    def group_initial(self, group: int) -> State:
+    def initial_state(self) -> State:
         """W with the overlaps of the start."""
-        Q, M, a = self.group_starts(group)
-        r = self.params[group].L.shape[1]
-        A, B = embed(Q, M, self.task.problem.P, min(self.task.problem.p, self.spec.dim - r))
-        blank = np.zeros((*A.shape[:-1], self.spec.dim - r - B.shape[-1]))
-        W = jnp.asarray(np.concatenate([A, B, blank], axis=-1))
-        empty = jnp.zeros((*W.shape[:-1], 0))
-        square = jnp.asarray(np.diagonal(Q, axis1=1, axis2=2))
-        return State(W, square, W if self.spec.momentum else empty, jnp.asarray(a), jnp.asarray(a))
+        Q, M, a = self.starts()
+        rank = self.params.L.shape[1]
+        A, B = embed(Q, M, self.task.problem.P, min(self.task.problem.p, self.spec.dim - rank))
+        blank = np.zeros((*A.shape[:-1], self.spec.dim - rank - B.shape[-1]))
+        W = np.concatenate([A, B, blank], axis=-1)
+        previous = W if self.spec.momentum else W[..., :0]
+        return State(*map(self.grouped, (W, np.diagonal(Q, axis1=1, axis2=2), previous, a, a)))
 
-    def group_run(self, group: int, carry: Any, start: int, stop: int) -> Any:
+    def run(self, carry: Any, start: int, stop: int) -> Any:
         """Compiled steps."""
-        return advance(self.spec, self.params[group], self.keys[group], carry, start, stop)
+        return advance(self.spec, self.params, self.streams, carry, start, stop)
 
-    def group_overlaps(self, group: int, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def overlaps(self, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Q = W Wᵀ and M = W W*ᵀ."""
-        W, L = np.asarray(state.W), self.params[group].L
-        return W @ W.swapaxes(1, 2), W[..., : L.shape[1]] @ L.T, np.asarray(state.a)
+        W, L = np.asarray(state.W), self.params.L
+        return W @ W.swapaxes(-1, -2), W[..., : L.shape[1]] @ L.T, np.asarray(state.a)
 
 
 @register_method
