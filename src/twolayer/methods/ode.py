@@ -33,6 +33,7 @@ from twolayer.regimes import regime_of
 __all__ = ["ODE"]
 
 LIMIT = 1e6  # squared norm beyond which a solution counts as diverged; the equations blow up in finite time
+RESOLUTION = 1e-14  # smallest step, relative to the time reached
 CHUNKS = 10  # calls of the integrator, between which the host looks at accuracy, progress and Ctrl-C
 OK, REACHED, DIVERGED, MAX_STEPS = (
     Outcome.CODES.index(x) for x in (Outcome.OK, Outcome.REACHED, Outcome.DIVERGED, Outcome.MAX_STEPS)
@@ -104,7 +105,10 @@ def integrate(
             dt0=None,
             y0=y,
             saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=times[1:]), diffrax.SubSaveAt(t1=True)]),
-            stepsize_controller=diffrax.PIDController(rtol=control.rtol, atol=control.atol),
+            # a solution that blows up at a finite time is followed until the clock cannot resolve its steps
+            stepsize_controller=diffrax.PIDController(
+                rtol=control.rtol, atol=control.atol, dtmin=RESOLUTION * times[-1], force_dtmin=False
+            ),
             adjoint=diffrax.ForwardMode(),
             event=event,
             max_steps=max_steps,

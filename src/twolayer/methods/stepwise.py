@@ -152,7 +152,8 @@ def embed(Q: np.ndarray, M: np.ndarray, P: np.ndarray, columns: int) -> tuple[np
 class StepwiseEvolution(Evolution):
     """Runs the compiled loop for all groups of seeds, in pieces of a fraction of a second.
 
-    A state is (method state, Lane) with leading axes (groups, lanes).
+    A state is (method state, Lane) with leading axes (groups, lanes). Methods that draw random numbers for several
+    steps at once set ``block`` to that many steps.
     """
 
     def __init__(self, task: Task, lanes: int | None = None) -> None:
@@ -160,7 +161,8 @@ class StepwiseEvolution(Evolution):
         lanes = lanes or (CPU_LANES if jax.default_backend() == "cpu" else min(DEVICE_LANES, task.seeds))
         self.shape = (-(-task.seeds // lanes), lanes)
         self.runs = np.arange(self.shape[0] * lanes)
-        self._per_call = 64
+        self.block = 1
+        self._blocks = 1
         self.quantity = None if task.until is None else task.until.quantity
         risky = self.quantity in ("risk", "excess_risk")
         self.engine = select(task.problem, "squared").engine if risky else None
@@ -213,12 +215,13 @@ class StepwiseEvolution(Evolution):
         """To the next save point, in as many calls as it takes."""
         at, end = (int(x) for x in self.task.points[first : first + 2])
         while at < end:
-            stop = min(end, at + self._per_call)
+            # whole blocks: a call that cuts one throws away the random numbers drawn for the rest of it
+            stop = min(end, at + self._blocks * self.block)
             began = wall.perf_counter()
             state = jax.tree.map(lambda x: x.block_until_ready(), self.run(state, at, stop))
-            pace = (wall.perf_counter() - began) / (stop - at)
-            if stop - at == self._per_call or pace * self._per_call > CALL_SECONDS:
-                self._per_call = int(np.clip(CALL_SECONDS / pace, 1, 8 * self._per_call))
+            seconds, blocks = wall.perf_counter() - began, -(-(stop - at) // self.block)
+            if blocks == self._blocks or seconds > CALL_SECONDS:
+                self._blocks = int(np.clip(CALL_SECONDS * blocks / seconds, 1, 8 * self._blocks))
             at = stop
             tick(at)
         return state, self.snapshot(state)
