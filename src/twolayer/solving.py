@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from twolayer import random
 from twolayer.algorithm import SGD
 from twolayer.clocks import Clocks
 from twolayer.errors import InputError, Interrupted, Refused, RunFailed, choice, positive_integer, reject
@@ -162,6 +163,7 @@ def solve(
     if not isinstance(start, Overlaps):
         reject("start", start, "Overlaps")
     check_start(problem, start)
+    random.check_seed(seed)
     reason = method.refusal(problem, algorithm)
     if reason is not None:
         others = [name for name in applicable(problem, algorithm) if name != type(method).__name__]
@@ -187,12 +189,12 @@ def _finish(task: Task, method: Method, progress: Any, throw: bool) -> xr.Datase
     lost = record.outcome == Outcome.DIVERGED
     if lost.any():
         first = float(np.nanmin(np.where(lost, dataset.stop_time, np.nan)))
-        where = f"step {int(np.nanmin(record.stop[lost]))}" if method.stepwise else f"time {first:.4g}"
+        step = f"step {int(np.nanmin(record.stop[lost]))}, " if method.stepwise else ""
         warnings.warn(
-            f"{int(lost.sum())} of {task.seeds} runs diverged, the first at {where} (time {first:.4g}): "
+            f"{int(lost.sum())} of {task.seeds} runs diverged, the first at {step}time {first:.4g}: "
             f"{Outcome.ADVICE[Outcome.DIVERGED]}.",
             DivergenceWarning,
-            stacklevel=3,
+            stacklevel=4,  # through _finish, solve and its decorator to the caller
         )
     return dataset
 
