@@ -155,3 +155,10 @@ def test_hermite_and_latex() -> None:
     result = tl.analyse("He2(z1)*z2")
     assert result.hermite == pytest.approx({(2, 1): np.sqrt(2)})
     assert result.latex == r"\mathrm{He}_{2}\left(z_{1}\right) \, z_{2}"
+
+
+def test_a_direction_that_does_not_enter_is_in_no_chain() -> None:
+    result = tl.analyse("z1*z3")
+    np.testing.assert_allclose(np.abs(result.unused), [[0.0, 1.0, 0.0]], atol=1e-9)
+    assert result.generative_chain == [(2, 2)] and result.generative_leap == 2
+    assert result.chain == [(2, 2)] and result.leap == 2

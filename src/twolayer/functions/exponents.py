@@ -216,14 +216,20 @@ def _unfold(moments: np.ndarray, alphas: list[tuple[int, ...]], q: int) -> np.nd
 
 
 def _new_directions(
-    nodes: _Nodes, tests: np.ndarray, known: np.ndarray, orders: range, couple: Callable[[int], bool]
+    nodes: _Nodes,
+    tests: np.ndarray,
+    known: np.ndarray,
+    orders: range,
+    couple: Callable[[int], bool],
+    unused: np.ndarray | None = None,
 ) -> tuple[int, np.ndarray] | None:
     """The smallest order at which something outside the known directions shows, and the directions.
 
-    ``couple(n)`` says whether products with Hermite polynomials of degree n in the known directions count.
+    ``couple(n)`` says whether products with Hermite polynomials of degree n in the known directions count;
+    ``unused`` directions are known not to enter.
     """
     k = nodes.points.shape[1]
-    hidden = _complement(known, k)
+    hidden = _complement(known if unused is None else np.concatenate([known, unused]), k)
     if not len(hidden):
         return None
     left = tests if couple(0) else tests[:0]
@@ -248,14 +254,10 @@ def _new_directions(
 Chain = list[tuple[int, int]]
 
 
-def _leap_chain(nodes: _Nodes, tests: np.ndarray, start: np.ndarray | None = None) -> tuple[Chain, np.ndarray]:
-    k = nodes.points.shape[1]
-    known = np.zeros((0, k)) if start is None else start
+def _leap_chain(nodes: _Nodes, tests: np.ndarray, unused: np.ndarray | None = None) -> tuple[Chain, np.ndarray]:
+    known = np.zeros((0, nodes.points.shape[1]))
     chain: Chain = []
-    while len(known) < k:
-        found = _new_directions(nodes, tests, known, range(1, nodes.max_order + 1), lambda n: True)
-        if found is None:
-            break
+    while found := _new_directions(nodes, tests, known, range(1, nodes.max_order + 1), lambda n: True, unused):
         chain.append((found[0], len(found[1])))
         known = np.concatenate([known, found[1]])
     return chain, known
@@ -320,7 +322,7 @@ class Analysis:
 
     @cached_property
     def _generative(self) -> tuple[Chain, np.ndarray]:
-        return _leap_chain(*self._sampled)
+        return _leap_chain(*self._sampled, self.unused)
 
     @property
     def generative_chain(self) -> Chain:
@@ -382,7 +384,7 @@ class Analysis:
         steps: list[int | None] = []
         for step in itertools.count(1):
             if reuse and step > 1:
-                found = _new_directions(*self._sampled, known, range(1, 2), lambda n: odd_part)
+                found = _new_directions(*self._sampled, known, range(1, 2), lambda n: odd_part, self.unused)
             else:
                 found = _new_directions(self._nodes, self._nodes.label[None], known, range(1, 2), transfers)
             if found is not None:
