@@ -17,6 +17,7 @@ from twolayer.scaling import Scaling, positive_law
 __all__ = ["SGD"]
 
 GEOMETRIES = ("free", "projected", "spherical")
+MAX_COUNT = 2**53  # larger numbers of samples are not integers in double precision
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,8 @@ def _count(value: object, argument: str) -> Scaling:
 
 
 def _rounded(law: Scaling, dim: int, argument: str) -> int:
-    n = round(law(dim))
-    if n < 1:
-        raise InputError(f"Argument `{argument}` must be at least 1, but {law} is {law(dim):.3g} at dim = {dim}.")
-    return n
+    value = law(dim)
+    if not 0.5 < value < MAX_COUNT:
+        accepted = "at least 1" if value < 1 else "less than 2**53"
+        raise InputError(f"Argument `{argument}` must be {accepted}, but {law} is {value:.3g} at dim = {dim}.")
+    return round(value)

@@ -76,7 +76,7 @@ def _unit(exponent: float) -> str:
 def _increasing(name: str, values: Sequence[float] | np.ndarray) -> np.ndarray:
     try:
         array = np.asarray(values, dtype=float).ravel()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         reject(name, values, "a number or an increasing sequence of numbers")
     if array.size == 0 or not np.isfinite(array).all() or array[0] < 0 or (np.diff(array) <= 0).any():
         reject(name, list(values), "finite, non-negative and strictly increasing")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,25 +23,20 @@ from scipy.interpolate import make_interp_spline
 from twolayer import results as storage
 from twolayer.algorithm import SGD
 from twolayer.clocks import Clocks
-from twolayer.errors import InputError, Refused, reject
+from twolayer.errors import InputError, Interrupted, Refused, reject
+from twolayer.files import check_writable, named
 from twolayer.methods.base import METHODS, Method, Outcome
 from twolayer.methods.chain import Chain
 from twolayer.overlaps import Overlaps
 from twolayer.problem import Problem
-from twolayer.solving import applicable, solve
+from twolayer.results import quantities
+from twolayer.solving import DivergenceWarning, applicable, refusals, solve
 
 __all__ = ["compare", "default_methods", "verdict_table"]
 
 SIGMAS = 5.0
 PILOT = 8  # the pilot for C/d runs at d/8
 MAX_VECTOR_WORK = 3e10  # numbers moved by Vectors beyond which it is left out unless asked for
-
-
-def quantities(dataset: xr.Dataset) -> dict[str, np.ndarray]:
-    """The compared quantities of a result, (seed, time) each: risk and m_1 … m_k."""
-    out = {"risk": dataset.risk.values}
-    m = np.sqrt((dataset.M.values**2).mean(axis=2))
-    return out | {f"m{r + 1}": m[:, :, r] for r in range(m.shape[2])}
 
 
 def default_methods(
@@ -66,9 +62,10 @@ def default_methods(
 
 
 def _labels(methods: Sequence[Method]) -> list[str]:
-    """One name per method: the plain word, with the dimension where two would be the same."""
+    """One name per method: the plain word, with the dimension, then a number, where two would be the same."""
     words = [m.name for m in methods]
-    return [f"{w}_{m.dimension}" if words.count(w) > 1 else w for w, m in zip(words, methods, strict=True)]
+    names = [f"{m.name}_{m.dimension}" if words.count(m.name) > 1 and m.dimension else m.name for m in methods]
+    return [f"{n}_{names[:i].count(n) + 1}" if names.count(n) > 1 else n for i, n in enumerate(names)]
 
 
 def _bias(
@@ -85,9 +82,11 @@ def _bias(
     small = dim // PILOT
     try:
         times = theory.time.values[theory.time.values > 0]
-        pilot = solve(
-            problem, algorithm, Chain(small), start, time=times, seeds=seeds, seed=seed + 1, progress=progress
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DivergenceWarning)  # a pilot that diverges gives no allowance, that is all
+            pilot = solve(
+                problem, algorithm, Chain(small), start, time=times, seeds=seeds, seed=seed + 1, progress=progress
+            )
     except InputError:
         return None
     alive = np.isin(pilot.outcome.values, [Outcome.OK])
@@ -137,15 +136,16 @@ def _judge(
     dim: int,
 ) -> list[dict[str, Any]]:
     """One row per quantity."""
-    alive = ~np.isin(result.outcome.values, [Outcome.DIVERGED])
+    alive, standing = (x.outcome.values != Outcome.DIVERGED for x in (result, reference))
     rows: list[dict[str, Any]] = []
     for name, values in quantities(result).items():
-        if alive.sum() < 2:
-            rows.append({"quantity": name, "verdict": "no verdict", "reason": "fewer than two seeds survived"})
+        if alive.sum() < 2 or not standing.any():
+            reason = "fewer than two seeds survived" if standing.any() else "the reference diverged"
+            rows.append({"quantity": name, "verdict": "no verdict", "reason": reason})
             continue
         times, kept = result.time.values, values[alive]
         mean, error = kept.mean(axis=0), kept.std(axis=0, ddof=1) / np.sqrt(len(kept))
-        other = quantities(reference)[name]
+        other = quantities(reference)[name][standing]
         expected = _at(reference.time.values, other.mean(axis=0), times)
         if other.shape[0] > 1:
             spread = other.std(axis=0, ddof=1) / np.sqrt(other.shape[0])
@@ -216,8 +216,17 @@ def compare(
         reject("start", start, "Overlaps")
     if methods is None:
         methods = default_methods(problem, algorithm, start.dim, time, steps, seeds)
+        if not methods:
+            reasons = refusals(problem, algorithm).items()
+            why = "; ".join(f"{name}: {reason or 'it needs a start with a dim'}" for name, reason in reasons)
+            raise InputError(f"No method applies of itself ({why}).")
     if not methods:
         raise InputError("Argument `methods` must name at least one method, but is empty.")
+    for method in methods:
+        if not isinstance(method, Method):
+            reject("methods", method, "methods such as ODE() and Chain(dim=1000)")
+    if out is not None:
+        check_writable(named(out, ".nc"), "Argument `out`")
     skipped: dict[str, str] = {}
     usable: list[Method] = []
     for method in methods:
@@ -229,63 +238,80 @@ def compare(
     if not usable:
         raise Refused(", ".join(skipped), "; ".join(skipped.values()), applicable(problem, algorithm))
     usable.sort(key=lambda m: m.stochastic)
-    names, results = _labels(usable), {}
+    names = _labels(usable)
+    results: dict[str, xr.Dataset] = {}
+    common = {"seeds": seeds, "seed": seed, "progress": progress}
     grid: Any = None
-    for name, method in sorted(zip(names, usable, strict=True), key=lambda pair: not pair[1].stepwise):
-        # continuous methods are saved where the first stepwise one is
-        ends: dict[str, Any] = {"time": time, "steps": steps, "save": save}
-        if not method.stepwise and grid is not None:
-            ends = {"time": grid[grid > 0], "steps": None, "save": save}
-        results[name] = solve(
-            problem, algorithm, method, start, seeds=seeds, seed=seed, progress=progress, **_given(ends)
-        )
-        if method.stepwise and grid is None:
-            grid = results[name].time.values
-    tree = _tree(problem, algorithm, start, usable, names, results, skipped, seeds, seed, progress)
+    try:
+        for name, method in sorted(zip(names, usable, strict=True), key=lambda pair: not pair[1].stepwise):
+            # continuous methods are saved where the first stepwise one is
+            ends: dict[str, Any] = {"time": time, "steps": steps, "save": save}
+            if not method.stepwise and grid is not None:
+                ends = {"time": grid[grid > 0], "steps": None, "save": save}
+            results[name] = solve(problem, algorithm, method, start, **_given(ends), **common)
+            if method.stepwise and grid is None:
+                grid = results[name].time.values
+        rows = _verdicts(problem, algorithm, start, dict(zip(names, usable, strict=True)), results, common)
+    except KeyboardInterrupt as stop:
+        if isinstance(stop, Interrupted):
+            results.setdefault(name, stop.result)  # of the pilot nothing is kept
+        if not results:
+            raise
+        part = _tree([n for n in names if n in results], results, [], skipped, complete=False)
+        _keep(part, out, figure=False)
+        raise Interrupted(part) from None
+    tree = _tree(names, results, rows, skipped)
+    _keep(tree, out)
     if not quiet:
         from rich.console import Console
 
         Console(file=sys.stdout).print(verdict_table(tree))
-    if out is not None:
-        from twolayer.plot import compare as draw
-        from twolayer.plot import save_figure
-
-        base = Path(out).with_suffix("")
-        storage.save(tree, base.with_suffix(".nc"))
-        save_figure(draw(tree), base.with_suffix(".png"))
     return tree
+
+
+def _keep(tree: xr.DataTree, out: str | Path | None, figure: bool = True) -> None:
+    if out is not None:
+        from twolayer.plot.pair import keep  # figures load slowly, and only here
+
+        keep(tree, out, figure)
 
 
 def _given(ends: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in ends.items() if v is not None}
 
 
-def _tree(
+def _verdicts(
     problem: Problem,
     algorithm: SGD,
     start: Overlaps,
-    methods: Sequence[Method],
-    names: list[str],
+    methods: dict[str, Method],
     results: dict[str, xr.Dataset],
-    skipped: dict[str, str],
-    seeds: int,
-    seed: int,
-    progress: Any,
-) -> xr.DataTree:
-    reference_name = names[0]
+    common: dict[str, Any],
+) -> list[dict[str, Any]]:
+    """Rows of the table: every method but the first against the first."""
+    (reference_name, first), *others = methods.items()
     reference = results[reference_name]
-    theory = not methods[0].stochastic
     biases: dict[int, dict[str, np.ndarray] | None] = {}
     rows: list[dict[str, Any]] = []
-    for method, name in zip(methods[1:], names[1:], strict=True):
+    for name, method in others:
         dim = method.dimension
         allowance = None
-        if theory and method.stochastic and dim is not None and dim >= 2 * PILOT:
+        if not first.stochastic and method.stochastic and dim is not None and dim >= 2 * PILOT:
             if dim not in biases:
-                biases[dim] = _bias(problem, algorithm, start, dim, reference, seeds, seed, progress)
+                biases[dim] = _bias(problem, algorithm, start, dim, reference, **common)
             allowance = biases[dim]
         judged = _judge(problem, start, results[name], reference, allowance, dim or 0)
         rows += [{"method": name, "dim": dim or 0, **row} for row in judged]
+    return rows
+
+
+def _tree(
+    names: list[str],
+    results: dict[str, xr.Dataset],
+    rows: list[dict[str, Any]],
+    skipped: dict[str, str],
+    complete: bool = True,
+) -> xr.DataTree:
     text = ("method", "quantity", "verdict", "reason")
     numbers = ("dim", "reference", "mean", "standard_error", "allowance", "deviation", "worst_ratio", "worst_time")
     table = {
@@ -297,13 +323,15 @@ def _tree(
             ),
         )
         for c in (*text, *numbers)
+        if rows
     }
     root = xr.Dataset(table)
     root.attrs = {
         "schema": storage.SCHEMA,
-        "reference": reference_name,
+        "reference": names[0],
         "skipped": json.dumps(skipped),
         "versions": json.dumps(storage.versions()),
+        "complete": json.dumps(complete),
         "papers": "[]",
     }
     return xr.DataTree.from_dict({"/": root, **{f"/{name}": results[name] for name in names}})

@@ -13,7 +13,7 @@ import numpy as np
 
 from twolayer import random
 from twolayer.errors import InputError, choice, positive_integer, require
-from twolayer.problem import Problem
+from twolayer.problem import Problem, finite_array
 from twolayer.wishart import draw_factor
 
 __all__ = ["Overlaps"]
@@ -49,7 +49,7 @@ class Overlaps:
     dim: int | None
 
     def __init__(self, Q: Any, M: Any, P: Any = None, a: Any = None, dim: int | None = None) -> None:
-        Q, M = _array("Q", Q), _array("M", M)
+        Q, M = finite_array("Q", Q), finite_array("M", M)
         require(Q.ndim >= 2 and Q.shape[-1] == Q.shape[-2], "Q", Q, "square matrices (..., p, p)")
         require(
             M.ndim == Q.ndim and M.shape[:-1] == Q.shape[:-1],
@@ -58,12 +58,12 @@ class Overlaps:
             f"of shape {Q.shape[:-1]} + (k,)",
         )
         k = M.shape[-1]
-        P = np.eye(k) if P is None else _array("P", P)
+        P = np.eye(k) if P is None else finite_array("P", P)
         require(P.shape == (k, k), "P", P.tolist(), f"a {k} × {k} matrix")
         require(np.allclose(Q, np.swapaxes(Q, -1, -2), atol=TOLERANCE), "Q", Q.tolist(), "symmetric")
         require(np.allclose(P, P.T, atol=TOLERANCE), "P", P.tolist(), "symmetric")
         if a is not None:
-            a = _array("a", a)
+            a = finite_array("a", a)
             require(a.ndim >= 1 and a.shape[-1] == Q.shape[-1], "a", a.tolist(), f"of shape {Q.shape[:-1]}")
             require(a.ndim == 1 or a.shape == Q.shape[:-1], "a", a.tolist(), f"of shape {Q.shape[:-1]}")
             a = np.broadcast_to(a, Q.shape[:-1])
@@ -185,7 +185,7 @@ class Overlaps:
         >>> Overlaps.from_weights([[1.0, 0.0, 0.0]], [[0.6, 0.8, 0.0]]).M.tolist()
         [[0.6]]
         """
-        W, W_star = _array("W", W), _array("W_star", W_star)
+        W, W_star = finite_array("W", W), finite_array("W_star", W_star)
         require(W.ndim == 2, "W", W.tolist(), "a matrix (p, d)")
         if W_star.ndim != 2 or W_star.shape[1] != W.shape[1]:
             raise InputError(
@@ -209,16 +209,6 @@ def symmetric_root(matrix: np.ndarray) -> np.ndarray:
     """
     values, vectors = np.linalg.eigh(matrix)
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2))
-
-
-def _array(name: str, value: Any) -> np.ndarray:
-    try:
-        array = np.array(value, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"Argument `{name}` must be an array of numbers, but got {value!r}.") from error
-    if not np.isfinite(array).all():
-        raise InputError(f"Argument `{name}` must be finite, but holds {array[~np.isfinite(array)][0]}.")
-    return array
 
 
 def _check_positive(name: str, matrix: np.ndarray, message: str) -> None:

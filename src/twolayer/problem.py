@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from twolayer import random
-from twolayer.errors import InputError, choice, finite_number, positive_integer, require
+from twolayer.errors import InputError, choice, finite_number, positive_integer, require, short
 from twolayer.functions.activation import Activation
 from twolayer.functions.target import Target
 
-__all__ = ["Problem"]
+__all__ = ["Problem", "finite_array"]
 
 SECOND_LAYERS = ("ones", "signs", "gaussian")
 
@@ -70,9 +70,8 @@ class Problem:
         width = positive_integer("width", width)
         noise = finite_number("noise", noise, minimum=0.0, accepted="a finite variance Δ ≥ 0")
         if not isinstance(second_layer, str):
-            a = np.asarray(second_layer, dtype=float).ravel()
+            a = finite_array("second_layer", second_layer).ravel()
             require(a.size == width, "second_layer", second_layer, f"{width} numbers, one for each neuron")
-            require(bool(np.isfinite(a).all()), "second_layer", second_layer, "finite numbers")
             layer: str | tuple[float, ...] = tuple(a.tolist())
         else:
             layer = choice("second_layer", second_layer, SECOND_LAYERS)
@@ -148,12 +147,29 @@ class Problem:
         return f"Problem({', '.join(parts)})"
 
 
+def finite_array(name: str, value: Any) -> np.ndarray:
+    """A new array of the given numbers, or the error that says why it is none.
+
+    Examples
+    --------
+    >>> finite_array("M", [[1, 2], [3]])
+    Traceback (most recent call last):
+    twolayer.errors.InputError: Argument `M` must be an array of numbers, but got [[1, 2], [3]].
+    """
+    try:
+        array = np.array(value, dtype=float)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"Argument `{name}` must be an array of numbers, but got {short(value)}.") from error
+    if not np.isfinite(array).all():
+        raise InputError(f"Argument `{name}` must be finite, but holds {array[~np.isfinite(array)][0]}.")
+    return array
+
+
 def _gram(gram: Any, k: int) -> np.ndarray:
     if gram is None:
         return np.eye(k)
-    P = np.asarray(gram, dtype=float)
+    P = finite_array("gram", gram)
     require(P.shape == (k, k), "gram", gram, f"a {k} × {k} matrix, one row for each direction of the target")
-    require(bool(np.isfinite(P).all()), "gram", gram, "finite")
     require(np.allclose(P, P.T, atol=1e-10), "gram", gram, "symmetric")
     lowest = float(np.linalg.eigvalsh(P)[0])
     if lowest < -1e-10 * max(1.0, float(np.abs(P).max())):

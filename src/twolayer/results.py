@@ -17,8 +17,6 @@ import contextlib
 import json
 import os
 import platform
-import tempfile
-from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,8 @@ import xarray as xr
 
 from twolayer import random
 from twolayer.algorithm import SGD
-from twolayer.errors import InputError
+from twolayer.errors import InputError, short
+from twolayer.files import write_atomically
 from twolayer.gaussian.risk import excess_risks
 from twolayer.methods.base import METHODS, Method, Outcome, Task
 from twolayer.overlaps import Overlaps
@@ -36,7 +35,7 @@ from twolayer.papers import PAPERS
 from twolayer.problem import Problem
 from twolayer.run import Record
 
-__all__ = ["cite", "describe_problem", "load", "save", "to_dataset", "unpack", "write_atomically"]
+__all__ = ["cite", "describe_problem", "load", "quantities", "save", "to_dataset", "unpack"]
 
 SCHEMA = "twolayer/1"
 PACKAGES = ("twolayer", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
@@ -135,6 +134,12 @@ def to_dataset(task: Task, method: Method, record: Record) -> xr.Dataset:
     return dataset
 
 
+def quantities(dataset: xr.Dataset) -> dict[str, np.ndarray]:
+    """What comparisons and figures look at, (seed, time) each: risk and m_1 … m_k, m_r = (mean_j M_jr²)^{1/2}."""
+    m = np.sqrt((dataset.M.values**2).mean(axis=2))
+    return {"risk": dataset.risk.values} | {f"m{r + 1}": m[:, :, r] for r in range(m.shape[2])}
+
+
 def unpack(dataset: xr.Dataset) -> dict[str, Any]:
     """Problem, algorithm, method, start and run of a dataset, ready to be solved again."""
     if dataset.attrs.get("schema") != SCHEMA:
@@ -165,29 +170,6 @@ def unpack(dataset: xr.Dataset) -> dict[str, Any]:
     }
 
 
-def write_atomically(path: str | os.PathLike[str], suffix: str, write: Callable[[Path], None]) -> Path:
-    """Write to a temporary file beside the target, then rename: readers see the old file or the new one."""
-    target = Path(path)
-    if target.suffix != suffix:
-        raise InputError(f"Argument `path` must end in {suffix}, but got {str(path)!r}.")
-    if not target.parent.is_dir():
-        raise InputError(f"Argument `path` must lie in an existing folder, but {str(target.parent)!r} is none.")
-    try:
-        handle, name = tempfile.mkstemp(suffix=suffix, prefix=f".{target.stem}-", dir=target.parent)
-    except OSError as error:
-        raise InputError(f"Argument `path` must be writable, but {str(path)!r} is not: {error.strerror}.") from error
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        write(temporary)
-        temporary.chmod(0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return target
-
-
 def save(result: xr.Dataset | xr.DataTree, path: str | os.PathLike[str]) -> Path:
     """Write a result as netCDF, all or nothing.
 
@@ -198,7 +180,9 @@ def save(result: xr.Dataset | xr.DataTree, path: str | os.PathLike[str]) -> Path
     path : str or path
         A name that ends in ``.nc``.
     """
-    return write_atomically(path, ".nc", lambda p: result.to_netcdf(p, engine="h5netcdf"))
+    if Path(path).suffix != ".nc":
+        raise InputError(f"Argument `path` must end in .nc, but got {short(str(path))}.")
+    return write_atomically(path, lambda file: result.to_netcdf(file, engine="h5netcdf"))
 
 
 def load(path: str | os.PathLike[str]) -> xr.Dataset | xr.DataTree:

@@ -35,7 +35,7 @@ class Scaling:
 
     def __call__(self, dim: int) -> float:
         """Value at dimension ``dim``."""
-        return self.coefficient * float(dim) ** self.exponent
+        return self.coefficient * _power(float(dim), self.exponent)
 
     @classmethod
     def of(cls, value: object, argument: str = "value") -> Scaling:
@@ -51,7 +51,10 @@ class Scaling:
         if isinstance(value, bool):
             reject(argument, value, "a number or a scaling law in d")
         if isinstance(value, numbers.Real):
-            return cls(float(value))
+            try:
+                return cls(float(value))
+            except OverflowError:
+                reject(argument, value, "a number that fits into a double")
         if isinstance(value, str):
             law = _monomial(parse(value, "d", argument).tree)
             if law is None:
@@ -81,7 +84,9 @@ class Scaling:
     def __pow__(self, power: float) -> Scaling:
         if self.coefficient == 0 and power < 0:
             raise InputError("A scaling law with coefficient 0 cannot be inverted.")
-        return Scaling(self.coefficient**power, self.exponent * power)
+        if self.coefficient < 0 and power != int(power):
+            raise InputError(f"A scaling law with a negative coefficient has no power {power:g}.")
+        return Scaling(_power(self.coefficient, power), self.exponent * power)
 
     def __neg__(self) -> Scaling:
         return Scaling(-self.coefficient, self.exponent)
@@ -103,6 +108,14 @@ class Scaling:
 
     def __repr__(self) -> str:
         return f"Scaling({self})"
+
+
+def _power(base: float, exponent: float) -> float:
+    """base**exponent, infinite where it is too large for a double."""
+    try:
+        return float(base**exponent)
+    except OverflowError:
+        return math.inf
 
 
 def _monomial(node: Node) -> Scaling | None:

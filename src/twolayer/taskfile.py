@@ -1,28 +1,47 @@
 """Task files: one TOML description for every lens.
 
-[problem]    target, activation, width, noise, gram, second_layer
+[problem]    target, activation, width, noise, gram, second_layer, directions
 [algorithm]  lr, batch, loss, geometry, momentum, weight_decay, dataset, train_second_layer
 [start]      random = "sphere" | "gaussian" with seed, or Q, M, a
 [run]        dim, time | steps, save, seeds, seed, methods, until
 [method.ode] knobs of one method
+
+A key that would have no effect is an error, as is a value of another type: nothing is guessed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from twolayer.errors import InputError, closest
+from twolayer.errors import InputError, closest, short
 
-__all__ = ["Task", "read_task"]
+__all__ = ["Task", "assign", "read_task"]
+
+
+Integer = Annotated[int, BeforeValidator(lambda x: int(x) if isinstance(x, float) and x.is_integer() else x)]
+"""An integer, which may be written as 1e4."""
+
+WORDS = {
+    "string_type": "text",
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+}
+"""Errors of pydantic in the words of the file."""
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=False)
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class ProblemTable(_Table):
@@ -30,11 +49,11 @@ class ProblemTable(_Table):
 
     target: str | dict[str, Any]
     activation: str
-    width: int = 1
+    width: Integer = 1
     noise: float = 0.0
     gram: list[list[float]] | None = None
     second_layer: str | list[float] = "ones"
-    directions: int | None = None
+    directions: Integer | None = None
 
 
 class AlgorithmTable(_Table):
@@ -54,7 +73,7 @@ class StartTable(_Table):
     """[start]."""
 
     random: str = "sphere"
-    seed: int = 0
+    seed: Integer = 0
     Q: list[list[float]] | None = None
     M: list[list[float]] | None = None
     a: list[float] | None = None
@@ -71,12 +90,12 @@ class UntilTable(_Table):
 class RunTable(_Table):
     """[run]."""
 
-    dim: int | None = None
+    dim: Integer | None = None
     time: float | list[float] | None = None
-    steps: int | list[int] | None = None
-    save: int | list[float] = 200
-    seeds: int = 16
-    seed: int = 0
+    steps: Integer | list[Integer] | None = None
+    save: Integer | list[float] = 200
+    seeds: Integer = 16
+    seed: Integer = 0
     methods: list[str] | None = None
     until: UntilTable | None = None
 
@@ -91,46 +110,60 @@ class TaskTable(_Table):
     method: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
 
-def _one_sentence(error: ValidationError, source: str, model: type[BaseModel]) -> InputError:
+def _one_sentence(error: ValidationError, source: str) -> InputError:
     """The first problem that pydantic found, as one sentence."""
-    first = error.errors()[0]
-    # unions add the name of the branch to the path: keep the keys only
-    place = [
-        str(p)
-        for p in first["loc"]
-        if isinstance(p, str) and not p.startswith(("list[", "dict[", "str", "int", "float"))
-    ]
-    key = ".".join(place) or "the file"
+    errors = error.errors()
+    first = errors[0]
     if first["type"] == "extra_forbidden":
-        table: Any = model
-        for part in place[:-1]:
-            annotation = table.model_fields[part].annotation
-            table = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else UntilTable
-        known = list(table.model_fields)
-        where = f"[{'.'.join(place[:-1])}]" if place[:-1] else "the file"
-        return InputError(
-            f"{source}: unknown key `{key}`{closest(place[-1], known)}; {where} accepts {', '.join(known)}."
-        )
+        *tables, name = map(str, first["loc"])
+        model: Any = TaskTable
+        for part in tables:
+            annotation = model.model_fields[part].annotation
+            model = annotation if isinstance(annotation, type) else UntilTable  # the only optional table
+        known = list(model.model_fields)
+        where = f"[{'.'.join(tables)}]" if tables else "the file"
+        key = short(".".join([*tables, name]))
+        return InputError(f"{source}: unknown key {key}{closest(name, known)}; {where} accepts {', '.join(known)}.")
+    key = _key(first["loc"])
     if first["type"] == "missing":
         return InputError(f"{source}: the key `{key}` is missing.")
-    return InputError(f"{source}: `{key}` is not acceptable: {first['msg'].lower()}, but got {first['input']!r}.")
+    # a key of several types fails once for each of them; if one fails inside a list, that is the one that was meant
+    inside = [e for e in errors if _key(e["loc"]).startswith(f"{key}[")]
+    same = inside[:1] or [e for e in errors if _key(e["loc"]) == key]
+    accepted = " or ".join(dict.fromkeys(WORDS.get(e["type"], e["msg"].lower()) for e in same))
+    return InputError(f"{source}: `{_key(same[0]['loc'])}` must be {accepted}, but got {short(same[0]['input'])}.")
 
 
-def _assign(document: dict[str, Any], assignment: str) -> None:
+def _key(location: tuple[int | str, ...]) -> str:
+    """The key at a place in the file, such as problem.gram[0]; unions add the name of a type, left out here."""
+    names = [p for p in location if isinstance(p, int) or not (p in ("str", "int", "float") or "[" in p)]
+    return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in names).removeprefix(".")
+
+
+def _parse(text: str) -> dict[str, Any]:
+    """TOML as a dictionary; too long numbers and too deep lists are errors of the text as well."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def assign(document: dict[str, Any], assignment: str) -> None:
     """Apply one ``key=value`` of --set; the value is TOML, or else text."""
     key, equals, text = assignment.partition("=")
     parts = [p.strip() for p in key.strip().split(".")]
     if not equals or not all(parts):
-        raise InputError(f"--set takes key=value such as algorithm.lr=0.1/d, but got {assignment!r}.")
-    try:
-        value = tomllib.loads(f"value = {text.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()
+        raise InputError(f"--set takes key=value such as algorithm.lr=0.1/d, but got {short(assignment)}.")
+    value: Any = text.strip()
+    with contextlib.suppress(ValueError):
+        parsed = _parse(f"value = {value}")
+        if len(parsed) == 1:  # a line break in the text does not smuggle in another key
+            value = parsed["value"]
     table = document
     for part in parts[:-1]:
         table = table.setdefault(part, {})
         if not isinstance(table, dict):
-            raise InputError(f"--set {assignment!r}: `{part}` is a value, not a table.")
+            raise InputError(f"--set {short(assignment)}: `{part}` is a value, not a table.")
     table[parts[-1]] = value
 
 
@@ -158,36 +191,53 @@ class Task:
         from twolayer.overlaps import Overlaps
 
         start, dim = self.table.start, self.table.run.dim
-        if start.Q is not None or start.M is not None:
-            if start.Q is None or start.M is None:
-                raise InputError(f"{self.name}: [start] needs both Q and M, or neither.")
-            return Overlaps(start.Q, start.M, problem.P, start.a, dim)
-        if dim is None:
-            raise InputError(f"{self.name}: `run.dim` is missing; a random start needs a dimension.")
-        return Overlaps.random(problem, dim, start.seed, law=start.random)
+        if start.Q is None and start.M is None:
+            if start.a is not None:
+                raise InputError(
+                    f"{self.name}: [start] takes `a` with Q and M only; a random start has `problem.second_layer`."
+                )
+            if dim is None:
+                raise InputError(f"{self.name}: `run.dim` is missing; a random start needs a dimension.")
+            return Overlaps.random(problem, dim, start.seed, law=start.random)
+        if start.Q is None or start.M is None:
+            raise InputError(f"{self.name}: [start] needs both Q and M, or neither.")
+        for name in ("random", "seed"):
+            if name in start.model_fields_set:
+                raise InputError(f"{self.name}: [start] takes either Q and M or a random start, but has `{name}` too.")
+        if len(start.M) != problem.p or {len(row) for row in start.M} != {problem.k}:
+            raise InputError(
+                f"{self.name}: `start.M` must have a row for each of the {problem.p} neurons and a column for each of "
+                f"the {problem.k} directions, but got {short(start.M)}."
+            )
+        return Overlaps(start.Q, start.M, problem.P, start.a, dim)
 
-    def methods(self, names: list[str] | None, dim: int | None) -> list[Any] | None:
-        """The methods named (or those of the file), at a dimension; None for all applicable ones."""
+    def methods(self, names: list[str] | None = None) -> list[Any]:
+        """The methods named (or else those of the file, which may be none), with the knobs of the file."""
         from twolayer.solving import method_by_name
 
-        words = names or self.table.run.methods
-        dim = dim or self.table.run.dim
-        for word in self.table.method:
-            method_by_name(word, dim, {})
-        return None if words is None else [method_by_name(w, dim, self.table.method.get(w.lower(), {})) for w in words]
-
-    def run_arguments(self, seed: int | None) -> dict[str, Any]:
-        """Arguments of solve and compare."""
         run = self.table.run
-        ends = {"time": run.time, "steps": run.steps}
+        if run.methods == []:
+            raise InputError(f"{self.name}: `run.methods` must name at least one method, but is empty.")
+        knobs = {word.lower(): table for word, table in self.table.method.items()}
+        for word in [*knobs, *(run.methods or [])]:  # what is not used now is checked all the same
+            method_by_name(word, 1 if run.dim is None else run.dim, knobs.get(word.lower(), {}))
+        words = names if names is not None else run.methods or []
+        return [method_by_name(w, run.dim, knobs.get(w.lower(), {})) for w in words]
+
+    def run_arguments(self) -> dict[str, Any]:
+        """Arguments of solve, and of compare when there is no `until`."""
+        from twolayer.methods.base import Until
+
+        run = self.table.run
         if run.time is None and run.steps is None:
             raise InputError(f"{self.name}: [run] needs `time` or `steps`.")
-        return {
-            **{k: v for k, v in ends.items() if v is not None},
-            "save": run.save,
-            "seeds": run.seeds,
-            "seed": run.seed if seed is None else seed,
+        optional = {
+            "time": run.time,
+            "steps": run.steps,
+            "until": None if run.until is None else Until(**run.until.model_dump()),
         }
+        given = {name: value for name, value in optional.items() if value is not None}
+        return {**given, "save": run.save, "seeds": run.seeds, "seed": run.seed}
 
 
 def read_task(path: str | Path, assignments: list[str] | None = None) -> Task:
@@ -202,16 +252,18 @@ def read_task(path: str | Path, assignments: list[str] | None = None) -> Task:
     """
     source = Path(path)
     try:
-        document = tomllib.loads(source.read_text(encoding="utf-8"))
+        document = _parse(source.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"The task file must exist, but there is no {str(path)!r}.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"The task file must be readable text, but {str(path)!r} is not: {error}.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"The task file must be valid TOML, but {str(path)!r} is not: {error}.") from None
+        raise InputError(f"The task file must exist, but there is no {short(str(path))}.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"The task file must be UTF-8 text, but {short(str(path))} is not.") from None
+    except OSError as error:
+        raise InputError(f"The task file must be readable, but {short(str(path))} is not: {error.strerror}.") from None
+    except ValueError as error:
+        raise InputError(f"The task file must be valid TOML, but {short(str(path))} is not: {error}.") from None
     for assignment in assignments or []:
-        _assign(document, assignment)
+        assign(document, assignment)
     try:
         return Task(TaskTable.model_validate(document), source.name)
     except ValidationError as error:
-        raise _one_sentence(error, source.name, TaskTable) from None
+        raise _one_sentence(error, source.name) from None

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
+import os
+import re
 import sys
 from typing import Any, NoReturn
 
-from twolayer.errors import InputError
+from twolayer.errors import InputError, RunFailed, closest, short
 
 __all__ = ["main"]
 
@@ -31,6 +34,16 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{self.prog}: {message}. See '{self.prog} --help'.")
+
+    def read(self, argv: list[str]) -> argparse.Namespace:
+        """Parse; unknown flags are named with the nearest known one."""
+        # no command has flags of one dash, so that a formula may begin with a minus sign
+        args, rest = self.parse_known_args([f" {a}" if re.match("-[^-]", a) and a != "-h" else a for a in argv])
+        if rest:
+            word = rest[0].strip()
+            kind = "flag" if word.startswith("-") else "argument"
+            self.error(f"unknown {kind} {short(word)}{closest(word, self._option_string_actions)}")
+        return args
 
 
 def _usage() -> str:
@@ -56,29 +69,40 @@ def _dispatch(argv: list[str]) -> int:
         return 0
     name, *rest = argv
     if name not in COMMANDS:
-        from twolayer.errors import closest
-
-        raise InputError(f"Unknown command {name!r}{closest(name, COMMANDS)}; commands are {', '.join(COMMANDS)}.")
-    parser = _Parser(prog=f"twolayer {name}", description=COMMANDS[name].capitalize() + ".")
+        known = ", ".join(COMMANDS)
+        raise InputError(f"Unknown command {short(name)}{closest(name, COMMANDS)}; commands are {known}.")
+    parser = _Parser(prog=f"twolayer {name}", description=COMMANDS[name].capitalize() + ".", allow_abbrev=False)
     command: Any = importlib.import_module(f"twolayer.cli.{name}")
     command.add_arguments(parser)
-    return int(command.run(parser.parse_args(rest)))
+    return int(command.run(parser.read(rest)))
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; returns the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # Greek letters on a terminal that has none
     try:
-        return _dispatch(sys.argv[1:] if argv is None else argv)
+        code = _dispatch(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+        return code
     except InputError as error:
-        print(f"twolayer: {error}", file=sys.stderr)
-        return 2
+        return _fail(str(error), 2)
     except KeyboardInterrupt:
-        print("twolayer: interrupted.", file=sys.stderr)
+        return _fail("interrupted.", 1)
+    except SystemExit as stop:  # argparse after --help
+        return int(stop.code or 0)
+    except RunFailed as error:
+        return _fail(str(error), 1)
+    except MemoryError as error:
+        return _fail(f"not enough memory: {error}; use fewer seeds, save points or neurons.", 1)
+    except BrokenPipeError:  # the reader of our output has left, as in `twolayer … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except Exception as error:
-        from twolayer.errors import RunFailed
+    except OSError as error:  # a full disk
+        return _fail(f"{error}.", 1)
 
-        if not isinstance(error, RunFailed):
-            raise
-        print(f"twolayer: {error}", file=sys.stderr)
-        return 1
+
+def _fail(message: str, code: int) -> int:
+    print(f"twolayer: {message}", file=sys.stderr)
+    return code

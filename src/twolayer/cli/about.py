@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import argparse
 
-from twolayer.cli.common import emit
+from twolayer.cli.common import add_common, settings, tell
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Only the format."""
-    parser.add_argument("--json", action="store_true", help="print JSON for programs instead of text")
+    add_common(parser, "write the same to this file")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print versions and the check; exit code 1 if this JAX is wrong."""
+    settings(args)
     from twolayer.environment import about
 
     facts = about()
-    if args.json:
-        emit(facts)
-    else:
-        for name, value in facts.items():
-            print(f"{name:<10} {value}")
+    tell(args, "\n".join(f"{name:<10} {value}" for name, value in facts.items()), facts)
     return int(facts["fields"] != "right")

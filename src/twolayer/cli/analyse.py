@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from twolayer.cli.common import add_common, emit
+from twolayer.cli.common import add_common, emit, figure_path, settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,16 +17,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Analyse and print."""
+    keys = settings(args, ("activation", "directions"))
+    sigma = keys.get("activation") if args.activation is None else args.activation
+    path = None if args.out is None else figure_path(args.out)
+    from twolayer.functions.activation import Activation
     from twolayer.functions.exponents import analyse
 
-    result = analyse(args.target)
-    if args.out:
+    if sigma is not None:
+        Activation.of(sigma)
+    result = analyse(args.target, keys.get("directions"))
+    if path is not None:
         from twolayer import plot
 
-        plot.save_figure(plot.analysis(result), args.out)
+        plot.save_figure(plot.analysis(result), path)
     if args.latex:
         print(result.latex)
         return 0
+    fresh, reused = result.staircase(sigma), result.staircase(sigma, reuse=True)
     if args.json:
         emit(
             {
@@ -38,16 +45,15 @@ def run(args: argparse.Namespace) -> int:
                 "generative": result.generative,
                 "generative_leap": result.generative_leap,
                 "generative_chain": result.generative_chain,
-                "staircase": result.staircase(args.activation),
-                "staircase_reused": result.staircase(args.activation, reuse=True),
-                "directions": result.directions.tolist(),
-                "unused": result.unused.tolist(),
+                "staircase": fresh,
+                "staircase_reused": reused,
+                "directions": result.directions,
+                "unused": result.unused,
                 "hermite": {",".join(map(str, alpha)): c for alpha, c in result.hermite.items()},
             }
         )
-        return 0
-    print(result)
-    if args.activation:
-        steps = list(result.staircase(args.activation))
-        print(f"with {args.activation:<18}fresh {steps}")
+    else:
+        print(result)
+        if sigma is not None:
+            print(f"with {sigma:<18}fresh {list(fresh)}   reused {list(reused)}")
     return 0

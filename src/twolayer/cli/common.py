@@ -4,73 +4,138 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
+import math
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from twolayer.errors import InputError
+from twolayer.errors import InputError, closest, short
+from twolayer.files import check_writable, named, write_atomically
 
-__all__ = ["add_common", "add_task", "emit", "output_base", "quiet_warnings"]
+if TYPE_CHECKING:
+    from twolayer.taskfile import Task
+
+__all__ = [
+    "add_common",
+    "emit",
+    "figure_path",
+    "keep",
+    "one_line_warnings",
+    "output_base",
+    "settings",
+    "task_of",
+    "tell",
+]
+
+FIGURES = (".png", ".pdf", ".svg")
 
 
-def add_common(parser: argparse.ArgumentParser, out: str) -> None:
-    """--out, --seed, --json."""
+def add_common(parser: argparse.ArgumentParser, out: str, seed: str = "nothing here is random: no effect") -> None:
+    """The flags of every command: --out, --seed, --json, --set."""
     parser.add_argument("--out", metavar="PATH", help=out)
-    parser.add_argument("--seed", type=int, metavar="N", help="seed of the random streams")
+    parser.add_argument("--seed", type=int, metavar="N", help=seed)
     parser.add_argument("--json", action="store_true", help="print JSON for programs instead of text")
-
-
-def add_task(parser: argparse.ArgumentParser) -> None:
-    """The task file and --set."""
-    parser.add_argument("task", metavar="TASK.toml", help="the task file")
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="change a key, such as algorithm.lr=0.1/d",
+        help="change a key, such as algorithm.lr=0.1/d in a task file",
     )
+
+
+def task_of(args: argparse.Namespace, **flags: str) -> Task:
+    """Read the task file; flags such as dim="run.dim" stand for a key and win over the file and --set."""
+    from twolayer.taskfile import read_task
+
+    given = [f"{key}={getattr(args, flag)}" for flag, key in flags.items() if getattr(args, flag) is not None]
+    return read_task(args.task, [*args.set, *given])
+
+
+def settings(args: argparse.Namespace, known: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The keys of --set for a command that reads no task file."""
+    from twolayer.taskfile import assign
+
+    values: dict[str, Any] = {}
+    for assignment in args.set:
+        assign(values, assignment)
+    for key in values:
+        if key not in known:
+            accepted = f"the keys are {', '.join(known)}" if known else "this command has none"
+            raise InputError(f"--set: unknown key {short(key)}{closest(key, known)}; {accepted}.")
+    return values
+
+
+def tell(args: argparse.Namespace, text: str, values: dict[str, Any]) -> None:
+    """Print the text, or the values as JSON, and write the same to --out if that is given."""
+    shown = _json(values) if args.json else text
+    if args.out is not None:
+        path = Path(args.out)
+        check_writable(path, "--out")
+        write_atomically(path, lambda file: file.write_text(f"{shown}\n", "utf-8"))
+    print(shown)
 
 
 def emit(values: dict[str, Any]) -> None:
     """One JSON object on standard output."""
-    json.dump(values, sys.stdout, ensure_ascii=False, default=float)
-    sys.stdout.write("\n")
+    print(_json(values))
+
+
+def _json(values: dict[str, Any]) -> str:
+    return json.dumps(_plain(values), ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    """Python values for JSON, which knows no NaN: numbers that are not finite become null."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def output_base(out: str | None, default: str) -> Path:
-    """Where results go, without suffix; checked to be writable before any work is done."""
-    if out is None:
-        folder = Path("results")
-        try:
-            folder.mkdir(exist_ok=True)
-        except OSError as error:
-            raise InputError(f"Cannot make the folder 'results' here ({error.strerror}); give --out PATH.") from None
-        base = folder / default
-    else:
-        base = Path(out)
-        if base.suffix in (".nc", ".png"):
-            base = base.with_suffix("")
-    parent = base.parent
-    if not parent.is_dir():
-        raise InputError(f"--out must lie in an existing folder, but {str(parent)!r} is none.")
-    if not os.access(parent, os.W_OK) or base.with_suffix(".nc").is_dir():
-        raise InputError(f"--out must be writable, but {str(base.with_suffix('.nc'))!r} is not.")
+    """The name of the results; checked before any work is done. The default folder is made by `keep`."""
+    base = Path("results") / default if out is None else Path(out)
+    check_writable(named(base, ".nc"), "--out", make_folder=out is None)
     return base
 
 
-@contextmanager
-def quiet_warnings() -> Iterator[None]:
-    """Warnings of the package as one line each on standard error."""
+def figure_path(out: str) -> Path:
+    """The figure to write, checked before any work is done."""
+    path = Path(out)
+    if path.suffix not in FIGURES:
+        raise InputError(f"--out must end in {', '.join(FIGURES[:-1])} or {FIGURES[-1]}, but got {short(out)}.")
+    check_writable(path, "--out")
+    return path
 
-    def show(message: Any, *_: Any, **__: Any) -> None:
-        print(f"twolayer: {message}", file=sys.stderr)
+
+def keep(result: Any, base: Path, figure: bool = True) -> list[str]:
+    """Write a result and its figure; returns the names of the files."""
+    from twolayer import plot
+
+    base.parent.mkdir(exist_ok=True)
+    return [str(file) for file in plot.keep(result, base, figure)]
+
+
+@contextmanager
+def one_line_warnings() -> Iterator[None]:
+    """Warnings of the package as one line each on standard error; those of others as Python is told to."""
+    from twolayer.solving import DivergenceWarning
+
+    def show(message: Any, category: type[Warning], *place: Any, **__: Any) -> None:
+        if issubclass(category, DivergenceWarning):
+            print(f"twolayer: {message}", file=sys.stderr)
+        else:
+            other(message, category, *place)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("default")
+        other = warnings.showwarning
+        warnings.simplefilter("always", DivergenceWarning)
         warnings.showwarning = show
         yield

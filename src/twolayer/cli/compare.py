@@ -4,59 +4,49 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
-from twolayer.cli.common import add_common, add_task, emit, output_base, quiet_warnings
+from twolayer.cli.common import add_common, emit, keep, one_line_warnings, output_base, task_of
+from twolayer.cli.solve import failed
+from twolayer.errors import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The task and the methods."""
-    add_task(parser)
+    parser.add_argument("task", metavar="TASK.toml", help="the task file")
     parser.add_argument("--methods", metavar="A,B", help="methods to compare, instead of the file's")
-    parser.add_argument("--dim", type=int, metavar="D", help="dimension, instead of the file's")
-    add_common(parser, "write PATH.nc and PATH.png (default: results/TASK)")
+    parser.add_argument("--dim", type=int, metavar="D", help="dimension, instead of the file's run.dim")
+    add_common(parser, "write PATH.nc and PATH.png (default: results/TASK)", "instead of the file's run.seed")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare, write data and figure, print the table."""
-    from twolayer.taskfile import read_task
-
-    task = read_task(args.task, args.set)
+    """Compare, write data and figure, print the table; exit code 1 if a method has no seed left."""
+    task = task_of(args, dim="run.dim", seed="run.seed")
+    if task.table.run.until is not None:
+        raise InputError(
+            f"{task.name}: compare follows all methods to the same end: leave out `run.until`, or use solve."
+        )
     from twolayer.comparison import compare
     from twolayer.errors import Interrupted
-    from twolayer.results import save
 
     problem, algorithm = task.problem(), task.algorithm()
-    methods = task.methods(args.methods.split(",") if args.methods else None, args.dim)
-    base = output_base(args.out, args.task.rsplit("/", 1)[-1].removesuffix(".toml"))
+    methods = task.methods(None if args.methods is None else [word.strip() for word in args.methods.split(",")])
+    base = output_base(args.out, Path(args.task).stem)
+    start, arguments = task.start(problem), task.run_arguments()
     try:
-        with quiet_warnings():
-            tree = compare(
-                problem,
-                algorithm,
-                methods,
-                task.start(problem),
-                out=base,
-                quiet=args.json,
-                **task.run_arguments(args.seed),
-            )
+        with one_line_warnings():
+            tree = compare(problem, algorithm, methods or None, start, quiet=args.json, **arguments)
     except Interrupted as stop:
-        path = save(stop.result, base.with_suffix(".nc"))
-        name = json.loads(stop.result.attrs["description"])["method"]["name"]
-        print(f"interrupted; the finished part of {name} is in {path}")
+        (path,) = keep(stop.result, base, figure=False)
+        print(f"interrupted; {', '.join(stop.result.children)} so far are in {path}")
         return 1
-    files = [str(base.with_suffix(suffix)) for suffix in (".nc", ".png")]
+    files = keep(tree, base)
     if args.json:
         root = tree.to_dataset()
         rows = [{c: root[c].values[i] for c in root.data_vars} for i in range(root.sizes.get("row", 0))]
-        emit(
-            {
-                "reference": tree.attrs["reference"],
-                "skipped": json.loads(tree.attrs["skipped"]),
-                "rows": rows,
-                "files": files,
-            }
-        )
+        skipped = json.loads(tree.attrs["skipped"])
+        emit({"reference": tree.attrs["reference"], "skipped": skipped, "rows": rows, "files": files})
     else:
         for file in files:
             print(f"wrote {file}")
-    return 0
+    return int(any(failed(child) for child in tree.children.values()))

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+
+from twolayer.cli.common import add_common, emit, figure_path, settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The saved result and the figure."""
     parser.add_argument("result", metavar="RESULT.nc", help="a file written by solve or compare")
-    parser.add_argument("--out", metavar="PATH", help="the figure, .png, .pdf or .svg (default: beside the result)")
+    add_common(parser, "the figure, .png, .pdf or .svg (default: beside the result)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Draw the figure of a saved result."""
+    settings(args)
+    if args.out is not None:
+        figure_path(args.out)
     import xarray as xr
 
     from twolayer import plot
     from twolayer.results import load
 
     result = load(args.result)
+    path = figure_path(str(Path(args.result).with_suffix(".png")) if args.out is None else args.out)
     figure = plot.compare(result) if isinstance(result, xr.DataTree) else plot.trajectory(result)
-    print(f"wrote {plot.save_figure(figure, args.out or args.result.removesuffix('.nc') + '.png')}")
+    plot.save_figure(figure, path)
+    if args.json:
+        emit({"files": [str(path)]})
+    else:
+        print(f"wrote {path}")
     return 0

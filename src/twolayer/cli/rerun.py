@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 
-from twolayer.cli.common import output_base, quiet_warnings
+from twolayer.cli.common import add_common, keep, one_line_warnings, output_base, settings
 from twolayer.cli.solve import report
 from twolayer.errors import InputError
 
@@ -12,24 +13,35 @@ from twolayer.errors import InputError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The saved result."""
     parser.add_argument("result", metavar="RESULT.nc", help="a file written by solve")
-    parser.add_argument("--out", metavar="PATH", help="write PATH.nc (default: nothing is written)")
-    parser.add_argument("--json", action="store_true", help="print JSON for programs instead of text")
+    add_common(parser, "write PATH.nc and PATH.png (default: nothing is written)", "run with other random numbers")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run again and say whether the numbers are the same."""
+    settings(args)
+    base = None if args.out is None else output_base(args.out, "")
     import xarray as xr
 
-    from twolayer.results import load, save
+    from twolayer.errors import Interrupted
+    from twolayer.results import load
     from twolayer.solving import rerun
 
     old = load(args.result)
     if isinstance(old, xr.DataTree):
         raise InputError("rerun takes a result of solve, but this file holds a comparison.")
-    base = output_base(args.out, "") if args.out else None
-    with quiet_warnings():
-        new = rerun(old)
-    files = [str(save(new, base.with_suffix(".nc")))] if base else []
-    if not args.json:
-        print("the same numbers" if new.M.equals(old.M) and new.Q.equals(old.Q) else "other numbers (see versions)")
-    return report(new, files, args.json)
+    if args.seed is not None:
+        description = json.loads(old.attrs["description"])
+        description["run"]["seed"] = args.seed
+        old.attrs["description"] = json.dumps(description)
+    try:
+        with one_line_warnings():
+            new = rerun(old)
+    except Interrupted as stop:
+        where = f"; the finished part is in {keep(stop.result, base, figure=False)[0]}" if base else ""
+        print(f"interrupted{where}")
+        return 1
+    same = all(new[name].equals(old[name]) for name in ("M", "Q", "a", "risk", "outcome"))
+    files = keep(new, base) if base else []
+    if not args.json and args.seed is None:
+        print("the same numbers" if same else "other numbers (see versions)")
+    return report(new, files, args.json, same=same)

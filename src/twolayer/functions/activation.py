@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.errors import InputError, closest, reject
+from twolayer.errors import InputError, closest, reject, short
 from twolayer.functions.expression import parse
 from twolayer.functions.hermite import hermite_coefficients
 from twolayer.functions.kinks import derivative, find_kinks
@@ -75,7 +75,7 @@ class Activation:
 
         Examples
         --------
-        >>> Activation.of("He3").hermite(4).round(6).tolist()
+        >>> (Activation.of("He3").hermite(4).round(6) + 0.0).tolist()
         [0.0, 0.0, 0.0, 2.44949, 0.0]
         """
         return hermite_coefficients(lambda x: np.asarray(self(jnp.asarray(x))), degree, self.kinks)
@@ -150,16 +150,16 @@ def _from_text(text: str, kinks: Sequence[float] | None) -> Activation:
         match = re.fullmatch(r"(He|h)([1-9]\d?)", text)
         if not match:
             raise InputError(
-                f"Argument `activation`: unknown activation {text!r}{closest(text, _REGISTRY)}; named ones are "
+                f"Argument `activation`: unknown activation {short(text)}{closest(text, _REGISTRY)}; named ones are "
                 f"{', '.join(_REGISTRY)}, or write a formula in z such as 'tanh(z + 0.7)'."
             )
         expression, name = parse(f"{text}(z)", "z", "activation"), text
     else:
         expression = parse(text, "z", "activation")
         name = str(expression)
-    if not expression.variables:
-        raise InputError(f"Argument `activation` must depend on z, but got {text!r}.")
     poly = expression.polynomial(("z",))
+    if poly is not None and all(degree == (0,) for degree in poly):
+        raise InputError(f"Argument `activation` must depend on z, but got {short(text)}.")
     coefficients = None
     if poly is not None:
         coefficients = tuple(poly.get((n,), 0.0) for n in range(max(k[0] for k in poly) + 1))

@@ -100,6 +100,8 @@ class _Parser:
             value = constant(part)
             if value is not None and not math.isfinite(value):
                 raise self.fail(f"the number {to_text(part)} is not finite")
+            if isinstance(part, Binary) and part.op == "/" and constant(part.right) == 0:
+                raise self.fail("it divides by zero")
         return node
 
     def sum(self) -> Node:

@@ -327,8 +327,8 @@ MAX_FULL_NODES = 3_000_000
 
 def natural_scale(values: Averages, Q: np.ndarray, P: np.ndarray, noise: float) -> Averages:
     """The size that each average can have by Cauchy–Schwarz: a relative error that makes sense where one vanishes."""
-    gradient = float(np.sqrt(np.max(np.abs(values.chi)))) + 1e-300
-    risk = float(values.excess_risk) + noise / 2 + 1e-300
+    risk = max(float(values.excess_risk), 0.0) + noise / 2 + 1e-300
+    gradient = float(np.sqrt(np.max(np.abs(values.chi)))) or float(np.sqrt(2 * risk))  # a may be zero
     own, star = (float(np.sqrt(np.max(np.diagonal(C)))) for C in (Q, P))
     return Averages(gradient * star, gradient * own + 1e-300, gradient**2, np.sqrt(2 * risk), risk)
 

@@ -1,5 +1,9 @@
 """Figures: every result has one."""
 
-from twolayer.plot.figures import analysis, compare, moments, save_figure, trajectory
+from twolayer.plot.averages import moments
+from twolayer.plot.dynamics import compare, trajectory
+from twolayer.plot.pair import keep
+from twolayer.plot.style import save_figure
+from twolayer.plot.target import analysis
 
-__all__ = ["analysis", "compare", "moments", "save_figure", "trajectory"]
+__all__ = ["analysis", "compare", "keep", "moments", "save_figure", "trajectory"]

@@ -1,14 +1,20 @@
-"""One place for how figures look."""
+"""One place for how figures look, and how they are written."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "house_style"]
+from twolayer.errors import InputError, short
+from twolayer.files import write_atomically
+
+__all__ = ["COLOURS", "DIRECTIONS", "GREY", "TITLE", "house_style", "save_figure"]
 
 COLOURS = {
     "theory": "#1a1a1a",
@@ -21,6 +27,12 @@ COLOURS = {
 """Theory is drawn in black, simulations in colour."""
 
 DIRECTIONS = ("#1f77b4", "#d95f02", "#1b9e77", "#7570b3", "#e7298a", "#66a61e", "#e6ab02", "#a6761d")
+"""Colours of target directions, and of orders of Hermite polynomials."""
+
+GREY = "#777777"
+
+TITLE: Any = {"fontsize": 9.5, "x": 0.01, "ha": "left"}
+"""Titles of whole figures."""
 
 STYLE: Any = {
     "figure.dpi": 110,
@@ -38,7 +50,7 @@ STYLE: Any = {
     "lines.linewidth": 1.6,
     "legend.frameon": False,
     "legend.fontsize": 8.5,
-    "mathtext.fontset": "cm",
+    "mathtext.fontset": "dejavusans",
 }
 
 
@@ -54,3 +66,19 @@ def house_style() -> Iterator[None]:
     """
     with mpl.rc_context(STYLE):
         yield
+
+
+def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
+    """Write a figure, all or nothing; the format follows the name (.png, .pdf, .svg).
+
+    Examples
+    --------
+    >>> save_figure(Figure(), "figure.gif")
+    Traceback (most recent call last):
+    twolayer.errors.InputError: Argument `path` must end in .png, .pdf or .svg, but got 'figure.gif'.
+    """
+    suffix = Path(path).suffix
+    if suffix not in (".png", ".pdf", ".svg"):
+        raise InputError(f"Argument `path` must end in .png, .pdf or .svg, but got {short(str(path))}.")
+    with house_style():
+        return write_atomically(path, figure.savefig)

@@ -1,0 +1,221 @@
+"""Figures of runs: the risk on the left, the overlaps on the right, against the time t = lr·step/p.
+
+Theory is a black line. A simulation is the mean over its seeds with a band that holds the central 80 % of them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import twolayer.solving  # noqa: F401  makes all methods known
+from twolayer.errors import reject
+from twolayer.methods.base import METHODS, Outcome
+from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, TITLE, house_style
+from twolayer.results import quantities
+
+__all__ = ["compare", "trajectory"]
+
+BAND = (0.1, 0.9)
+MANY = 8  # more overlaps than this are drawn as thin lines without bands
+THEORY_LINES = ("--", ":", "-.")
+SIMULATION_LINES = ("-", "-.", ":")
+
+
+def _random(dataset: xr.Dataset) -> bool:
+    """Whether a result is a simulation; of a method not known here, the number of seeds tells."""
+    word = _word(dataset)
+    return METHODS[word].stochastic if word in METHODS else dataset.sizes["seed"] > 1
+
+
+def _word(dataset: xr.Dataset) -> str:
+    return str(json.loads(dataset.attrs["description"])["method"]["name"])
+
+
+def _label(dataset: xr.Dataset) -> str:
+    """A result in the legend: method, dimension, seeds."""
+    method, word = json.loads(dataset.attrs["description"])["method"], _word(dataset)
+    parts = [METHODS[word].__name__ if word in METHODS else word]
+    if "dim" in method:
+        size = f"{method['dim']:,}".replace(",", "\u2009")
+        parts.append(f"d = {size}")
+    seeds = dataset.sizes["seed"]
+    if _random(dataset):
+        parts.append(f"{seeds} seed{'s' if seeds > 1 else ''}")
+    diverged = int((dataset.outcome.values == Outcome.DIVERGED).sum())
+    return ", ".join(parts) + (f" ({diverged} diverged)" if diverged else "")
+
+
+def _title(dataset: xr.Dataset, width: int) -> str:
+    """Problem and algorithm, in lines of about ``width`` characters."""
+    description = json.loads(dataset.attrs["description"])
+    problem, algorithm = description["problem"], description["algorithm"]
+    target = problem["target"]
+    if isinstance(target, dict):
+        target = f"teacher {target['teacher']}, k = {target['k']}"
+    parts = [f"target {target if len(target) < 70 else target[:69] + '…'}"]
+    parts.append(f"{problem['activation']}, p = {problem['width']}")
+    if problem["noise"]:
+        parts.append(f"Δ = {problem['noise']:g}")
+    parts.append(f"lr = {algorithm['lr']}, batch {algorithm['batch']}, {algorithm['geometry']}")
+    if algorithm["loss"] != "squared":
+        parts.append(f"{algorithm['loss']} loss")
+    lines = [parts[0]]
+    for part in parts[1:]:
+        if len(lines[-1]) + len(part) > width:
+            lines.append(part)
+        else:
+            lines[-1] += f"   {part}"
+    return "\n".join(lines)
+
+
+def _time_axis(ax: Axes, dataset: xr.Dataset) -> None:
+    unit = dataset.time.attrs.get("units", "")
+    power = f"   [$d^{{{unit.removeprefix('d**')}}}$]" if unit else ""
+    ax.set_xlabel("time  $t = \\mathrm{lr}\\cdot\\mathrm{step}\\,/\\,p$" + power)
+
+
+def _risk_axis(ax: Axes, dataset: xr.Dataset) -> None:
+    """A logarithmic axis where that helps, and the level Δ/2 that no network gets below."""
+    drawn = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in ax.get_lines()])
+    positive = drawn[drawn > 0]
+    floor = json.loads(dataset.attrs["description"])["problem"]["noise"] / 2
+    if floor:
+        ax.axhline(floor, color=GREY, lw=0.8, ls=":")
+        place: Any = ("axes fraction", "data")
+        ax.annotate("Δ/2", (1.01, floor), xycoords=place, va="center", ha="left", color=GREY, fontsize=8)
+    if positive.size and positive.max() > 3 * positive.min():
+        ax.set_yscale("log")
+    ax.set_ylabel("risk")
+    note = f"bands: {BAND[1] - BAND[0]:.0%} of the seeds" if ax.collections else None
+    ax.legend(title=note, title_fontsize=8, alignment="left")
+
+
+def _band(ax: Axes, times: np.ndarray, values: np.ndarray, colour: str, label: str | None, **line: Any) -> None:
+    """Mean over seeds with the central 80 % of them."""
+    ax.plot(times, values.mean(axis=0), color=colour, label=label, **{"lw": 1.3, **line})
+    if values.shape[0] > 1:
+        low, high = np.quantile(values, BAND, axis=0)
+        ax.fill_between(times, low, high, color=colour, alpha=0.22, lw=0)
+
+
+def trajectory(dataset: xr.Dataset, figure: Figure | None = None) -> Figure:
+    """Risk and overlaps M_jr of one result against time.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        From `solve`.
+    figure : matplotlib Figure, optional
+        Where to draw.
+
+    Examples
+    --------
+    >>> import twolayer as tl
+    >>> problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD(lr="0.1/d", geometry="projected")
+    >>> run = tl.solve(problem, algorithm, tl.Chain(100), tl.Overlaps([[1.0]], [[0.5]]), time=0.1, save=2, seeds=3)
+    >>> trajectory(run).axes[0].get_legend_handles_labels()[1]
+    ['Chain, d = 100, 3 seeds']
+    """
+    if not isinstance(dataset, xr.Dataset) or "risk" not in dataset:
+        reject("dataset", type(dataset).__name__, "a result of solve")
+    with house_style():
+        figure = figure or Figure(figsize=(8.4, 3.4))
+        left, right = figure.subplots(1, 2)
+        times = dataset.time.values
+        _band(left, times, dataset.risk.values, COLOURS.get(_word(dataset), COLOURS["other"]), _label(dataset))
+        _risk_axis(left, dataset)
+        p, k = dataset.sizes["neuron"], dataset.sizes["direction"]
+        for r in range(k):
+            for j in range(p):
+                name = f"$M_{{j{r + 1}}}$" if j == 0 else None
+                values = dataset.M.values[:, :, j, r]
+                if p * k > MANY:
+                    right.plot(times, values.mean(axis=0), color=DIRECTIONS[r % 8], lw=0.8, label=name)
+                else:
+                    _band(right, times, values, DIRECTIONS[r % 8], name)
+        right.set_ylabel("overlap $M_{jr}$" if k > 1 else "overlap $M_{j1}$")
+        if k > 1:
+            right.legend()
+        for ax in (left, right):
+            _time_axis(ax, dataset)
+        figure.suptitle(_title(dataset, 110), **TITLE)
+    return figure
+
+
+def _distinct(labels: dict[str, str]) -> dict[str, str]:
+    """Labels, with the name in the tree where two would be the same."""
+    texts = list(labels.values())
+    return {name: f"{text} ({name})" if texts.count(text) > 1 else text for name, text in labels.items()}
+
+
+def _colours(words: dict[str, str]) -> dict[str, str]:
+    """A colour for each simulation: that of its method, or another one if that is taken."""
+    wishes = {name: COLOURS.get(word, COLOURS["other"]) for name, word in words.items()}
+    out: dict[str, str] = {}
+    for name, wish in wishes.items():
+        free = [colour for colour in DIRECTIONS if colour not in wishes.values() and colour not in out.values()]
+        out[name] = wish if wish not in out.values() or not free else free[0]
+    return out
+
+
+def compare(tree: xr.DataTree, figure: Figure | None = None) -> Figure:
+    """Risk and overlaps of all methods of a comparison: theory as lines, simulations with their seed bands.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        From `compare`.
+    figure : matplotlib Figure, optional
+        Where to draw.
+
+    Examples
+    --------
+    >>> import twolayer as tl
+    >>> problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD(lr="0.1/d", geometry="projected")
+    >>> start, methods = tl.Overlaps([[1.0]], [[0.5]]), [tl.Chain(10), tl.Chain(15)]
+    >>> both = tl.compare(problem, algorithm, methods, start, time=0.1, save=2, seeds=3, quiet=True)
+    >>> compare(both).axes[0].get_legend_handles_labels()[1]
+    ['Chain, d = 10, 3 seeds', 'Chain, d = 15, 3 seeds']
+    """
+    if not isinstance(tree, xr.DataTree) or "reference" not in tree.attrs:
+        reject("tree", type(tree).__name__, "a result of compare")
+    results = {name: child.to_dataset() for name, child in tree.children.items()}
+    reference = results[tree.attrs["reference"]]
+    names = [n for n in quantities(reference) if n != "risk"]
+    labels = _distinct({name: _label(dataset) for name, dataset in results.items()})
+    simulations = [name for name, dataset in results.items() if _random(dataset)]
+    theories = [name for name in results if name not in simulations]
+    colours = _colours({name: _word(results[name]) for name in simulations})
+    with house_style():
+        figure = figure or Figure(figsize=(9.2, 3.6))
+        left, right = figure.subplots(1, 2)
+        for i, name in enumerate(simulations):
+            times, values = results[name].time.values, quantities(results[name])
+            _band(left, times, values["risk"], colours[name], labels[name])
+            for r, quantity in enumerate(names):
+                if len(names) == 1:
+                    _band(right, times, values[quantity], colours[name], None)
+                else:  # colours tell the directions here, so the lines have to tell the simulations
+                    _band(right, times, values[quantity], DIRECTIONS[r % 8], None, ls=SIMULATION_LINES[i % 3])
+        for i, name in enumerate(theories):
+            times, values = results[name].time.values, quantities(results[name])
+            line: Any = {"color": COLOURS["theory"], "ls": THEORY_LINES[i % 3], "lw": 1.4, "zorder": 5}
+            left.plot(times, values["risk"].mean(axis=0), label=labels[name], **line)
+            for quantity in names:
+                right.plot(times, values[quantity].mean(axis=0), **line)
+        _risk_axis(left, reference)
+        if len(names) > 1:
+            for r, quantity in enumerate(names):
+                right.plot([], [], color=DIRECTIONS[r % 8], label=f"$m_{{{quantity[1:]}}}$")
+            right.legend()
+        right.set_ylabel("overlap  $m_r = \\langle M_{jr}^2 \\rangle_j^{1/2}$")
+        for ax in (left, right):
+            _time_axis(ax, reference)
+        figure.suptitle(_title(reference, 120), **TITLE)
+    return figure

@@ -1,0 +1,333 @@
+"""Figures: what is drawn is what the results hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+import twolayer as tl
+from twolayer import plot
+from twolayer.plot.style import COLOURS, DIRECTIONS
+from twolayer.plot.target import MOST
+from twolayer.results import quantities
+
+PROBLEM = tl.Problem("He2(z1) + He2(z2)", "He2", width=2, noise=0.2)
+ALGORITHM = tl.SGD(lr="0.1/d", geometry="projected")
+START = tl.Overlaps([[1.0, 0.1], [0.1, 1.0]], [[0.5, 0.1], [0.2, 0.4]])
+
+
+@pytest.fixture(scope="module")
+def tree() -> xr.DataTree:
+    """A theory and two simulations; at d < 16 there is no pilot run."""
+    methods = [tl.ODE(), tl.Chain(12), tl.Chain(15)]
+    return tl.compare(PROBLEM, ALGORITHM, methods, START, time=3, save=6, seeds=4, quiet=True)
+
+
+@pytest.fixture(scope="module")
+def chain(tree: xr.DataTree) -> xr.Dataset:
+    return tree["chain_15"].to_dataset()
+
+
+@pytest.fixture(scope="module")
+def single(tree: xr.DataTree) -> xr.DataTree:
+    """The same results seen along the first direction only."""
+    parts = {f"/{name}": child.to_dataset().isel(direction=[0]) for name, child in tree.children.items()}
+    return xr.DataTree.from_dict({"/": tree.to_dataset(), **parts})
+
+
+def curves(ax: Axes) -> list[tuple[np.ndarray, np.ndarray]]:
+    return [tuple(np.asarray(x, dtype=float) for x in line.get_data()) for line in ax.get_lines()]  # type: ignore[misc]
+
+
+def legend(ax: Axes) -> list[str]:
+    return [text.get_text() for text in ax.get_legend().get_texts()] if ax.get_legend() else []
+
+
+def holds(ax: Axes, x: np.ndarray, y: np.ndarray) -> bool:
+    """Whether the window shows all of a curve."""
+    (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
+    return bool(left <= x.min() and x.max() <= right and bottom <= y.min() and y.max() <= top)
+
+
+def replaced(dataset: xr.Dataset, **changes: Any) -> xr.Dataset:
+    """The dataset with another description."""
+    description = json.loads(dataset.attrs["description"])
+    for part, values in changes.items():
+        description[part] |= values
+    return dataset.assign_attrs(description=json.dumps(description))
+
+
+# -- one result -------------------------------------------------------------------------------------------------------
+
+
+def test_trajectory_of_a_simulation(chain: xr.Dataset) -> None:
+    figure = plot.trajectory(chain)
+    left, right = figure.axes
+    times = chain.time.values
+    (risk, floor) = curves(left)
+    np.testing.assert_array_equal(risk, [times, chain.risk.mean("seed")])
+    np.testing.assert_array_equal(floor[1], PROBLEM.noise / 2)
+    assert holds(left, *risk)
+    assert left.get_ylim()[0] < PROBLEM.noise / 2
+    (band,) = left.collections
+    low, high = np.quantile(chain.risk.values, [0.1, 0.9], axis=0)
+    outline = band.get_paths()[0].vertices
+    np.testing.assert_allclose([outline[:, 1].min(), outline[:, 1].max()], [low.min(), high.max()])
+    assert legend(left) == ["Chain, d = 15, 4 seeds"]
+    assert left.get_legend().get_title().get_text() == "bands: 80% of the seeds"
+    expected = [chain.M.values[:, :, j, r].mean(0) for r in range(2) for j in range(2)]
+    assert len(right.collections) == 4
+    for (x, y), mean in zip(curves(right), expected, strict=True):
+        np.testing.assert_array_equal(x, times)
+        np.testing.assert_array_equal(y, mean)
+        assert holds(right, x, y)
+    assert [to_hex(line.get_color()) for line in right.get_lines()] == [DIRECTIONS[0]] * 2 + [DIRECTIONS[1]] * 2
+    assert legend(right) == ["$M_{j1}$", "$M_{j2}$"]
+    for ax in (left, right):
+        assert ax.get_xlabel().startswith("time")
+    assert (left.get_ylabel(), right.get_ylabel()) == ("risk", "overlap $M_{jr}$")
+    title = figure.get_suptitle()
+    for word in ("He2(z1) + He2(z2)", "He2, p = 2", "Δ = 0.2", "lr = 0.1/d", "projected"):
+        assert word in title
+
+
+def test_trajectory_of_a_theory(tree: xr.DataTree) -> None:
+    ode = tree["ode"].to_dataset()
+    left, right = plot.trajectory(ode).axes
+    np.testing.assert_array_equal(curves(left)[0][1], ode.risk.values[0])
+    assert not left.collections
+    assert not right.collections
+    assert left.get_legend().get_title().get_text() == ""
+    assert legend(left) == ["ODE"]
+
+
+def test_a_single_direction_needs_no_legend(single: xr.DataTree) -> None:
+    right = plot.trajectory(single["chain_15"].to_dataset()).axes[1]
+    assert legend(right) == []
+    assert right.get_ylabel() == "overlap $M_{j1}$"
+
+
+def test_many_overlaps_are_thin_lines(chain: xr.Dataset) -> None:
+    many = chain.isel(neuron=[0, 1, 0, 1, 0])
+    right = plot.trajectory(many).axes[1]
+    assert len(right.get_lines()) == 10
+    assert not right.collections
+    assert {line.get_linewidth() for line in right.get_lines()} == {0.8}
+
+
+@pytest.mark.parametrize(("factor", "scale"), [(1.0, "linear"), (1e-3, "log")])
+def test_the_risk_axis_is_logarithmic_where_that_helps(chain: xr.Dataset, factor: float, scale: str) -> None:
+    risk = xr.zeros_like(chain.risk) + 1.0
+    risk[:, -1] = 0.5 * factor
+    left = plot.trajectory(replaced(chain.assign(risk=risk), problem={"noise": 0.0})).axes[0]
+    assert left.get_yscale() == scale
+    assert len(left.get_lines()) == 1  # without noise there is no floor
+
+
+def test_what_did_not_go_well_is_shown(chain: xr.Dataset) -> None:
+    outcome = chain.outcome.copy()
+    outcome[:2] = "diverged"
+    assert legend(plot.trajectory(chain.assign(outcome=outcome)).axes[0]) == ["Chain, d = 15, 4 seeds (2 diverged)"]
+    begun = chain.isel(time=[0])  # interrupted before the first save point
+    assert len(curves(plot.trajectory(begun).axes[0])[0][0]) == 1
+    alone = chain.isel(seed=[0])
+    assert not plot.trajectory(alone).axes[0].collections
+    assert legend(plot.trajectory(alone).axes[0]) == ["Chain, d = 15, 1 seed"]
+
+
+def test_titles_and_labels(chain: xr.Dataset) -> None:
+    def title(**changes: Any) -> str:
+        return str(plot.trajectory(replaced(chain, **changes)).get_suptitle())
+
+    assert "teacher erf, k = 3" in title(problem={"target": {"teacher": "erf", "k": 3}})
+    assert "correlation loss" in title(algorithm={"loss": "correlation"})
+    long = title(problem={"target": " + ".join(f"z{i}" for i in range(1, 40))})
+    assert "…" in long
+    assert max(map(len, long.splitlines())) <= 125
+    big = legend(plot.trajectory(replaced(chain, method={"dim": 1_000_000})).axes[0])
+    assert big == ["Chain, d = 1\u2009000\u2009000, 4 seeds"]
+    limit = chain.copy()
+    limit.time.attrs["units"] = "d**0.5"
+    assert "[$d^{0.5}$]" in plot.trajectory(limit).axes[0].get_xlabel()
+
+
+def test_methods_of_others_are_drawn_by_their_seeds(chain: xr.Dataset) -> None:
+    foreign = replaced(chain, method={"name": "martian"})
+    left = plot.trajectory(foreign).axes[0]
+    assert legend(left) == ["martian, d = 15, 4 seeds"]
+    assert to_hex(left.get_lines()[0].get_color()) == COLOURS["other"]
+
+
+# -- comparisons ------------------------------------------------------------------------------------------------------
+
+
+def test_comparison_along_one_direction(single: xr.DataTree) -> None:
+    left, right = plot.compare(single).axes
+    assert legend(left) == ["Chain, d = 12, 4 seeds", "Chain, d = 15, 4 seeds", "ODE"]
+    assert len(left.collections) == len(right.collections) == 2
+    small, large, theory, floor = left.get_lines()
+    ode = single["ode"].to_dataset()
+    np.testing.assert_array_equal(theory.get_data(), [ode.time, ode.risk[0]])
+    np.testing.assert_array_equal(large.get_ydata(), single["chain_15"].risk.mean("seed"))
+    assert to_hex(theory.get_color()) == COLOURS["theory"]
+    assert theory.get_linestyle() == "--"
+    assert to_hex(small.get_color()) == COLOURS["chain"]
+    assert to_hex(large.get_color()) not in (COLOURS["chain"], COLOURS["theory"])
+    assert floor.get_ydata()[0] == PROBLEM.noise / 2
+    assert legend(right) == []
+    np.testing.assert_array_equal(curves(right)[2][1], quantities(ode)["m1"][0])
+    for ax in (left, right):
+        assert all(holds(ax, x, y) for x, y in curves(ax)[:3])
+
+
+def test_comparison_along_two_directions(tree: xr.DataTree) -> None:
+    right = plot.compare(tree).axes[1]
+    assert legend(right) == ["$m_{1}$", "$m_{2}$"]
+    lines = right.get_lines()
+    assert len(lines) == 3 * 2 + 2  # and two that are only in the legend
+    for i, name in enumerate(("chain_12", "chain_15", "ode")):
+        values = quantities(tree[name].to_dataset())
+        for r in range(2):
+            np.testing.assert_allclose(lines[2 * i + r].get_ydata(), values[f"m{r + 1}"].mean(0), rtol=1e-15)
+    assert [line.get_linestyle() for line in lines[:6]] == ["-", "-", "-.", "-.", "--", "--"]
+
+
+def test_equal_methods_are_told_apart(tree: xr.DataTree) -> None:
+    parts = {"/": tree.to_dataset(), "/ode": tree["ode"].to_dataset()}
+    parts |= {f"/chain_15_{i}": tree["chain_15"].to_dataset() for i in (1, 2)}
+    left = plot.compare(xr.DataTree.from_dict(parts)).axes[0]
+    assert legend(left)[:2] == [f"Chain, d = 15, 4 seeds (chain_15_{i})" for i in (1, 2)]
+
+
+# -- targets and averages ---------------------------------------------------------------------------------------------
+
+
+def test_analysis_shows_the_coefficients() -> None:
+    result = tl.analyse("2*z1 - z1*z2 + He3(z2)")
+    figure = plot.analysis(result)
+    (ax,) = figure.axes
+    heights = [bar.get_height() for bar in ax.patches]
+    np.testing.assert_allclose(heights, [2, -1, np.sqrt(6)], rtol=1e-12)
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["$z_{1}$", "$z_{1}\\,z_{2}$", "$h_{3}(z_{2})$"]
+    assert legend(ax) == ["order 1", "order 2", "order 3"]
+    title = ax.get_title(loc="left")
+    assert title.splitlines()[0] == result.target.name
+    assert title.splitlines()[1] == f"information 1, leap 1, generative {result.generative}"
+    assert ax.get_ylim()[0] < -1
+    assert ax.get_ylim()[1] > np.sqrt(6)
+
+
+def test_analysis_of_a_target_with_many_coefficients() -> None:
+    text = "(1 + z1)*(2 + z2)*(3 + z3)*(4 + z4)*(5 + z5) + z1**3"
+    result = tl.analyse(text)
+    (ax,) = plot.analysis(result).axes
+    sizes = sorted((abs(c) for alpha, c in result.hermite.items() if any(alpha)), reverse=True)
+    assert len(sizes) > MOST == len(ax.patches)
+    assert sorted((abs(bar.get_height()) for bar in ax.patches), reverse=True) == sizes[:MOST]
+    assert ax.get_ylabel() == f"coefficients: the {MOST} largest of {len(sizes)}"
+
+
+def test_analysis_of_nothing() -> None:
+    (ax,) = plot.analysis(tl.analyse("z1 - z1")).axes
+    assert not ax.patches
+
+
+def test_moments_are_shown_with_their_numbers() -> None:
+    result = tl.moments(PROBLEM, START)
+    figure = plot.moments(result)
+    for ax, name in zip(figure.axes, ("psi", "phi", "chi"), strict=False):
+        matrix = getattr(result, name)
+        (image,) = ax.get_images()
+        np.testing.assert_array_equal(image.get_array(), matrix)
+        assert image.get_clim() == (-np.abs(matrix).max(), np.abs(matrix).max())
+        assert ax.get_title(loc="left").startswith(name)
+        assert [text.get_text() for text in ax.texts] == [f"{x:.2g}" for x in matrix.ravel()]
+        assert [t.get_position() for t in ax.texts] == [(1, 1), (2, 1), (1, 2), (2, 2)]
+        assert {1, 2} <= set(ax.get_xticks())
+    assert figure.axes[0].get_xlabel() == "direction $r$"
+    assert result.engine in figure.get_suptitle()
+    assert len(figure.axes) == 6  # three matrices and their colour bars
+
+
+def test_moments_of_many_neurons_and_of_zeros() -> None:
+    many = tl.Problem("z1", "linear", width=7)
+    figure = plot.moments(tl.moments(many, tl.Overlaps(np.eye(7), np.zeros((7, 1)))))
+    assert not figure.axes[1].texts
+    nothing = tl.Problem("z1", "linear", second_layer=[0.0])
+    image = plot.moments(tl.moments(nothing, tl.Overlaps([[1.0]], [[0.0]]))).axes[0].get_images()[0]
+    assert image.get_clim() == (-1, 1)
+
+
+# -- all of them ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["trajectory", "compare", "analysis", "moments"])
+def test_figures_refuse_what_is_not_theirs(name: str) -> None:
+    for wrong in (None, 3, xr.Dataset(), xr.DataTree()):
+        with pytest.raises(tl.InputError, match="must be a result of"):
+            getattr(plot, name)(wrong)
+
+
+@pytest.fixture(scope="module")
+def drawings(tree: xr.DataTree, chain: xr.Dataset) -> dict[str, Any]:
+    return {
+        "trajectory": chain,
+        "compare": tree,
+        "analysis": tl.analyse("z1 + z1*z2"),
+        "moments": tl.moments(PROBLEM, START),
+    }
+
+
+@pytest.mark.parametrize("name", ["trajectory", "compare", "analysis", "moments"])
+def test_every_figure_is_written_and_leaves_the_settings_alone(
+    name: str, drawings: dict[str, Any], tmp_path: Path
+) -> None:
+    before = dict(mpl.rcParams)
+    given = Figure(figsize=(5, 3))
+    figure = getattr(plot, name)(drawings[name], figure=given)
+    assert figure is given
+    path = plot.save_figure(getattr(plot, name)(drawings[name]), tmp_path / f"{name}.png")
+    assert dict(mpl.rcParams) == before
+    header = path.read_bytes()[:24]
+    assert header[:8] == b"\x89PNG\r\n\x1a\n"
+    width = int.from_bytes(header[16:20], "big")
+    assert width > 1000  # sharp enough for a page
+    assert [p.name for p in tmp_path.iterdir()] == [f"{name}.png"]
+
+
+def test_figures_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    figure = Figure()
+    figure.subplots().plot([0, 1])
+    for suffix, start in ((".pdf", b"%PDF"), (".svg", b"<?xml"), (".png", b"\x89PNG")):
+        assert plot.save_figure(figure, tmp_path / f"x{suffix}").read_bytes().startswith(start)
+    old = (tmp_path / "x.png").read_bytes()
+
+    class Broken(Figure):
+        def savefig(self, path: Any, **_: Any) -> None:
+            Path(path).write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        plot.save_figure(Broken(), tmp_path / "x.png")
+    assert (tmp_path / "x.png").read_bytes() == old
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["x.pdf", "x.png", "x.svg"]
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [("x.gif", "end in .png, .pdf or .svg, but got 'x.gif'"), ("x", "end in"), ("no/x.png", "existing folder")],
+)
+def test_places_for_figures(path: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(tl.InputError, match=message):
+        plot.save_figure(Figure(), path)
+    assert not list(tmp_path.iterdir())
