@@ -6,7 +6,9 @@ step interpolated linearly. Random numbers are functions of (seed, run, step, in
 groups of fixed size, so neither the number of seeds nor the cutting of the steps into calls changes a number.
 
 Several tasks may share a compiled call: each lane of a group carries its own rates, thresholds and step numbers, so
-runs that differ in such numbers alone stand side by side, and every bit is that of the run taken by itself.
+runs that differ in such numbers alone stand side by side. Compiled code may treat the lanes of a group differently in
+the last bit (vectors first, then a remainder), so a run keeps its place in a group, (run + seed) mod lanes, whatever
+its company: every bit is that of the run taken by itself.
 """
 
 from __future__ import annotations
@@ -169,40 +171,59 @@ def embed(Q: np.ndarray, M: np.ndarray, P: np.ndarray, columns: int) -> tuple[np
     return A, np.concatenate([B[..., :columns], np.zeros((*B.shape[:-1], missing))], axis=-1)
 
 
+def earlier(values: np.ndarray) -> np.ndarray:
+    """For each value, how many equal ones stand before it.
+
+    Examples
+    --------
+    >>> earlier(np.array([5, 3, 5, 5, 3])).tolist()
+    [0, 0, 1, 2, 1]
+    """
+    counts = np.zeros(len(values), int)
+    for value in np.unique(values):
+        counts[values == value] = np.arange(np.count_nonzero(values == value))
+    return counts
+
+
 class StepwiseEvolution(Evolution):
     """Runs the compiled loop for all groups of seeds, in pieces of a fraction of a second.
 
-    The seeds of all tasks stand in one row, which is filled up and cut into groups of lanes. A state is (method
-    state, Lane) with leading axes (groups, lanes).
+    The seeds of all tasks stand in one row of groups of lanes, each run at its own place in a group; lanes that no
+    run takes count as stopped from the start. A state is (method state, Lane) with leading axes (groups, lanes).
     """
 
     def __init__(self, tasks: Sequence[Task], lanes: int | None = None) -> None:
         self.tasks, self.task = tasks, tasks[0]
         self.seeds = sum(task.seeds for task in tasks)
         lanes = lanes or (CPU_LANES if jax.default_backend() == "cpu" else min(DEVICE_LANES, self.seeds))
-        groups = -(-self.seeds // lanes)
+        place = np.concatenate([(task.runs + task.seed % lanes) % lanes for task in tasks])
+        group = earlier(place)
+        groups = int(group.max()) + 1
         if len(tasks) > 1:  # powers of two, so that stacks of many sizes share a few compiled shapes
             groups = 2 ** (groups - 1).bit_length()
         self.shape = (groups, lanes)
+        self.lanes = group * lanes + place
+        self.taken = np.isin(np.arange(groups * lanes), self.lanes)
+        self._source = np.zeros(groups * lanes, int)
+        self._source[self.lanes] = np.arange(self.seeds)
         self._per_call = 64
         until = self.task.until
         self.quantity = None if until is None else until.quantity
         risky = self.quantity in ("risk", "excess_risk")
         self.engine = select(self.task.problem, "squared").engine if risky else None
-        self.points = self.per_lane(lambda task: np.broadcast_to(task.points, (task.seeds, len(task.points))))
+        points = self.per_lane(lambda task: np.broadcast_to(task.points, (task.seeds, len(task.points))))
+        self.points = np.where(self.taken[:, None], points, 0)
         self.noise = self.grouped(self.per_lane(lambda task: np.full(task.seeds, task.problem.noise)))
         self.lane, self.watch = self._bookkeeping()
 
     def per_lane(self, values: Callable[[Task], Any]) -> np.ndarray:
-        """What each task says for its seeds, in one row of lanes; the last seed fills up the last group."""
-        row = np.concatenate([values(task) for task in self.tasks])
-        return row[np.minimum(np.arange(self.shape[0] * self.shape[1]), self.seeds - 1)]
+        """What each task says for its seeds, in one row of lanes; those that no run takes repeat the first."""
+        return np.concatenate([values(task) for task in self.tasks])[self._source]
 
     def starts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Q, M, a of all lanes in one row."""
         every = [task.starts() for task in self.tasks]
-        index = np.minimum(np.arange(self.shape[0] * self.shape[1]), self.seeds - 1)
-        Q, M, a = (np.concatenate(x)[index] for x in zip(*every, strict=True))
+        Q, M, a = (np.concatenate(x)[self._source] for x in zip(*every, strict=True))
         return Q, M, a
 
     def grouped(self, x: Any) -> Any:
@@ -225,13 +246,13 @@ class StepwiseEvolution(Evolution):
         return self.grouped(self.per_lane(draw))
 
     def _bookkeeping(self) -> tuple[Lane, Watch | None]:
-        """Initial bookkeeping; lanes beyond the requested seeds count as stopped."""
-        count = self.shape[0] * self.shape[1]
+        """Initial bookkeeping; lanes that no run takes count as stopped."""
+        count = len(self.taken)
         values = np.zeros(count)
         if self.quantity is not None:
             state = (self.engine, *map(self.grouped, self.starts()), self.noise)
             values = np.asarray(watched_values(self.quantity, *state)).reshape(-1)
-        code = np.where(np.arange(count) < self.seeds, 0, DIVERGED).astype(np.int32)
+        code = np.where(self.taken, 0, DIVERGED).astype(np.int32)
         lane = Lane(*map(self.grouped, (code, np.full(count, np.nan), values)))
         if self.quantity is None:
             return lane, None
@@ -270,15 +291,14 @@ class StepwiseEvolution(Evolution):
             if stop - at == self._per_call or pace * self._per_call > CALL_SECONDS:
                 self._per_call = int(np.clip(CALL_SECONDS / pace, 1, 8 * self._per_call))
             at = stop
-            tick(float(min(start[0] + at, end[0])))
+            tick(float(min(start[self.lanes[0]] + at, end[self.lanes[0]])))
         return state, self.snapshot(state)
 
     def snapshot(self, state: Any) -> Snapshot:
         """Overlaps of all seeds."""
-        n = self.seeds
-        return Snapshot(*(x.reshape(-1, *x.shape[2:])[:n, None] for x in self.overlaps(state[0])))
+        return Snapshot(*(x.reshape(-1, *x.shape[2:])[self.lanes, None] for x in self.overlaps(state[0])))
 
     def stopped(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
         """Outcome codes and the steps where the seeds stopped."""
-        n, lane = self.seeds, state[1]
-        return np.asarray(lane.code).reshape(-1)[:n], np.asarray(lane.stop).reshape(-1)[:n]
+        code, stop, _ = state[1]
+        return np.asarray(code).reshape(-1)[self.lanes], np.asarray(stop).reshape(-1)[self.lanes]
