@@ -172,10 +172,14 @@ class ODEEvolution(Evolution):
     def _field(self) -> Field:
         problem, algorithm = self.task.problem, self.task.algorithm
         # arrays, not floats: they are data of the compiled code, which one sweep over rates or noises then shares
-        decay = self.flow * problem.p * algorithm.weight_decay
+        rates = (self.flow, self.noise_rate, self.flow * problem.p * algorithm.weight_decay, problem.noise)
+        flow, noise_rate, decay, noise = (jnp.asarray(x, float) for x in rates)
         return Field(
             self.averager.engine,
-            *(jnp.asarray(x, float) for x in (self.flow, self.noise_rate, decay, problem.noise)),
+            flow,
+            noise_rate,
+            decay,
+            noise,
             algorithm.geometry != "free",
             algorithm.train_second_layer,
         )

@@ -190,7 +190,7 @@ class Grid:
 
     def keys(self) -> list[str]:
         """All keys that can be swept."""
-        parts = {"problem": self.problem, "algorithm": self.algorithm, "method": self.method}
+        parts: dict[str, Any] = {"problem": self.problem, "algorithm": self.algorithm, "method": self.method}
         keys = [f"{name}.{f.name}" for name, part in parts.items() for f in dataclasses.fields(part)]
         return keys + [f"run.{name}" for name in RUN_KEYS]
 
