@@ -29,8 +29,13 @@ PATIENCE = 8.0  # seconds to wait for a scheduler
 class Engine(Protocol):
     """Runs functions somewhere."""
 
-    workers: int
-    remote: bool
+    @property
+    def workers(self) -> int:
+        """How many batches can run at once."""
+
+    @property
+    def remote(self) -> bool:
+        """Whether batches leave this process."""
 
     def submit(self, done: queue.Queue[Any], tag: Any, function: Callable[..., Any], *arguments: Any) -> None:
         """Start a call; when it ends, put (tag, future) into the queue."""
@@ -113,7 +118,7 @@ class Submitter:
         self._is_dask = hasattr(target, "scheduler_info")
 
     @property
-    def workers(self) -> int:  # type: ignore[override]
+    def workers(self) -> int:
         """How many, as far as it says."""
         if self._is_dask:
             return max(1, len(self._target.scheduler_info()["workers"]))
@@ -150,7 +155,7 @@ def _dask(address: str) -> Submitter:
         raise InputError(f"Argument `executor` must be dask://HOST:PORT, but got {address!r}.")
     try:  # a plain connection tells within seconds whether anybody listens, before a client begins to retry
         socket.create_connection((host, port), timeout=PATIENCE / 2).close()
-        client = Client(f"tcp://{host}:{port}", timeout=PATIENCE / 2, set_as_default=False)
+        client: Any = Client(f"tcp://{host}:{port}", timeout=PATIENCE / 2, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, TimeoutError) as error:
         raise InputError(f"No Dask scheduler answers at {address!r} ({error or type(error).__name__}).") from None
     return Submitter(client, owned=True)

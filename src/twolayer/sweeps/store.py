@@ -156,6 +156,7 @@ class Store:
             }
             zarr.create_group(draft, attributes={"twolayer": header}, overwrite=True)
             zarr.create_group(draft / "journal", overwrite=True)
+            (draft / "journal" / "lock").touch()
             draft.chmod(0o755)
             with contextlib.suppress(FileExistsError, OSError):  # another process was first: use its store
                 os.rename(draft, path)
@@ -361,12 +362,12 @@ class Store:
 
     def load(self, table: Table) -> None:
         """Bring what is done, and was not read before, into a table of the grid."""
-        if table.variables and not self.variables:
-            self._refresh_header()
         names = sorted(f.name for f in os.scandir(self.path / "journal") if f.name.endswith(".json"))
         fresh = [name for name in names if name not in self._read and name != "zarr.json"]
         if not fresh:
             return
+        self._refresh_header()
+        table.allocate({name: variable for name, (variable, _) in self.variables.items()})
         wanted = {self._place(index): index for index in self.grid}
         for name in fresh:
             self._read.add(name)
@@ -374,6 +375,11 @@ class Store:
                 index = wanted.get(tuple(unit["place"]))
                 if index is not None and unit["key"] == self.grid.cell(index).key:
                     self._load_unit(table, index, unit)
+
+    def reload(self, table: Table) -> None:
+        """The same from the beginning, for a table that has grown."""
+        self._read.clear()
+        self.load(table)
 
     def _load_unit(self, table: Table, index: Index, unit: dict[str, Any]) -> None:
         low = unit["low"]

@@ -18,7 +18,7 @@ from twolayer.results import versions
 from twolayer.sweeps.grid import FORMAT, Grid
 from twolayer.sweeps.reductions import Values, Variable
 
-__all__ = ["Table", "blank", "fits"]
+__all__ = ["Table", "blank", "enlarged", "fits"]
 
 Index = tuple[int, ...]
 
@@ -29,14 +29,24 @@ def blank(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def fits(values: Values, variables: Mapping[str, Variable]) -> str | None:
-    """Why values do not fit the variables of a sweep, or None."""
+    """Why values do not fit the variables of a sweep, or None; sizes may be larger than known."""
     if set(values) != set(variables):
         return f"it has the variables {', '.join(sorted(values))} instead of {', '.join(sorted(variables))}"
-    for name, (dims, array) in values.items():
-        known = variables[name]
-        if dims != known.dims or any(n > size for n, size in zip(array.shape[1:], known.shape, strict=True)):
-            return f"`{name}` has the sizes {dict(zip(dims, array.shape[1:], strict=True))}, beyond {known.shape}"
+    for name, (dims, _) in values.items():
+        if dims != variables[name].dims:
+            return f"its `{name}` has the dimensions {dims} instead of {variables[name].dims}"
     return None
+
+
+def enlarged(old: Mapping[str, Variable], new: Mapping[str, Variable]) -> dict[str, Variable]:
+    """Variables with room for both."""
+    both = dict(old)
+    for name, variable in new.items():
+        if name in both:
+            shape = tuple(max(m, n) for m, n in zip(both[name].shape, variable.shape, strict=True))
+            variable = variable._replace(shape=shape)
+        both[name] = variable
+    return both
 
 
 class Table:
@@ -55,10 +65,15 @@ class Table:
         return int(self.done.shape[-1])
 
     def allocate(self, variables: Mapping[str, Variable]) -> None:
-        """Make the arrays."""
-        self.variables = dict(variables)
+        """Make the arrays, or let them grow."""
+        variables = enlarged(self.variables, variables)
         for name, variable in variables.items():
-            self.arrays[name] = blank((*self.done.shape, *variable.shape), variable.dtype)
+            if self.variables.get(name) != variable:
+                old, new = self.arrays.get(name), blank((*self.done.shape, *variable.shape), variable.dtype)
+                if old is not None:
+                    new[tuple(slice(0, n) for n in old.shape)] = old
+                self.arrays[name] = new
+        self.variables = variables
 
     def grow(self, seeds: int) -> None:
         """Make room for more seeds."""
