@@ -5,6 +5,7 @@
 [start]      random = "sphere" | "gaussian" with seed, or Q, M, a
 [run]        dim, time | steps, save, seeds, seed, methods, until
 [method.ode] knobs of one method
+[sweep]      "algorithm.lr" = […], "run.dim" = […]: what `twolayer sweep` varies
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ class TaskTable(_Table):
     start: StartTable = Field(default_factory=StartTable)
     run: RunTable = Field(default_factory=RunTable)
     method: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    sweep: dict[str, Any] = Field(default_factory=dict)
 
 
 def _one_sentence(error: ValidationError, source: str, model: type[BaseModel]) -> InputError:
@@ -175,6 +177,56 @@ class Task:
         for word in self.table.method:
             method_by_name(word, dim, {})
         return None if words is None else [method_by_name(w, dim, self.table.method.get(w.lower(), {})) for w in words]
+
+    def until(self) -> Any:
+        """The Until, or None."""
+        from twolayer.methods.base import Until
+
+        until = self.table.run.until
+        return None if until is None else Until(**until.model_dump())
+
+    def swept(self) -> dict[str, Any]:
+        """The axes of [sweep]; keys with dots may be written with or without quotation marks."""
+
+        def flat(table: dict[str, Any], name: str = "") -> dict[str, Any]:
+            found: dict[str, Any] = {}
+            for key, value in table.items():
+                whole = f"{name}.{key}" if name else key
+                found |= flat(value, whole) if isinstance(value, dict) else {whole: value}
+            return found
+
+        if not self.table.sweep:
+            raise InputError(f'{self.name}: a table [sweep] is missing, such as "algorithm.lr" = ["0.05/d", "0.1/d"].')
+        return flat(self.table.sweep)
+
+    def sweep_arguments(self, names: list[str] | None, dim: int | None, seed: int | None) -> dict[str, Any]:
+        """Arguments of sweep."""
+        from twolayer.overlaps import Overlaps
+        from twolayer.solving import applicable
+
+        over, run, problem, algorithm = self.swept(), self.table.run, self.problem(), self.algorithm()
+        dims = [v for key in ("run.dim", "method.dim") for v in over.get(key, ()) if isinstance(v, int)]
+        dim = dim or run.dim or (dims[0] if dims else None)
+        methods = self.methods(names or run.methods or applicable(problem, algorithm)[:1], dim)
+        assert methods is not None
+        start: Any = self.table.start.random
+        if self.table.start.Q is not None or self.table.start.M is not None:
+            start = self.start(problem)
+            start = Overlaps(start.Q, start.M, start.P, start.a)
+        return {
+            "problem": problem,
+            "algorithm": algorithm,
+            "method": methods[0],
+            "over": over,
+            "start": start,
+            "dim": None if methods[0].dimension is not None else dim,
+            "time": None if "run.time" in over or "run.steps" in over else run.time,
+            "steps": None if "run.time" in over or "run.steps" in over else run.steps,
+            "save": run.save,
+            "until": self.until(),
+            "seeds": run.seeds,
+            "seed": run.seed if seed is None else seed,
+        }
 
     def run_arguments(self, seed: int | None) -> dict[str, Any]:
         """Arguments of solve and compare."""

@@ -61,7 +61,6 @@ def run(args: argparse.Namespace) -> int:
     task = read_task(args.task, args.set)
     from twolayer import plot
     from twolayer.errors import Interrupted
-    from twolayer.methods.base import Until
     from twolayer.results import save
     from twolayer.solving import applicable, solve
 
@@ -71,7 +70,6 @@ def run(args: argparse.Namespace) -> int:
     assert methods is not None
     method = methods[0]
     base = output_base(args.out, f"{args.task.rsplit('/', 1)[-1].removesuffix('.toml')}-{method.name}")
-    until = task.table.run.until
     try:
         with quiet_warnings():
             dataset = solve(
@@ -79,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
                 algorithm,
                 method,
                 task.start(problem),
-                until=None if until is None else Until(**until.model_dump()),
+                until=task.until(),
                 **task.run_arguments(args.seed),
             )
     except Interrupted as stop:

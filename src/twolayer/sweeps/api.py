@@ -65,6 +65,11 @@ def _prepared(
     reduction = reduction_of(reduce)
     if until is not None and not isinstance(until, Until):
         reject("until", until, "an Until, such as Until('excess_risk', 0.1)")
+    if dim is not None:
+        positive_integer("dim", dim)
+        if method.dimension not in (None, dim):
+            raise InputError(f"Argument `dim` must agree with the method, but {dim} is not its {method.dimension}.")
+        dim = None if method.dimension is not None else dim
     law = "sphere" if isinstance(start, str) and start == "random" else start
     run = Run(time, steps, save, until, dim, seed, law, streams)
     grid = Grid(problem, algorithm, method, run, over, reduction.name)

@@ -11,12 +11,9 @@ import numpy as np
 import xarray as xr
 
 from twolayer.errors import InputError
-from twolayer.methods.base import Outcome
 from twolayer.precision import float64
-from twolayer.results import versions
 from twolayer.sweeps.batch import Result
-from twolayer.sweeps.grid import FORMAT, digest
-from twolayer.sweeps.reductions import Variable
+from twolayer.sweeps.grid import digest
 from twolayer.sweeps.store import Store, read_header
 from twolayer.sweeps.table import Index, Table
 
@@ -71,3 +68,75 @@ class StoredGrid:
 
         numeric = {k: all(isinstance(v, float) and v == int(v) for v in axis) for k, axis in self.axes.items()}
         return {key: [label(v, numeric[key]) for v in axis] for key, axis in self.axes.items()}
+
+
+@float64
+def load_sweep(path: str | os.PathLike[str]) -> xr.Dataset:
+    """Read what a store holds so far, without running anything; numeric axes are sorted.
+
+    Parameters
+    ----------
+    path : str or path
+        A store written by `sweep`.
+    """
+    grid = StoredGrid(read_header(path))
+    table, store = Table(grid, grid.seeds), Store(path, grid)
+    store.load(table)
+    store.close()
+    return table.dataset(grid.seeds, ())
+
+
+@float64
+def merge_sweeps(into: str | os.PathLike[str], *stores: str | os.PathLike[str]) -> xr.Dataset:
+    """Copy the finished runs of stores of the same sweep into one, which is made if it does not exist.
+
+    The stores may cover different cells and seeds. What ``into`` holds already is kept as it is.
+
+    Parameters
+    ----------
+    into : str or path
+        The store that grows.
+    stores : str or path
+        Stores with the same description.
+    """
+    if not stores:
+        raise InputError("Argument `stores` must name at least one store to merge.")
+    headers = {str(path): read_header(path) for path in stores}
+    if Path(into).exists():
+        headers = {str(into): read_header(into), **headers}
+    names, known = list(headers), list(headers.values())
+    for name, header in headers.items():
+        if header["hash"] != known[0]["hash"]:
+            raise InputError(f"The stores must hold the same sweep, but {names[0]!r} and {name!r} differ.")
+    grid = StoredGrid(*known)
+    Store.check(into, grid, resume=True)
+    target, table = Store.open(into, grid, grid.seeds), Table(grid, grid.seeds)
+    try:
+        for path in (x for x in stores if Path(x).resolve() != Path(into).resolve()):
+            source = Store(path, grid)
+            target.allocate({name: variable for name, (variable, _) in source.variables.items()})
+            target.load(table)
+            _copy(source, target, table)
+            source.close()
+        target.load(table)
+    finally:
+        target.close()
+    return table.dataset(grid.seeds, ())
+
+
+def _copy(source: Store, target: Store, table: Table) -> None:
+    """Bring the runs of a store that a table lacks into another store."""
+    table.allocate({name: variable for name, (variable, _) in source.variables.items()})
+    for index, unit, made_with in source.units(source.journal()):
+        values = None if "error" in unit else source.values_of(tuple(unit["place"]), unit)
+        if values is None:
+            continue
+        low = unit["low"]
+        absent = np.flatnonzero(~table.done[index][low : unit["high"]])
+        for part in np.split(absent, np.flatnonzero(np.diff(absent) > 1) + 1):
+            if len(part) and target.claim(index, low):
+                cut = slice(int(part[0]), int(part[-1]) + 1)
+                own = {name: (dims, array[cut]) for name, (dims, array) in values.items()}
+                target.commit([(index, low + cut.start, Result(own, None, unit["seconds"], made_with))])
+                table.write(index, low + cut.start, own)
+                target.release(index, low)

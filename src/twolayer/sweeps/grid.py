@@ -56,9 +56,9 @@ class Run:
         if isinstance(start, Overlaps):
             arrays = [start.Q, start.M, start.P] + ([] if start.a is None else [np.asarray(start.a)])
             start = digest([[list(x.shape), x.ravel().tolist()] for x in arrays] + [start.dim])
-        plain = {name: _plain(getattr(self, name)) for name in ("time", "steps", "save", "dim", "seed", "streams")}
+        plain = {name: _plain(getattr(self, name)) for name in ("time", "steps", "save", "dim", "streams")}
         until = {} if self.until is None else {f"until.{k}": v for k, v in dataclasses.asdict(self.until).items()}
-        return {**plain, **until, "start": start}
+        return {**plain, **until, "seed": int(self.seed), "start": start}
 
 
 def _plain(value: Any) -> Any:

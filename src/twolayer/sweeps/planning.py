@@ -150,7 +150,7 @@ def batches(units: Iterable[Unit], outlines: Outlines, workers: int, memory: int
 
 def plan_of(table: Table, outlines: Outlines, seeds: int, workers: int, memory: int) -> Plan:
     """What the missing runs will take."""
-    grid = table.grid
+    grid = outlines.grid
     units = missing(table, dict.fromkeys(grid, seeds))
     cut = batches(units, outlines, workers, memory)
     weight = {

@@ -32,9 +32,9 @@ import numpy as np
 
 from twolayer.errors import InputError, RunFailed
 from twolayer.sweeps.batch import SEED_BLOCK, Result
-from twolayer.sweeps.grid import FORMAT, Grid, text_of
+from twolayer.sweeps.grid import FORMAT, text_of
 from twolayer.sweeps.reductions import Values, Variable
-from twolayer.sweeps.table import Index, Table, blank, fits
+from twolayer.sweeps.table import Index, Layout, Table, blank, fits
 
 __all__ = ["Store", "read_header"]
 
@@ -104,14 +104,14 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
 class Store:
     """A sweep on disk, opened for the cells and seeds of a grid."""
 
-    def __init__(self, path: str | os.PathLike[str], grid: Grid) -> None:
+    def __init__(self, path: str | os.PathLike[str], grid: Layout) -> None:
         self.path, self.grid = Path(path), grid
         self._read: set[str] = set()
         self._refresh_header()
         self._lock = os.open(self.path / "journal" / "lock", os.O_RDWR | os.O_CREAT, 0o644)
 
     @staticmethod
-    def check(path: str | os.PathLike[str], grid: Grid, resume: bool) -> None:
+    def check(path: str | os.PathLike[str], grid: Layout, resume: bool) -> None:
         """Reject a path that cannot hold this sweep; nothing is written."""
         zarr_module()
         locks_module()
@@ -132,7 +132,7 @@ class Store:
             raise InputError(f"Argument `store` must be writable, but {str(path)!r} is not.")
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], grid: Grid, seeds: int) -> Store:
+    def open(cls, path: str | os.PathLike[str], grid: Layout, seeds: int) -> Store:
         """Open the store of a sweep, made first if there is none, with room for the cells and seeds of the grid."""
         if not Path(path).exists():
             cls._create(Path(path), grid)
@@ -141,7 +141,7 @@ class Store:
         return store
 
     @classmethod
-    def _create(cls, path: Path, grid: Grid) -> None:
+    def _create(cls, path: Path, grid: Layout) -> None:
         zarr = zarr_module()
         draft = Path(tempfile.mkdtemp(prefix=f".{path.stem}-", dir=path.parent))
         try:
@@ -360,21 +360,32 @@ class Store:
         shapes = {name: list(array.shape[1:]) for name, (_, array) in values.items()}
         return {"high": low + count, "shapes": shapes, "checksum": checksum(values)}
 
+    def journal(self) -> list[str]:
+        """Journal files, oldest first."""
+        names = (f.name for f in os.scandir(self.path / "journal"))
+        return sorted(n for n in names if n.endswith(".json") and not n.startswith(".") and n != "zarr.json")
+
     def load(self, table: Table) -> None:
         """Bring what is done, and was not read before, into a table of the grid."""
-        names = sorted(f.name for f in os.scandir(self.path / "journal") if f.name.endswith(".json"))
-        fresh = [name for name in names if name not in self._read and name != "zarr.json"]
+        fresh = [name for name in self.journal() if name not in self._read]
         if not fresh:
             return
         self._refresh_header()
         table.allocate({name: variable for name, (variable, _) in self.variables.items()})
-        wanted = {self._place(index): index for index in self.grid}
         for name in fresh:
             self._read.add(name)
-            for unit in json.loads((self.path / "journal" / name).read_text(encoding="utf-8"))["units"]:
+        for index, unit, _ in self.units(fresh):
+            self._load_unit(table, index, unit)
+
+    def units(self, names: list[str]) -> Iterator[tuple[Index, dict[str, Any], dict[str, str]]]:
+        """Units of journal files that belong to the grid: index, entry, and the versions they were run with."""
+        wanted = {self._place(index): index for index in self.grid}
+        for name in names:
+            record = json.loads((self.path / "journal" / name).read_text(encoding="utf-8"))
+            for unit in record["units"]:
                 index = wanted.get(tuple(unit["place"]))
                 if index is not None and unit["key"] == self.grid.cell(index).key:
-                    self._load_unit(table, index, unit)
+                    yield index, unit, record["versions"]
 
     def reload(self, table: Table) -> None:
         """The same from the beginning, for a table that has grown."""
@@ -405,7 +416,7 @@ class Store:
         return values if checksum(values) == unit["checksum"] else None
 
 
-def difference(header: dict[str, Any], grid: Grid) -> str:
+def difference(header: dict[str, Any], grid: Layout) -> str:
     """The first key in which a store's description and a grid's differ, as a clause."""
 
     def flat(value: Any, name: str = "") -> dict[str, Any]:

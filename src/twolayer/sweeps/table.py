@@ -6,8 +6,8 @@ Cells of different width or number of save points share an array of the largest 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 import xarray as xr
@@ -15,12 +15,30 @@ import xarray as xr
 from twolayer.errors import InputError
 from twolayer.methods.base import Outcome
 from twolayer.results import versions
-from twolayer.sweeps.grid import FORMAT, Grid
+from twolayer.sweeps.grid import FORMAT
 from twolayer.sweeps.reductions import Values, Variable
 
-__all__ = ["Table", "blank", "enlarged", "fits"]
+__all__ = ["Layout", "Table", "blank", "enlarged", "fits"]
 
 Index = tuple[int, ...]
+
+
+class Layout(Protocol):
+    """What a table and a store need to know of a grid."""
+
+    axes: dict[str, list[Any]]
+    shape: tuple[int, ...]
+    hash: str
+    description: dict[str, Any]
+
+    def __iter__(self) -> Iterator[Index]:
+        """Indices of all cells."""
+
+    def cell(self, index: Index) -> Any:
+        """A cell, with its ``key`` and ``seed``."""
+
+    def labels(self) -> dict[str, list[Any]]:
+        """Coordinates."""
 
 
 def blank(shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -52,7 +70,7 @@ def enlarged(old: Mapping[str, Variable], new: Mapping[str, Variable]) -> dict[s
 class Table:
     """Arrays of a sweep, which runs are done, and which cells failed."""
 
-    def __init__(self, grid: Grid, seeds: int) -> None:
+    def __init__(self, grid: Layout, seeds: int) -> None:
         self.grid = grid
         self.variables: dict[str, Variable] = {}
         self.arrays: dict[str, np.ndarray] = {}
