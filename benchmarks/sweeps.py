@@ -1,6 +1,6 @@
 """What a sweep costs beyond its runs: overhead per cell, scaling from one to two workers, a grid of 10⁴ cells.
 
-    uv run python benchmarks/sweeps.py [overhead] [scaling] [grid]
+uv run python benchmarks/sweeps.py [overhead] [scaling] [grid]
 """
 
 from __future__ import annotations

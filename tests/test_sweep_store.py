@@ -35,7 +35,7 @@ def child(path: Path) -> subprocess.Popen[str]:
 
 def journal(path: Path) -> Counter[tuple[str, int]]:
     """How often each unit is entered as done."""
-    files = [f for f in (path / "journal").glob("[0-9]*.json")]
+    files = list((path / "journal").glob("[0-9]*.json"))
     units = [unit for f in files for unit in json.loads(f.read_text())["units"] if "error" not in unit]
     return Counter((unit["key"], unit["low"]) for unit in units)
 
@@ -99,7 +99,7 @@ def test_full_disk_stops_cleanly(tmp_path: Path, reference: Any, monkeypatch: py
         replace(a, b)
 
     monkeypatch.setattr(store_module.os, "replace", full)
-    with pytest.raises(RunFailed, match="No space left on device.*resume"):
+    with pytest.raises(RunFailed, match=r"No space left on device.*resume"):
         tl.sweep(**task(), store=path, memory=1)
     monkeypatch.undo()
     kept = len(journal(path))
@@ -107,7 +107,7 @@ def test_full_disk_stops_cleanly(tmp_path: Path, reference: Any, monkeypatch: py
     counts = Counts()
     assert same(tl.sweep(**task(), store=path, progress=counts), reference)
     assert len(counts.units) == 18 - kept
-    assert not [f for f in path.rglob(".tmp-*")]
+    assert not list(path.rglob(".tmp-*"))
 
 
 def test_another_sweep_or_no_sweep_is_refused(tmp_path: Path) -> None:

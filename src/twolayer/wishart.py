@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -122,6 +123,9 @@ class GramFactor:
         return T.at[..., below[0], below[1]].set(normals[..., s:]) if s > 1 else T
 
 
+_build = jax.jit(GramFactor.build, static_argnums=0)
+
+
 @float64
 def draw_factor(seed: int, role: random.Role, rows: int, columns: int, runs: np.ndarray) -> np.ndarray:
     """One T for each run, (runs, rows, width), as NumPy array; width = min(rows, columns).
@@ -133,7 +137,8 @@ def draw_factor(seed: int, role: random.Role, rows: int, columns: int, runs: np.
     """
     factor = GramFactor(rows, columns)
     normals = random.host_normal(seed, role, factor.draws, runs)
-    T = np.asarray(factor.build(jnp.asarray(normals), jnp.asarray(factor.table())))
+    build = _build if factor.bartlett else GramFactor.build
+    T = np.asarray(build(factor.compiled, jnp.asarray(normals), jnp.asarray(factor.table())))
     if columns > rows and not factor.bartlett:
         T = np.swapaxes(np.linalg.qr(np.swapaxes(T, -1, -2), mode="r"), -1, -2)
     return T

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -249,10 +249,16 @@ def advance_group(spec: Spec, block: int, params: Params, keys: Any, carry: Any,
     return jax.lax.fori_loop(0, longest, streamed, carry)
 
 
+@lru_cache(maxsize=256)
+def rank_of(gram: tuple[tuple[float, ...], ...]) -> int:
+    """Number of independent target directions."""
+    return int(target_frame(np.asarray(gram))[0].shape[1])
+
+
 def compiled_form(method: Chain, task: Task) -> tuple[Spec, int, GramFactor]:
     """What fixes the compiled code of a task: shapes and choices, and steps in a block; and its own Gram factor."""
     problem, algorithm, dim = task.problem, task.algorithm, method.dim
-    rank = target_frame(problem.P)[0].shape[1]
+    rank = rank_of(problem.gram)
     momentum, batch = algorithm.momentum > 0, algorithm.batch_at(dim)
     rest = dim - rank
     columns = min(problem.p * (1 + momentum), rest)

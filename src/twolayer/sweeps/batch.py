@@ -82,6 +82,10 @@ def job_of(cell: Cell, low: int, high: int) -> Job:
     return Job(problem, algorithm, cell.method, cell.run, cell.seed, low, high)
 
 
+made_with = lru_cache(maxsize=1)(versions)
+"""Versions in this process."""
+
+
 @lru_cache(maxsize=1024)
 def _problem(text: str) -> Problem:
     return Problem(**json.loads(text))
@@ -248,9 +252,9 @@ def run_batch(jobs: Sequence[Job], reduction: Reduction) -> list[Result]:
         except Exception as error:
             if len(jobs) > 1:
                 return [_alone(job, reduction) for job in jobs]
-            return [Result(None, sentence(error), wall.perf_counter() - began, versions())]
+            return [Result(None, sentence(error), wall.perf_counter() - began, made_with())]
         seconds = (wall.perf_counter() - began) / len(jobs)
-        return [Result(x, None, seconds, versions()) for x in values]
+        return [Result(x, None, seconds, made_with()) for x in values]
 
 
 def _alone(job: Job, reduction: Reduction) -> Result:
@@ -259,7 +263,7 @@ def _alone(job: Job, reduction: Reduction) -> Result:
         values, error = _run([job], reduction)[0], None
     except Exception as failure:
         values, error = None, sentence(failure)
-    return Result(values, error, wall.perf_counter() - began, versions())
+    return Result(values, error, wall.perf_counter() - began, made_with())
 
 
 def sentence(error: BaseException) -> str:

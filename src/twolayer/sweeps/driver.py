@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from twolayer.results import versions
-from twolayer.sweeps.batch import Result, job_of, run_batch, sentence
+from twolayer.sweeps.batch import Result, job_of, made_with, run_batch, sentence
 from twolayer.sweeps.executors import Engine
 from twolayer.sweeps.grid import Grid
 from twolayer.sweeps.planning import Outlines, Unit, batches, missing
@@ -132,9 +131,9 @@ class Driver:
             results = future.result()
         except Exception as error:
             if not self.engine.lost(error):
-                results = [Result(None, sentence(error), 0.0, versions()) for _ in batch.units]
+                results = [Result(None, sentence(error), 0.0, made_with()) for _ in batch.units]
             elif batch.apart:
-                results = [Result(None, "The worker died while it ran this cell.", 0.0, versions())]
+                results = [Result(None, "The worker died while it ran this cell.", 0.0, made_with())]
             elif batch.lost + 1 >= LOSSES:
                 return [Batch([unit], batch.lost + 1, apart=True) for unit in batch.units]
             else:
