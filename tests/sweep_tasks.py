@@ -29,6 +29,11 @@ def task(**changes: Any) -> dict[str, Any]:
     }
 
 
+def end(run: xr.Dataset) -> xr.Dataset:
+    """The overlaps at the end."""
+    return run[["M", "Q"]].isel(time=-1)
+
+
 def spread(run: xr.Dataset) -> xr.Dataset:
     """A reduction of a user's: the range of the risk, and the second layer."""
     return xr.Dataset({"range": run.risk.max() - run.risk.min(), "layer": run.a.isel(time=-1)})

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sweep_tasks import OVER, Counts, fails_at_160, same, spread, task
+from sweep_tasks import OVER, Counts, end, fails_at_160, same, spread, task
 
 import twolayer as tl
 from twolayer.cli import main
@@ -52,12 +52,12 @@ def test_batching_and_order_change_no_bit(reference: Any, monkeypatch: pytest.Mo
     assert same(tl.sweep(**task(seeds=5)).isel(seed=slice(0, 3)).drop_vars("runs"), reference.drop_vars("runs"))
 
 
-@pytest.mark.parametrize("activation", ["tanh", "erf"])
-def test_lanes_keep_their_bits_in_any_company(activation: str) -> None:
+def test_lanes_keep_their_bits_in_any_company() -> None:
     """Vectorised transcendental functions treat the remainder of a group differently: places must not move."""
     arguments = task(
-        problem=tl.Problem("tanh(z1) + z1*z2", activation, width=3),
+        problem=tl.Problem("tanh(z1)", "tanh", width=3),
         over={"algorithm.lr": [f"{x}/d" for x in (0.1, 0.15, 0.2, 0.25, 0.3)], "method.dim": [80, 160]},
+        reduce=end,
         time=0.1,
         seeds=4,
     )

@@ -371,7 +371,6 @@ class Store:
         if not fresh:
             return
         self._refresh_header()
-        table.allocate({name: variable for name, (variable, _) in self.variables.items()})
         for name in fresh:
             self._read.add(name)
         for index, unit, _ in self.units(fresh):
@@ -402,7 +401,8 @@ class Store:
         if values is None:
             return
         high = min(unit["high"], table.seeds)
-        if high > low and fits(values, table.variables) is None:
+        if high > low and (not table.variables or fits(values, table.variables) is None):
+            table.allocate({k: Variable(dims, x.shape[1:], x.dtype.str) for k, (dims, x) in values.items()})
             table.write(index, low, {k: (dims, x[: high - low]) for k, (dims, x) in values.items()})
 
     def values_of(self, place: Index, unit: dict[str, Any]) -> Values | None:
