@@ -41,7 +41,7 @@ def scaling(folder: Path) -> None:
     over = {"algorithm.lr": [f"{0.01 * i}/d" for i in range(1, 9)], "method.dim": [400, 800, 1600]}
     found = {}
     for workers in (1, 2):
-        found[workers] = timed(folder, f"w{workers}", over=over, time=20.0, seeds=16, executor=f"processes:{workers}")
+        found[workers] = timed(folder, f"w{workers}", over=over, time=10.0, seeds=16, executor=f"processes:{workers}")
         print(f"{workers} worker(s): {found[workers]:.1f} s", flush=True)
     print(f"speed-up from 1 to 2 workers: {found[1] / found[2]:.2f}", flush=True)
 

@@ -23,6 +23,7 @@ __all__ = ["Outlines", "Plan", "Unit", "batches", "missing"]
 
 BATCH_SECONDS = 4.0  # what a kill can cost
 BATCH_UNITS = 1024
+UNIT_SECONDS = 5e-3  # for the start, the risk and the store, whatever a run costs
 SHARES = 4  # batches for each worker
 
 
@@ -163,6 +164,6 @@ def plan_of(table: Table, outlines: Outlines, seeds: int, workers: int, memory: 
         len(grid) * seeds,
         int(table.done[..., :seeds].sum()),
         len(cut),
-        sum((u.high - u.low) * outlines[u.index].seconds for u in units),
+        sum((u.high - u.low) * outlines[u.index].seconds + UNIT_SECONDS for u in units),
         results + largest,
     )
