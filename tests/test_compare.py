@@ -24,7 +24,7 @@ def agreed(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, Path]:
 
 
 def test_all_applicable_methods_agree(agreed: tuple[object, Path]) -> None:
-    tree, out = agreed
+    tree, _out = agreed
     assert set(tree.children) == {"ode", "chain", "vectors"}
     assert tree.attrs["reference"] == "ode"
     assert set(tree["verdict"].values) == {"agree"}
@@ -80,7 +80,13 @@ def test_divergence_gives_no_verdict() -> None:
     problem = tl.Problem("He3(z1)", "He3")
     with pytest.warns(tl.DivergenceWarning):
         tree = tl.compare(
-            problem, tl.SGD(3 / d), [tl.ODE(), tl.Chain(100)], tl.Overlaps([[1.0]], [[0.4]]), time=4, seeds=6, quiet=True
+            problem,
+            tl.SGD(3 / d),
+            [tl.ODE(), tl.Chain(100)],
+            tl.Overlaps([[1.0]], [[0.4]]),
+            time=4,
+            seeds=6,
+            quiet=True,
         )
     assert set(tree["verdict"].values) <= {"no verdict", "differ"}
 

@@ -43,7 +43,7 @@ def test_sgd_evaluates_at_a_dimension() -> None:
     assert algorithm.replace(batch=4).batch_at(10**6) == 4
     with pytest.raises(tl.InputError, match="at most the dataset"):
         tl.SGD(lr=0.1, batch=10, dataset=5).dataset_at(50)
-    with pytest.raises(tl.InputError, match="at least 1, but 0.001\\*d"):
+    with pytest.raises(tl.InputError, match=r"at least 1, but 0.001\*d"):
         tl.SGD(lr=0.1, batch="0.001*d").batch_at(100)
 
 

@@ -151,19 +151,19 @@ def test_projected_and_spherical_have_one_limit_and_momentum_rescales_the_rate()
 
 
 CASES = {
-    "erf teacher": (dict(target=tl.Teacher("erf", 2), activation="erf", width=2), dict(lr="1/d")),
-    "relu teacher": (dict(target=tl.Teacher("relu", 1), activation="relu", width=2), dict(lr="0.4/d", batch=2)),
-    "tanh, multi-index": (dict(target="z1 + z1*z2", activation="tanh", width=2), dict(lr="0.8/d")),
+    "erf teacher": ({"target": tl.Teacher("erf", 2), "activation": "erf", "width": 2}, {"lr": "1/d"}),
+    "relu teacher": ({"target": tl.Teacher("relu", 1), "activation": "relu", "width": 2}, {"lr": "0.4/d", "batch": 2}),
+    "tanh, multi-index": ({"target": "z1 + z1*z2", "activation": "tanh", "width": 2}, {"lr": "0.8/d"}),
     "correlation": (
-        dict(target="tanh(z1)", activation="erf"), dict(lr="0.5/d", loss="correlation", geometry="spherical"),
+        {"target": "tanh(z1)", "activation": "erf"}, {"lr": "0.5/d", "loss": "correlation", "geometry": "spherical"},
     ),
     "trained second layer": (
-        dict(target="tanh(z1)", activation="erf", width=2), dict(lr="0.8/d", train_second_layer=True),
+        {"target": "tanh(z1)", "activation": "erf", "width": 2}, {"lr": "0.8/d", "train_second_layer": True},
     ),
-    "weight decay": (dict(target="tanh(z1)", activation="tanh"), dict(lr="0.8/d", weight_decay=0.3)),
-    "momentum": (dict(target="tanh(z1)", activation="tanh"), dict(lr="0.4/d", momentum=0.5)),
-    "softplus, growing batch": (dict(target="relu(z1)", activation="softplus"), dict(lr="2*d**-0.75", batch="d**0.25")),
-    "He3 on the sphere": (dict(target="He3(z1)", activation="He3"), dict(lr="0.01/d", geometry="projected")),
+    "weight decay": ({"target": "tanh(z1)", "activation": "tanh"}, {"lr": "0.8/d", "weight_decay": 0.3}),
+    "momentum": ({"target": "tanh(z1)", "activation": "tanh"}, {"lr": "0.4/d", "momentum": 0.5}),
+    "softplus, growing batch": ({"target": "relu(z1)", "activation": "softplus"}, {"lr": "2*d**-0.75", "batch": "d**0.25"}),
+    "He3 on the sphere": ({"target": "He3(z1)", "activation": "He3"}, {"lr": "0.01/d", "geometry": "projected"}),
 }  # fmt: skip
 
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from twolayer.results import cite, load, save
     from twolayer.scaling import Scaling, d
     from twolayer.solving import DivergenceWarning, applicable, refusals, rerun, solve
+    from twolayer.sweeps.api import SweepWarning, plan_sweep, sweep
+    from twolayer.sweeps.files import load_sweep, merge_sweeps
 
 __version__ = "0.1.0"
 
@@ -59,6 +61,8 @@ _HOME = {
     **dict.fromkeys(("cite", "load", "save"), "results"),
     **dict.fromkeys(("Scaling", "d"), "scaling"),
     **dict.fromkeys(("DivergenceWarning", "applicable", "refusals", "rerun", "solve"), "solving"),
+    **dict.fromkeys(("SweepWarning", "plan_sweep", "sweep"), "sweeps.api"),
+    **dict.fromkeys(("load_sweep", "merge_sweeps"), "sweeps.files"),
 }
 
 __all__ = [
@@ -76,6 +80,7 @@ __all__ = [
     "Refused",
     "RunFailed",
     "Scaling",
+    "SweepWarning",
     "Target",
     "Teacher",
     "Until",
@@ -87,7 +92,10 @@ __all__ = [
     "compare",
     "d",
     "load",
+    "load_sweep",
+    "merge_sweeps",
     "moments",
+    "plan_sweep",
     "plot",
     "refusals",
     "register_activation",
@@ -96,6 +104,7 @@ __all__ = [
     "rerun",
     "save",
     "solve",
+    "sweep",
 ]
 
 

@@ -5,6 +5,7 @@
 [start]      random = "sphere" | "gaussian" with seed, or Q, M, a
 [run]        dim, time | steps, save, seeds, seed, methods, until
 [method.ode] knobs of one method
+[sweep]      "algorithm.lr" = […], "run.dim" = […]: what `twolayer sweep` varies
 
 A key that would have no effect is an error, as is a value of another type: nothing is guessed.
 """
@@ -108,6 +109,7 @@ class TaskTable(_Table):
     start: StartTable = Field(default_factory=StartTable)
     run: RunTable = Field(default_factory=RunTable)
     method: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    sweep: dict[str, Any] = Field(default_factory=dict)
 
 
 def _one_sentence(error: ValidationError, source: str) -> InputError:
@@ -211,7 +213,7 @@ class Task:
             )
         return Overlaps(start.Q, start.M, problem.P, start.a, dim)
 
-    def methods(self, names: list[str] | None = None) -> list[Any]:
+    def methods(self, names: list[str] | None = None, dim: int | None = None) -> list[Any]:
         """The methods named (or else those of the file, which may be none), with the knobs of the file."""
         from twolayer.solving import method_by_name
 
@@ -222,19 +224,67 @@ class Task:
         for word in [*knobs, *(run.methods or [])]:  # what is not used now is checked all the same
             method_by_name(word, 1 if run.dim is None else run.dim, knobs.get(word.lower(), {}))
         words = names if names is not None else run.methods or []
-        return [method_by_name(w, run.dim, knobs.get(w.lower(), {})) for w in words]
+        dim = run.dim if dim is None else dim
+        return [method_by_name(w, dim, knobs.get(w.lower(), {})) for w in words]
+
+    def until(self) -> Any:
+        """The Until, or None."""
+        from twolayer.methods.base import Until
+
+        until = self.table.run.until
+        return None if until is None else Until(**until.model_dump())
+
+    def swept(self) -> dict[str, Any]:
+        """The axes of [sweep]; keys with dots may be written with or without quotation marks."""
+
+        def flat(table: dict[str, Any], name: str = "") -> dict[str, Any]:
+            found: dict[str, Any] = {}
+            for key, value in table.items():
+                whole = f"{name}.{key}" if name else key
+                found |= flat(value, whole) if isinstance(value, dict) else {whole: value}
+            return found
+
+        if not self.table.sweep:
+            raise InputError(f'{self.name}: a table [sweep] is missing, such as "algorithm.lr" = ["0.05/d", "0.1/d"].')
+        return flat(self.table.sweep)
+
+    def sweep_arguments(self, names: list[str] | None = None) -> dict[str, Any]:
+        """Arguments of sweep."""
+        from twolayer.overlaps import Overlaps
+        from twolayer.solving import applicable
+
+        over, run, problem, algorithm = self.swept(), self.table.run, self.problem(), self.algorithm()
+        dims = [v for key in ("run.dim", "method.dim") for v in over.get(key, ()) if isinstance(v, int)]
+        dim = run.dim or (dims[0] if dims else None)
+        methods = self.methods(names, dim) or self.methods(applicable(problem, algorithm)[:1], dim)
+        start: Any = self.table.start.random
+        if self.table.start.Q is not None or self.table.start.M is not None:
+            start = self.start(problem)
+            start = Overlaps(start.Q, start.M, start.P, start.a)
+        return {
+            "problem": problem,
+            "algorithm": algorithm,
+            "method": methods[0],
+            "over": over,
+            "start": start,
+            "dim": None if methods[0].dimension is not None else dim,
+            "time": None if "run.time" in over or "run.steps" in over else run.time,
+            "steps": None if "run.time" in over or "run.steps" in over else run.steps,
+            "save": run.save,
+            "until": self.until(),
+            "seeds": run.seeds,
+            "seed": run.seed,
+        }
 
     def run_arguments(self) -> dict[str, Any]:
         """Arguments of solve, and of compare when there is no `until`."""
-        from twolayer.methods.base import Until
-
         run = self.table.run
         if run.time is None and run.steps is None:
             raise InputError(f"{self.name}: [run] needs `time` or `steps`.")
         optional = {
             "time": run.time,
             "steps": run.steps,
-            "until": None if run.until is None else Until(**run.until.model_dump()),
+            "until": self.until(),
         }
         given = {name: value for name, value in optional.items() if value is not None}
         return {**given, "save": run.save, "seeds": run.seeds, "seed": run.seed}

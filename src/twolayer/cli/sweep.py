@@ -1,0 +1,80 @@
+"""``twolayer sweep sweep.toml --out results.zarr``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import warnings
+from pathlib import Path
+
+from twolayer.cli.common import add_common, task_of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The task with its [sweep] table, the store and where to run."""
+    parser.add_argument("task", metavar="TASK.toml", help="the task file with a [sweep] table")
+    parser.add_argument("--resume", action="store_true", help="go on with a store that exists")
+    parser.add_argument("--dry-run", action="store_true", help="say what it will take, run and write nothing")
+    parser.add_argument(
+        "--executor", default="local", metavar="WHERE", help="local, processes, processes:N or dask://HOST:PORT"
+    )
+    parser.add_argument("--method", default=None, help="chain, vectors, ode, …; the first of the file by default")
+    parser.add_argument("--dim", type=int, metavar="D", help="dimension, instead of the file's")
+    parser.add_argument("--reduce", default="final", help="final, exit_time or trajectory")
+    parser.add_argument("--target-se", type=float, metavar="X", help="add seeds until this standard error")
+    parser.add_argument("--max-seeds", type=int, default=4096, metavar="N", help="but no more than these")
+    parser.add_argument("--merge", action="append", default=[], metavar="STORE", help="copy another store's runs first")
+    add_common(parser, "the store, PATH.zarr (default: results/TASK.zarr)", "instead of the file's run.seed")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Sweep into a store; exit code 1 if a cell failed."""
+    task = task_of(args, dim="run.dim", seed="run.seed")
+    from twolayer.errors import Interrupted
+    from twolayer.sweeps.api import SweepWarning, plan_sweep, sweep
+    from twolayer.sweeps.files import merge_sweeps
+    from twolayer.sweeps.reporting import Events, Lines, Screen
+
+    arguments = task.sweep_arguments(None if args.method is None else [args.method])
+    arguments["reduce"] = args.reduce
+    events = Events()
+    if args.dry_run:
+        plan = plan_sweep(**arguments, store=args.out)
+        if args.json:
+            events.emit("plan", **vars(plan))
+        else:
+            print(plan)
+        return 0
+    plan_sweep(**arguments)  # bad input is told before the default folder is made
+    store = args.out
+    if store is None:
+        store = str(Path("results") / f"{Path(args.task).stem}.zarr")
+        Path("results").mkdir(exist_ok=True)
+    for other in args.merge:
+        merge_sweeps(store, other)
+    reporter = events if args.json else Screen() if sys.stderr.isatty() else Lines()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SweepWarning)
+            result = sweep(
+                **arguments,
+                target_se=args.target_se,
+                max_seeds=args.max_seeds,
+                store=store,
+                resume=args.resume or bool(args.merge),
+                executor=args.executor,
+                progress=reporter,
+            )
+    except Interrupted:
+        print(f"interrupted; finished cells are in {store}: go on with --resume", file=sys.stderr)
+        return 1
+    failures = json.loads(result.attrs["failures"])
+    if args.json:
+        events.emit("result", store=store, runs=int(result.runs.sum()), failures=failures)
+        return int(bool(failures))
+    print(f"{int(result.runs.sum())} runs of {result.runs.size} cells in {store}")
+    for failure in failures:
+        where = ", ".join(f"{k} = {v}" for k, v in failure["cell"].items())
+        print(f"failed  {where}: {failure['error']}")
+    return int(bool(failures))

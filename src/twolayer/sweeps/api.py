@@ -1,0 +1,306 @@
+"""`sweep`: a grid of problems and algorithms, many seeds, a reduction.
+
+dataset = sweep(problem, algorithm, method, over={"algorithm.lr": […], "run.dim": […]}, seeds=…, store=…)
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from twolayer.algorithm import SGD
+from twolayer.errors import InputError, Interrupted, finite_number, positive_integer, reject
+from twolayer.methods.base import Method, Until
+from twolayer.overlaps import Overlaps
+from twolayer.precision import float64
+from twolayer.problem import Problem
+from twolayer.solving import check_parts
+from twolayer.sweeps.batch import portable
+from twolayer.sweeps.driver import Driver
+from twolayer.sweeps.executors import engine_for
+from twolayer.sweeps.grid import Grid, Run
+from twolayer.sweeps.planning import Outlines, Plan, plan_of
+from twolayer.sweeps.reductions import Reduction, reduction_of
+from twolayer.sweeps.reporting import reporter_for
+from twolayer.sweeps.store import Store
+from twolayer.sweeps.table import Index, Table
+
+__all__ = ["SweepWarning", "plan_sweep", "sweep"]
+
+MEMORY = 2**28
+MAX_SEEDS = 4096
+
+
+class SweepWarning(UserWarning):
+    """Some cells failed; the dataset says which and why."""
+
+
+def _prepared(
+    problem: Problem,
+    algorithm: SGD,
+    method: Method,
+    over: Mapping[str, Any],
+    *,
+    start: Overlaps | str = "random",
+    time: Any = None,
+    steps: Any = None,
+    save: Any = 200,
+    until: Until | None = None,
+    dim: int | None = None,
+    seeds: int | None = None,
+    seed: int = 0,
+    streams: str = "independent",
+    reduce: Any = "final",
+) -> tuple[Grid, Reduction, int]:
+    """The grid, the reduction and the number of seeds that the arguments of `sweep` describe."""
+    check_parts(problem, algorithm, method)
+    reduction = reduction_of(reduce)
+    if until is not None and not isinstance(until, Until):
+        reject("until", until, "an Until, such as Until('excess_risk', 0.1)")
+    if dim is not None:
+        positive_integer("dim", dim)
+        if method.dimension not in (None, dim):
+            raise InputError(f"Argument `dim` must agree with the method, but {dim} is not its {method.dimension}.")
+        dim = None if method.dimension is not None else dim
+    law = "sphere" if isinstance(start, str) and start == "random" else start
+    run = Run(time, steps, save, until, dim, seed, law, streams)
+    grid = Grid(problem, algorithm, method, run, over, reduction.name)
+    ends = {"run.time", "run.steps"} & set(over)
+    if not ends and (time is None) == (steps is None):
+        raise InputError(f"Give either `time` or `steps`, but got {'neither' if time is None else 'both'}.")
+    if reduction.name == "exit_time" and until is None and "run.until.value" not in over:
+        raise InputError("The reduction 'exit_time' needs a threshold: give `until`.")
+    if isinstance(law, Overlaps):
+        n = law.batch[0] if law.batch else None
+        if n is not None and (seeds or n) > n:
+            raise InputError(f"Argument `seeds` must be at most {n}, one for each start, but got {seeds}.")
+        count = n if seeds is None else seeds
+        if n is None and not method.stochastic:
+            count = 1
+    else:
+        count = seeds
+        if any(grid.cell(index).dim is None for index in grid):
+            raise InputError("A random start needs a dimension: give `dim`, or sweep `run.dim`.")
+    return grid, reduction, positive_integer("seeds", 1 if count is None else count)
+
+
+def _targets(target_se: Any, reduction: Reduction) -> dict[str, float]:
+    if target_se is None:
+        return {}
+    if not isinstance(target_se, Mapping):
+        if reduction.main is None:
+            reject("target_se", target_se, "a table {variable: standard error} for this reduction")
+        target_se = {reduction.main: target_se}
+    for name, value in target_se.items():
+        if not finite_number("target_se", value, minimum=0.0, accepted="a positive number") > 0:
+            reject("target_se", {name: value}, "positive")
+    return {str(k): float(v) for k, v in target_se.items()}
+
+
+def _portability(grid: Grid, reduction: Reduction, why: str) -> None:
+    """Reject functions that cannot leave this process."""
+    if not reduction.importable:
+        raise InputError(
+            f"Argument `reduce` must be a function that can be imported {why}, but {reduction.name} cannot: "
+            "put it into a module."
+        )
+    reasons = [r for r in (portable(grid.cell(index).problem) for index in grid) if r]
+    if reasons:
+        raise InputError(f"The sweep cannot be described {why}: {reasons[0]}.")
+
+
+@float64
+def sweep(
+    problem: Problem,
+    algorithm: SGD,
+    method: Method,
+    over: Mapping[str, Any],
+    *,
+    start: Overlaps | str = "random",
+    time: Any = None,
+    steps: Any = None,
+    save: Any = 200,
+    until: Until | None = None,
+    dim: int | None = None,
+    seeds: int | None = None,
+    seed: int = 0,
+    streams: str = "independent",
+    reduce: Any = "final",
+    target_se: Any = None,
+    max_seeds: int = MAX_SEEDS,
+    store: str | os.PathLike[str] | None = None,
+    resume: bool = True,
+    executor: Any = "local",
+    memory: int = MEMORY,
+    progress: Any = None,
+) -> xr.Dataset:
+    """Run a grid of problems, algorithms and methods with many seeds, and keep a reduction of each run.
+
+    Parameters
+    ----------
+    problem, algorithm, method
+        What is not swept.
+    over : dict
+        Swept keys and their values: ``problem.…``, ``algorithm.…``, ``method.…`` for any of their fields, and
+        ``run.dim`` (of method and start), ``run.time``, ``run.steps``, ``run.save``, ``run.seed``,
+        ``run.until.value``. Each becomes a dimension of the result.
+    start : Overlaps or str
+        A given start for all cells, or ``"random"`` (``"sphere"``), ``"gaussian"``: drawn for each cell and seed at
+        the dimension of the method, or ``dim``.
+    time, steps, save, until, seed
+        As for `solve`.
+    seeds : int
+        Runs of each cell.
+    streams : str
+        ``"independent"``: every cell draws from its own seed. ``"common"``: all cells from the same one.
+    reduce : str or callable
+        ``"final"``, ``"exit_time"``, ``"trajectory"``, or a function of the dataset of one run.
+    target_se : float or dict, optional
+        Add seeds to each cell until the standard error of the main variable (or of those named) is reached, or
+        ``max_seeds``.
+    store : path, optional
+        A Zarr store, resumed if it exists (unless ``resume=False``); cells and seeds that it holds are not run again.
+    executor : str or object
+        ``"local"``, ``"processes"``, ``"processes:N"``, ``"dask://HOST:PORT"``, or an object with ``submit``.
+    memory : int
+        Bytes that the runs of one batch may occupy.
+    progress : bool or reporter, optional
+
+    Returns
+    -------
+    xarray.Dataset
+        The reduced variables over the swept names and ``seed``; ``runs`` and ``cell_seed`` for each cell; failed
+        cells are NaN and listed in the attribute ``failures``.
+
+    Notes
+    -----
+    The numbers are the same, bit by bit on one kind of CPU, whatever the executor, the batches and the order.
+
+    Examples
+    --------
+    >>> from twolayer import Chain
+    >>> problem, algorithm = Problem("He2(z1)", "He2"), SGD(lr="0.1/d", geometry="projected")
+    >>> result = sweep(problem, algorithm, Chain(100), {"method.dim": [100, 200]}, time=0.2, seeds=4)
+    >>> result.risk.dims, result.risk.shape
+    (('method.dim', 'seed'), (2, 4))
+    """
+    described = _prepared(
+        problem,
+        algorithm,
+        method,
+        over,
+        start=start,
+        time=time,
+        steps=steps,
+        save=save,
+        until=until,
+        dim=dim,
+        seeds=seeds,
+        seed=seed,
+        streams=streams,
+        reduce=reduce,
+    )
+    grid, reduction, count = described
+    targets, top = _targets(target_se, reduction), positive_integer("max_seeds", max_seeds)
+    positive_integer("memory", memory)
+    reporter = reporter_for(progress)
+    if store is not None:
+        _portability(grid, reduction, "for a store")
+        Store.check(store, grid, resume)
+    engine = engine_for(executor)
+    opened = None
+    table = Table(grid, count)
+    try:
+        if engine.remote:
+            _portability(grid, reduction, "for other processes")
+        outlines = Outlines(grid, reduction)
+        template = outlines.template()
+        if template is not None:
+            table.allocate(template)
+        if store is not None:
+            opened = Store.open(store, grid, count)
+            if template is not None:
+                opened.allocate(template)
+            opened.load(table)
+        driver = Driver(grid, reduction, table, opened, engine, reporter, outlines, memory)
+        try:
+            needed = dict.fromkeys(grid, count)
+            driver.run(needed)
+            while targets and (more := _more(table, needed, targets, top)):
+                needed |= more
+                table.grow(max(needed.values()))
+                if opened is not None:
+                    opened.extend(table.seeds)
+                    opened.reload(table)
+                driver.run(needed)
+        except KeyboardInterrupt:
+            raise Interrupted(table.dataset(table.seeds, method.papers)) from None
+        finally:
+            reporter.end(driver.progress)
+    finally:
+        engine.close()
+        if opened is not None:
+            opened.close()
+    result = table.dataset(table.seeds, method.papers)
+    failures = json.loads(result.attrs["failures"])
+    if failures:
+        first = failures[0]
+        where = ", ".join(f"{k} = {v}" for k, v in first["cell"].items())
+        warnings.warn(
+            f"{len(failures)} cells failed, the first at {where}: {first['error']}", SweepWarning, stacklevel=3
+        )
+    return result
+
+
+def _more(table: Table, needed: Mapping[Index, int], targets: Mapping[str, float], top: int) -> dict[Index, int]:
+    """Cells whose standard error is too large, with the number of seeds that should do, at most twice as many."""
+    more = {}
+    for index, seeds in needed.items():
+        if seeds >= top or not table.done[index][:seeds].all():
+            continue
+        ratio = max(table.standard_error(index, name, seeds) / target for name, target in targets.items())
+        if ratio > 1:
+            guess = 2 * seeds if not np.isfinite(ratio) else math.ceil(seeds * ratio**2)
+            more[index] = min(top, max(seeds + 1, min(2 * seeds, guess)))
+    return more
+
+
+@float64
+def plan_sweep(
+    problem: Problem,
+    algorithm: SGD,
+    method: Method,
+    over: Mapping[str, Any],
+    *,
+    store: str | os.PathLike[str] | None = None,
+    workers: int = 1,
+    memory: int = MEMORY,
+    **arguments: Any,
+) -> Plan:
+    """What `sweep` with these arguments would take: runs, time and memory; nothing is run or written.
+
+    Examples
+    --------
+    >>> from twolayer import Chain
+    >>> problem, algorithm = Problem("He2(z1)", "He2"), SGD(lr="0.1/d")
+    >>> plan = plan_sweep(problem, algorithm, Chain(100), {"method.dim": [100, 200]}, time=1, seeds=4)
+    >>> plan.cells, plan.runs
+    (2, 8)
+    """
+    grid, reduction, count = _prepared(problem, algorithm, method, over, **arguments)
+    table, outlines = Table(grid, count), Outlines(grid, reduction)
+    if store is not None:
+        Store.check(store, grid, resume=True)
+        if Path(store).exists():
+            opened = Store(store, grid)
+            opened.load(table)
+            opened.close()
+    return plan_of(table, outlines, count, workers, memory)

@@ -1,0 +1,169 @@
+"""Cutting a sweep into units and batches, and telling beforehand what it will take.
+
+Units with the same compiled form (`Method.stack_key`) go into batches together, those of similar length side by side;
+a batch is bounded by its memory, by its time, and by the number of workers that want a share.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from twolayer.errors import InputError
+from twolayer.sweeps.batch import SEED_BLOCK, outline
+from twolayer.sweeps.grid import Grid
+from twolayer.sweeps.reductions import Reduction, Variable
+from twolayer.sweeps.table import Index, Table
+
+__all__ = ["Outlines", "Plan", "Unit", "batches", "missing"]
+
+BATCH_SECONDS = 4.0  # what a kill can cost
+BATCH_UNITS = 1024
+UNIT_SECONDS = 5e-3  # for the start, the risk and the store, whatever a run costs
+SHARES = 4  # batches for each worker
+
+
+@dataclass(frozen=True, order=True)
+class Unit:
+    """Runs low … high − 1 of a cell, within one block of seeds."""
+
+    index: Index
+    low: int
+    high: int
+
+
+class Form(NamedTuple):
+    """What is known of a cell beforehand: which compiled code it shares, seconds and bytes of a run, save points."""
+
+    key: Any
+    seconds: float
+    bytes: int
+    points: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep will take.
+
+    Attributes
+    ----------
+    cells, runs : int
+        Size of the grid, and runs in all.
+    finished : int
+        Runs that the store already holds.
+    batches : int
+        Compiled calls with their results written together.
+    seconds : float
+        On one core of this machine, without compilation; an order of magnitude.
+    memory : int
+        Bytes of the results and of the largest batch.
+    """
+
+    cells: int
+    runs: int
+    finished: int
+    batches: int
+    seconds: float
+    memory: int
+
+    def __str__(self) -> str:
+        minutes = self.seconds / 60
+        time = (
+            f"{self.seconds:.3g} s"
+            if minutes < 2
+            else f"{minutes:.3g} min"
+            if minutes < 120
+            else f"{minutes / 60:.3g} h"
+        )
+        return (
+            f"{self.cells} cells, {self.runs} runs ({self.finished} finished before) in {self.batches} batches; "
+            f"about {time} on one core, {self.memory / 2**20:.3g} MiB"
+        )
+
+
+class Outlines:
+    """The forms of the cells of a grid, each found once."""
+
+    def __init__(self, grid: Grid, reduction: Reduction) -> None:
+        self.grid, self.reduction = grid, reduction
+        self._known: dict[Index, Form] = {}
+
+    def __getitem__(self, index: Index) -> Form:
+        if index not in self._known:
+            cell = self.grid.cell(index)
+            try:
+                task = outline(cell, 1 if self.reduction.ends_only else cell.run.save)
+                key, method = cell.method.stack_key(task), cell.method
+                self._known[index] = Form(key, method.cost(task), method.footprint(task), len(task.points))
+            except InputError:  # the cell will fail when it is run, and say why
+                self._known[index] = Form(None, 0.0, 0, 2)
+        return self._known[index]
+
+    def template(self) -> dict[str, Variable] | None:
+        """What the reduction yields at most."""
+        cells = [self.grid.cell(index) for index in self.grid]
+        p, k = max(c.problem.p for c in cells), max(c.problem.k for c in cells)
+        return self.reduction.template(p, k, max(self[index].points for index in self.grid))
+
+
+def missing(table: Table, needed: Mapping[Index, int]) -> list[Unit]:
+    """Units of the runs that are needed and not done."""
+    units = []
+    for index, seeds in needed.items():
+        absent = np.flatnonzero(~table.done[index][:seeds])
+        breaks = np.flatnonzero((np.diff(absent) > 1) | (np.diff(absent // SEED_BLOCK) > 0)) + 1
+        for part in np.split(absent, breaks):
+            if len(part):
+                units.append(Unit(index, int(part[0]), int(part[-1]) + 1))
+    return units
+
+
+def batches(units: Iterable[Unit], outlines: Outlines, workers: int, memory: int) -> list[list[Unit]]:
+    """Units in batches that can run side by side, the longest first."""
+    alike: dict[Any, list[Unit]] = defaultdict(list)
+    for unit in units:
+        form = outlines[unit.index]
+        alike[form.key if form.key is not None else "alone"].append(unit)
+    found: list[tuple[float, list[Unit]]] = []
+    total = sum((u.high - u.low) * outlines[u.index].seconds for group in alike.values() for u in group)
+    share = min(BATCH_SECONDS, max(total / (SHARES * workers), 0.05)) if workers > 1 else BATCH_SECONDS
+    for group in alike.values():
+        group.sort(key=lambda u: (-outlines[u.index].seconds, u))
+        batch: list[Unit] = []
+        seconds, size = 0.0, 0
+        for unit in group:
+            form, runs = outlines[unit.index], unit.high - unit.low
+            more_seconds, more_size = runs * form.seconds, runs * form.bytes
+            full = seconds + more_seconds > share or size + more_size > memory or len(batch) >= BATCH_UNITS
+            if batch and full:
+                found.append((seconds, batch))
+                batch, seconds, size = [], 0.0, 0
+            batch.append(unit)
+            seconds, size = seconds + more_seconds, size + more_size
+        found.append((seconds, batch))
+    found.sort(key=lambda x: -x[0])
+    return [batch for _, batch in found]
+
+
+def plan_of(table: Table, outlines: Outlines, seeds: int, workers: int, memory: int) -> Plan:
+    """What the missing runs will take."""
+    grid = outlines.grid
+    units = missing(table, dict.fromkeys(grid, seeds))
+    cut = batches(units, outlines, workers, memory)
+    weight = {
+        name: np.dtype(v.dtype).itemsize * int(np.prod(v.shape)) for name, v in (outlines.template() or {}).items()
+    }
+    results = len(grid) * seeds * sum(weight.values())
+    largest = max((sum((u.high - u.low) * outlines[u.index].bytes for u in batch) for batch in cut), default=0)
+    return Plan(
+        len(grid),
+        len(grid) * seeds,
+        int(table.done[..., :seeds].sum()),
+        len(cut),
+        sum((u.high - u.low) * outlines[u.index].seconds + UNIT_SECONDS for u in units),
+        results + largest,
+    )
