@@ -135,7 +135,13 @@ class Overlaps:
 
     @classmethod
     def random(
-        cls, problem: Problem, dim: int, seed: int = 0, size: int | None = None, law: str = "sphere"
+        cls,
+        problem: Problem,
+        dim: int,
+        seed: int = 0,
+        size: int | None = None,
+        law: str = "sphere",
+        first: int = 0,
     ) -> Overlaps:
         """Exact law of the overlaps of a random initialisation, without any vector of length dim.
 
@@ -149,6 +155,8 @@ class Overlaps:
             Draw this many independent starts, on a leading axis.
         law : str
             ``"sphere"``: rows uniform on the unit sphere; ``"gaussian"``: rows N(0, I_d/d).
+        first : int
+            Number of the first start: those from ``first`` on are drawn, each as it is in any larger set.
 
         Examples
         --------
@@ -160,7 +168,7 @@ class Overlaps:
         rank = int(np.linalg.matrix_rank(problem.P, tol=TOLERANCE, hermitian=True))
         dim = positive_integer("dim", dim)
         require(dim >= rank, "dim", dim, f"at least the {rank} independent directions of the target")
-        runs = np.arange(1 if size is None else positive_integer("size", size))
+        runs = positive_integer("first", first, 0) + np.arange(1 if size is None else positive_integer("size", size))
         p, rest = problem.p, dim - rank
         frame = cls(np.eye(p), np.zeros((p, problem.k)), problem.P).factors()[0]
         A = random.host_normal(seed, random.Role.START, p * rank, 2 * runs).reshape(-1, p, rank)

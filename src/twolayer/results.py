@@ -73,15 +73,15 @@ def describe_problem(problem: Problem) -> dict[str, Any]:
     }
 
 
-def to_dataset(task: Task, method: Method, record: Record) -> xr.Dataset:
-    """Build the dataset of a run."""
+def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarray, str] | None = None) -> xr.Dataset:
+    """Build the dataset of a run; excess risks and their rule may be known already."""
     problem, snapshot = task.problem, record.snapshot
     count = snapshot.a.shape[1]
     unit = method.unit(task.algorithm)
     position = np.asarray(task.points[:count])
     time = task.clocks.time(position) if method.stepwise else position
     stop_time = task.clocks.time(record.stop) if method.stepwise else record.stop
-    excess, rule = excess_risks(problem, snapshot.Q, snapshot.M, snapshot.a)
+    excess, rule = risks or excess_risks(problem, snapshot.Q, snapshot.M, snapshot.a)
     clocks = task.clocks.coordinates(np.asarray(time, dtype=float), unit)
     stops = task.clocks.coordinates(np.asarray(stop_time, dtype=float), unit)
     coords: dict[str, Any] = {
@@ -92,7 +92,7 @@ def to_dataset(task: Task, method: Method, record: Record) -> xr.Dataset:
         )
         for name, (values, units) in clocks.items()
     }
-    coords |= {"seed": np.arange(task.seeds), "direction": np.arange(1, problem.k + 1)}
+    coords |= {"seed": task.runs, "direction": np.arange(1, problem.k + 1)}
     coords |= {name: np.arange(1, problem.p + 1) for name in ("neuron", "neuron_")}
     start = task.start
     a = problem.a(task.seed) if start.a is None else start.a
@@ -114,7 +114,7 @@ def to_dataset(task: Task, method: Method, record: Record) -> xr.Dataset:
         },
         coords,
     )
-    run: dict[str, Any] = {"seeds": task.seeds, "seed": task.seed, "start_dim": start.dim}
+    run: dict[str, Any] = {"seeds": task.seeds, "seed": task.seed, "first": task.first, "start_dim": start.dim}
     if task.until is not None:
         run["until"] = [task.until.quantity, task.until.value, task.until.relative]
     description = {

@@ -98,7 +98,7 @@ class Scaling:
             return number
         if x == -1:
             return f"{number}/d"
-        power = "d" if x == 1 else f"d**{x:g}"
+        power = "d" if x == 1 else f"d**{int(x) if x == int(x) else repr(float(x))}"
         return power if self.coefficient == 1 else f"{number}*{power}"
 
     def __repr__(self) -> str:

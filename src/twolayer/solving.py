@@ -91,6 +91,13 @@ def _check_types(problem: Any, algorithm: Any) -> None:
         reject("algorithm", algorithm, "an SGD")
 
 
+def check_parts(problem: Any, algorithm: Any, method: Any) -> None:
+    """Reject what is not a problem, an algorithm and a method."""
+    _check_types(problem, algorithm)
+    if not isinstance(method, Method):
+        reject("method", method, f"one of {', '.join(c.__name__ for c in METHODS.values())}, such as ODE()")
+
+
 def _seeds(start: Overlaps, seeds: int | None, method: Method) -> int:
     """How many runs: as many as there are starts, else as asked; a deterministic method from one start runs once."""
     if start.batch:
@@ -157,9 +164,28 @@ def solve(
     >>> result.M.shape, set(result.outcome.values)
     ((4, 201, 1, 1), {'ok'})
     """
-    _check_types(problem, algorithm)
-    if not isinstance(method, Method):
-        reject("method", method, f"one of {', '.join(c.__name__ for c in METHODS.values())}, such as ODE()")
+    task = make_task(
+        problem, algorithm, method, start, time=time, steps=steps, save=save, seeds=seeds, seed=seed, until=until
+    )
+    return _finish(task, method, progress, throw)
+
+
+def make_task(
+    problem: Problem,
+    algorithm: SGD,
+    method: Method,
+    start: Overlaps,
+    *,
+    time: Any = None,
+    steps: Any = None,
+    save: Any = 200,
+    seeds: int | None = None,
+    seed: int = 0,
+    until: Until | None = None,
+    first: int = 0,
+) -> Task:
+    """The checked task of a run: the arguments of `solve`, for runs from number ``first`` on."""
+    check_parts(problem, algorithm, method)
     if not isinstance(start, Overlaps):
         reject("start", start, "Overlaps")
     check_start(problem, start)
@@ -174,8 +200,7 @@ def solve(
             reject("dim", method.dimension, f"at least the {rank} independent directions of the target")
     clocks = Clocks(problem, algorithm, method.dimension or start.dim)
     points = method.save_points(clocks, time, steps, save)
-    task = Task(problem, algorithm, start, points, clocks, _seeds(start, seeds, method), seed, until)
-    return _finish(task, method, progress, throw)
+    return Task(problem, algorithm, start, points, clocks, _seeds(start, seeds, method), seed, until, first)
 
 
 def _finish(task: Task, method: Method, progress: Any, throw: bool) -> xr.Dataset:
@@ -212,5 +237,6 @@ def rerun(dataset: xr.Dataset, *, progress: Any = None, throw: bool = True) -> x
     method, problem, algorithm, start = (known[k] for k in ("method", "problem", "algorithm", "start"))
     until = Until(*known["until"]) if "until" in known else None
     clocks = Clocks(problem, algorithm, method.dimension or start.dim)
-    task = Task(problem, algorithm, start, known["points"], clocks, known["seeds"], known["seed"], until)
+    runs = (known["seeds"], known["seed"], until, known.get("first", 0))
+    task = Task(problem, algorithm, start, known["points"], clocks, *runs)
     return _finish(task, method, progress, throw)

@@ -95,6 +95,11 @@ class GramFactor:
         """Number of normals that `build` takes."""
         return self.rows * (self.rows + 1) // 2 if self.bartlett else self.rows * self.columns
 
+    @property
+    def compiled(self) -> GramFactor:
+        """The factor that stands for all with the same `build`: the degrees of freedom are in the table alone."""
+        return GramFactor(self.rows, DIRECT + self.rows) if self.bartlett else self
+
     def table(self) -> np.ndarray:
         """Coefficients (rows, DEGREE + 2) of the χ quantiles, with √n last; data for `build`."""
         if not self.bartlett:
@@ -103,15 +108,15 @@ class GramFactor:
         return np.array([[*_fit(n), np.sqrt(n)] for n in dof])
 
     def build(self, normals: Any, table: Any) -> Any:
-        """T from normals (..., draws)."""
+        """T from normals (..., draws); leading axes of the table broadcast against those of the normals."""
         if not self.bartlett:
             return normals.reshape((*normals.shape[:-1], *self.shape))
         s = self.rows
         x = normals[..., :s] / REACH
         c = jnp.zeros_like(x)
         for column in range(DEGREE, -1, -1):
-            c = c * x + table[:, column]
-        diagonal = table[:, -1] * c * jnp.sqrt(c)
+            c = c * x + table[..., column]
+        diagonal = table[..., -1] * c * jnp.sqrt(c)
         T = jnp.zeros((*normals.shape[:-1], s, s)).at[..., np.arange(s), np.arange(s)].set(diagonal)
         below = np.tril_indices(s, -1)
         return T.at[..., below[0], below[1]].set(normals[..., s:]) if s > 1 else T

@@ -43,8 +43,13 @@ def _work(engine: Engine, p: int) -> float:
 
 
 @float64
-def excess_risks(problem: Problem, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> tuple[np.ndarray, str]:
+def excess_risks(
+    problem: Problem, Q: np.ndarray, M: np.ndarray, a: np.ndarray, affordable: int | None = None
+) -> tuple[np.ndarray, str]:
     """Excess risk at every point of arrays with common leading axes, and the rule used.
+
+    The rule must be cheap enough for all points, or for ``affordable`` points where the choice is not to depend on
+    how many happen to be evaluated together.
 
     Cost: closed forms O(p² + p k) per point; otherwise at most 10¹⁰ function values in all.
 
@@ -59,7 +64,7 @@ def excess_risks(problem: Problem, Q: np.ndarray, M: np.ndarray, a: np.ndarray) 
     lead, p = Q.shape[:-2], problem.p
     count = int(np.prod(lead))
     engine = select(problem, "squared").engine
-    if _work(engine, p) * count > BUDGET:
+    if _work(engine, p) * (affordable or count) > BUDGET:
         engine = select(problem, "squared", engine="sobol", log2_points=COARSE_POINTS).engine
     flat = [x.reshape(count, *x.shape[len(lead) :]) for x in (Q, M, a)]
     size = int(np.clip(2**21 // max(min(_work(engine, p), 2**21), p * p), 1, 4096))

@@ -2,13 +2,14 @@
 
 method.refusal(problem, algorithm)  → the mathematical reason why not, or None
 method.prepare(task)                → an Evolution: state at the save points, one advance at a time
+method.prepare_stack(pairs)         → the same for tasks with equal stack_key, their seeds side by side
 """
 
 from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -92,6 +93,12 @@ class Task:
     seeds: int
     seed: int
     until: Until | None = None
+    first: int = 0
+
+    @property
+    def runs(self) -> np.ndarray:
+        """Numbers of the runs, on which their random streams depend: ``seeds`` of them from ``first`` on."""
+        return np.arange(self.first, self.first + self.seeds)
 
     def starts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Q, M, a of every seed, with a leading seed axis."""
@@ -157,6 +164,23 @@ class Method(abc.ABC):
     @abc.abstractmethod
     def prepare(self, task: Task) -> Evolution:
         """Set up one run."""
+
+    def stack_key(self, task: Task) -> Hashable | None:
+        """Tasks with equal keys can run side by side in one compiled call (`prepare_stack`); None: each alone."""
+        return None
+
+    def prepare_stack(self, pairs: Sequence[tuple[Method, Task]]) -> Evolution:
+        """Set up several runs of this kind of method side by side, their seeds in one row."""
+        raise NotImplementedError(f"{type(self).__name__} runs one task at a time")
+
+    def cost(self, task: Task) -> float:
+        """Seconds of one run on one core, as an order of magnitude."""
+        return 0.3
+
+    def footprint(self, task: Task) -> int:
+        """Bytes that one run occupies, most of it for the overlaps at the save points."""
+        p, k = task.problem.p, task.problem.k
+        return 24 * len(task.points) * (p * p + p * k + p + 4)
 
     def unit(self, algorithm: SGD) -> float:
         """Exponent x such that this method's clock runs in units of d^x of the time t."""

@@ -3,8 +3,9 @@
     x = (g ξ*ᵀ, g ξ⊥ᵀ, g gᵀ, e σ(λ)) of one sample;    mean over the batch ~ N( E[x], Cov[x]/n_b )
 
 E[x] comes from the averages engine at the current overlaps, but for E[g gᵀ], which like Cov[x] comes from nodes over
-(ξ*, ξ⊥, ξ): exact for polynomial tasks in few dimensions, quadrature or Sobol points otherwise. The error against sampling the batch is
-the distance of a sum of n_b terms from its central limit, O(skewness/√n_b), and vanishes as n_b grows.
+(ξ*, ξ⊥, ξ): exact for polynomial tasks in few dimensions, quadrature or Sobol points otherwise. The error against
+sampling the batch is the distance of a sum of n_b terms from its central limit, O(skewness/√n_b), and vanishes as n_b
+grows.
 
 Cost per step and seed O(nodes · p (p + k) + F³) with F = p (2p + k + 3) or so features, whatever n_b.
 """

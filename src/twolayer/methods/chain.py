@@ -14,6 +14,7 @@ Cost per step and seed: O(n_b p (p + k) + p³), whatever d. Memory O(seeds · (p
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -37,8 +38,8 @@ from twolayer.methods.stepwise import (
     embed,
     in_groups,
     kernel_of,
-    rates_at,
-    shared_between_seeds,
+    lane_axes,
+    lane_numbers,
     watched_value,
 )
 from twolayer.problem import Problem
@@ -49,6 +50,7 @@ __all__ = ["Chain"]
 SAMPLES_AT_ONCE = 2**14  # normals of one seed held at once
 STEPS_AT_ONCE = 64
 EXACT_BATCH = 2**17  # larger batches are summed by their Gaussian limit unless asked otherwise
+NS_PER_NORMAL, NS_PER_CUBE = 25.0, 25.0  # for estimates of cost: drawing and using a normal, and p³ of a step
 UNROLLED = (8, 32)  # LQ by unrolled reflections up to this many rows and columns, by LAPACK beyond
 
 
@@ -88,7 +90,7 @@ class Spec:
 
 
 class Params(NamedTuple):
-    """Numbers that the compiled code takes as data."""
+    """Numbers that the compiled code takes as data; rates, table, noise and watch have their own value in each lane."""
 
     rates: Rates
     L: Any
@@ -201,86 +203,87 @@ def one_step(spec: Spec, params: Params, carry: Any, number: Any, on: Any, sums:
 
 @partial(jax.jit, static_argnames=("spec", "block"))
 def advance(spec: Spec, block: int, params: Params, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
-    """Steps start … stop − 1 of all groups of seeds; keys, carry and thresholds have leading axes (groups, lanes)."""
+    """Steps start … stop − 1 of all groups of seeds; all but shared parameters have leading axes (groups, lanes)."""
 
-    def group(keys: Any, carry: Any, watch: Watch | None) -> Any:
-        return advance_group(spec, block, params._replace(watch=watch), keys, carry, start, stop)
+    def group(own: dict[str, Any], keys: Any, carry: Any, start: Any, stop: Any) -> Any:
+        return advance_group(spec, block, params._replace(**own), keys, carry, start, stop)
 
-    return in_groups(group, keys, carry, params.watch)
+    return in_groups(group, lane_numbers(params), keys, carry, start, stop)
 
 
 def advance_group(spec: Spec, block: int, params: Params, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
     """The same for one group, ``block`` steps of normals at a time."""
-    axes = shared_between_seeds(Params, params.watch)
+    axes, longest = lane_axes(params), (stop - start).max()
 
     def normals_of(role: int, numbers: Any, count: int) -> Any:
         index = jnp.arange(count, dtype=jnp.uint32)
-        return random.normal(keys[None, :, None, role], numbers.astype(jnp.uint32)[:, None, None], index)
+        return random.normal(keys[None, :, None, role], numbers.astype(jnp.uint32)[:, :, None], index)
 
     def held(b: Any, carry: Any) -> Any:
         """A block of steps whose batches are held in memory."""
-        numbers = start + b * block + jnp.arange(block)
+        numbers = start + (b * block + jnp.arange(block))[:, None]
         normals = normals_of(0, numbers, spec.draws)
         T = spec.factor.build(normals_of(1, numbers, spec.factor.draws), params.table)
 
-        def single(params: Params, carry: Any, number: Any, normals: Any, T: Any) -> Any:
+        def single(params: Params, stop: Any, carry: Any, number: Any, normals: Any, T: Any) -> Any:
             return one_step(spec, params, carry, number, number < stop, sums_of(spec, params, carry[0], normals), T)
 
         def body(carry: Any, xs: Any) -> tuple[Any, None]:
-            return jax.vmap(single, (axes, 0, None, 0, 0))(params, carry, *xs), None
+            return jax.vmap(single, (axes, 0, 0, 0, 0, 0))(params, stop, carry, *xs), None
 
         return jax.lax.scan(body, carry, (numbers, normals, T))[0]
 
-    def streamed(number: Any, carry: Any) -> Any:
+    def streamed(i: Any, carry: Any) -> Any:
         """One step whose batch is drawn chunk by chunk."""
-        T = spec.factor.build(normals_of(1, number[None], spec.factor.draws), params.table)[0]
+        numbers = start + i
+        T = spec.factor.build(normals_of(1, numbers[None], spec.factor.draws), params.table)[0]
 
-        def single(params: Params, key: Any, carry: Any, T: Any) -> Any:
+        def single(params: Params, key: Any, number: Any, stop: Any, carry: Any, T: Any) -> Any:
             sums = streamed_sums(spec, params, carry[0], key, number)
-            return one_step(spec, params, carry, number, True, sums, T)
+            return one_step(spec, params, carry, number, number < stop, sums, T)
 
-        return jax.vmap(single, (axes, 0, 0, 0))(params, keys[:, 0], carry, T)
+        return jax.vmap(single, (axes, 0, 0, 0, 0, 0))(params, keys[:, 0], numbers, stop, carry, T)
 
     if spec.held:
-        return jax.lax.fori_loop(0, (stop - start + block - 1) // block, held, carry)
-    return jax.lax.fori_loop(start, stop, streamed, carry)
+        return jax.lax.fori_loop(0, (longest + block - 1) // block, held, carry)
+    return jax.lax.fori_loop(0, longest, streamed, carry)
+
+
+def compiled_form(method: Chain, task: Task) -> tuple[Spec, int, GramFactor]:
+    """What fixes the compiled code of a task: shapes and choices, and steps in a block; and its own Gram factor."""
+    problem, algorithm, dim = task.problem, task.algorithm, method.dim
+    rank = target_frame(problem.P)[0].shape[1]
+    momentum, batch = algorithm.momentum > 0, algorithm.batch_at(dim)
+    rest = dim - rank
+    columns = min(problem.p * (1 + momentum), rest)
+    factor = GramFactor(min(problem.p, batch), rest - columns)
+    gaussian = method.batch_sums == "gaussian" or (method.batch_sums == "auto" and batch > EXACT_BATCH)
+    quantity = None if task.until is None else task.until.quantity
+    kernel = kernel_of(problem, algorithm)
+    spec = Spec(kernel, problem.p, rank, columns, batch, factor.compiled, momentum, quantity, gaussian)
+    stride = int(np.diff(task.points).min()) if len(task.points) > 1 else 1
+    room = SAMPLES_AT_ONCE // spec.draws
+    return spec, 2 ** int(np.log2(max(1, min(STEPS_AT_ONCE, stride, room)))), factor
 
 
 class ChainEvolution(StepwiseEvolution):
-    """Rows and second layer of all seeds."""
+    """Rows and second layer of all seeds of one task, or of several of the same compiled form."""
 
-    def __init__(self, task: Task, dim: int, batch_sums: str) -> None:
-        super().__init__(task)
-        problem, algorithm = task.problem, task.algorithm
-        kernel = kernel_of(problem, algorithm)
+    def __init__(self, methods: Sequence[Chain], tasks: Sequence[Task]) -> None:
+        super().__init__(tasks)
+        problem, algorithm = self.task.problem, self.task.algorithm
         L, inverse = target_frame(problem.P)
-        momentum, batch = algorithm.momentum > 0, algorithm.batch_at(dim)
-        rest = dim - L.shape[1]
-        columns = min(problem.p * (1 + momentum), rest)
-        factor = GramFactor(min(problem.p, batch), rest - columns)
-        gaussian = batch_sums == "gaussian" or (batch_sums == "auto" and batch > EXACT_BATCH)
+        self.spec, self.block, _ = compiled_form(methods[0], self.task)
         nodes, average, self._sums = None, None, "exact"
-        if gaussian:
-            nodes, rule = covariance_nodes(kernel, L.shape[1], columns, problem.noise > 0)
-            averager, _ = adapt(problem, algorithm.loss, *(x[0] for x in task.starts()))
+        if self.spec.gaussian:
+            nodes, rule = covariance_nodes(self.spec.kernel, self.spec.rank, self.spec.columns, problem.noise > 0)
+            averager, _ = adapt(problem, algorithm.loss, *(x[0] for x in self.task.starts()))
             average, self._sums = averager.engine, f"gaussian (mean: {averager.label}; covariance: {rule})"
-        self.spec = Spec(
-            kernel,
-            problem.p,
-            L.shape[1],
-            columns,
-            batch,
-            factor,
-            momentum,
-            self.quantity,
-            gaussian,
-        )
-        rates = rates_at(problem, algorithm, dim)
-        self.params = Params(rates, L, inverse, factor.table(), problem.noise, nodes, average, self.engine, self.watch)
+        tables = [compiled_form(*pair)[2].table() for pair in zip(methods, tasks, strict=True)]
+        table = self.grouped(self.spread(tables))
+        rates = self.rates([method.dim for method in methods])
+        self.params = Params(rates, L, inverse, table, self.noise, nodes, average, self.engine, self.watch)
         self.streams = self.keys(random.Role.FIELDS, random.Role.ORTHOGONAL)
-        stride = int(np.diff(task.points).min()) if len(task.points) > 1 else 1
-        room = SAMPLES_AT_ONCE // self.spec.draws
-        self.block = 2 ** int(np.log2(max(1, min(STEPS_AT_ONCE, stride, room))))
 
     def initial_state(self) -> State:
         """Rows of the start in the orthonormal basis; with momentum, twice."""
@@ -290,7 +293,7 @@ class ChainEvolution(StepwiseEvolution):
             A, B = np.concatenate([A, A], axis=1), np.concatenate([B, B], axis=1)
         return State(*map(self.grouped, (A, B, a, a)))
 
-    def run(self, carry: Any, start: int, stop: int) -> Any:
+    def run(self, carry: Any, start: Any, stop: Any) -> Any:
         """Compiled steps."""
         return advance(self.spec, self.block, self.params, self.streams, carry, start, stop)
 
@@ -349,4 +352,19 @@ class Chain(Method):
 
     def prepare(self, task: Task) -> Evolution:
         """Set up the rows and the random streams."""
-        return ChainEvolution(task, self.dim, self.batch_sums)
+        return ChainEvolution([self], [task])
+
+    def stack_key(self, task: Task) -> Hashable | None:
+        """Everything but the rates, the noise, the thresholds and, in the Gram factor, the dimension."""
+        spec, block, _ = compiled_form(self, task)
+        return None if spec.gaussian else (spec, block, task.problem.gram, len(task.points))
+
+    def prepare_stack(self, pairs: Sequence[tuple[Method, Task]]) -> Evolution:
+        """The same for several tasks side by side."""
+        methods, tasks = zip(*pairs, strict=True)
+        return ChainEvolution(methods, tasks)
+
+    def cost(self, task: Task) -> float:
+        """Steps, each of O(n_b p (p + k) + p³)."""
+        spec, _, factor = compiled_form(self, task)
+        return float(task.points[-1]) * (NS_PER_NORMAL * (spec.draws + factor.draws) + NS_PER_CUBE * spec.p**3) * 1e-9

@@ -157,7 +157,7 @@ class ODEEvolution(Evolution):
             level = until.value * values if until.relative else np.full_like(values, until.value)
         rtol = method.rtol or (1e-6 if self.averager.sampled else 1e-8)
         sign = np.full_like(values, -1.0 if self.quantity == "overlap" else 1.0)
-        self.control = Control(rtol, rtol * 1e-2, level, sign)
+        self.control = Control(np.asarray(rtol), np.asarray(rtol * 1e-2), level, sign)
         self.window = max(1, -(-(len(task.points) - 1) // CHUNKS))
 
     def _engine(self, Q: np.ndarray, M: np.ndarray, a: np.ndarray, at_least: int = 12) -> tuple[Averager, int]:
@@ -175,12 +175,15 @@ class ODEEvolution(Evolution):
 
     def _field(self) -> Field:
         problem, algorithm = self.task.problem, self.task.algorithm
+        # arrays, not floats: they are data of the compiled code, which one sweep over rates or noises then shares
+        rates = (self.flow, self.noise_rate, self.flow * problem.p * algorithm.weight_decay, problem.noise)
+        flow, noise_rate, decay, noise = (jnp.asarray(x, float) for x in rates)
         return Field(
             self.averager.engine,
-            self.flow,
-            self.noise_rate,
-            self.flow * problem.p * algorithm.weight_decay,
-            problem.noise,
+            flow,
+            noise_rate,
+            decay,
+            noise,
             algorithm.geometry != "free",
             algorithm.train_second_layer,
         )

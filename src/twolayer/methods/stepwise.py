@@ -4,13 +4,19 @@ A step never changes a seed that has stopped: when it would leave the finite ran
 and is marked as diverged at that step; when it passes the threshold of `until` it is marked as reached, at the
 step interpolated linearly. Random numbers are functions of (seed, run, step, index) and seeds are computed in
 groups of fixed size, so neither the number of seeds nor the cutting of the steps into calls changes a number.
+
+Several tasks may share a compiled call: each lane of a group carries its own rates, thresholds and step numbers, so
+runs that differ in such numbers alone stand side by side. Compiled code may treat the lanes of a group differently in
+the last bit (vectors first, then a remainder), so a run keeps its place in a group, (run + seed) mod lanes, whatever
+its company: every bit is that of the run taken by itself.
 """
 
 from __future__ import annotations
 
 import abc
 import time as wall
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -34,8 +40,9 @@ __all__ = [
     "embed",
     "in_groups",
     "kernel_of",
+    "lane_axes",
+    "lane_numbers",
     "rates_at",
-    "shared_between_seeds",
     "watched_value",
 ]
 
@@ -70,6 +77,13 @@ def watched_value(quantity: str | None, engine: Any, Q: Any, M: Any, a: Any, noi
         return jnp.sqrt((M * M).sum())
     excess = engine(Q, M, a, noise).excess_risk
     return excess + noise / 2 if quantity == "risk" else excess
+
+
+@partial(jax.jit, static_argnums=0)
+def watched_values(quantity: str, engine: Any, Q: Any, M: Any, a: Any, noise: Any) -> Any:
+    """The watched quantity of all lanes, one group after the other."""
+    group = jax.vmap(lambda Q, M, a, noise: watched_value(quantity, engine, Q, M, a, noise))
+    return in_groups(group, Q, M, a, noise)
 
 
 def accept(old: Any, new: Any, lane: Lane, size: Any, value: Any, watch: Watch | None, step: Any, on: Any) -> Any:
@@ -114,11 +128,19 @@ def in_groups(group: Callable[..., Any], *arguments: Any) -> Any:
     return jax.lax.map(lambda x: group(*x), arguments)
 
 
-def shared_between_seeds(kind: Any, watch: Watch | None) -> Any:
-    """Axes of vmap for the parameters of a group: all shared, but for the thresholds."""
-    return kind(
-        **{name: None for name in kind._fields if name != "watch"}, watch=None if watch is None else Watch(0, 0)
-    )
+LANE_NUMBERS = ("rates", "noise", "table", "watch")
+"""Parameters with a value of its own in each lane; the others are shared by all lanes."""
+
+
+def lane_numbers(params: Any) -> dict[str, Any]:
+    """The parameters that differ from lane to lane, with leading axes (groups, lanes)."""
+    return {name: getattr(params, name) for name in LANE_NUMBERS if getattr(params, name, None) is not None}
+
+
+def lane_axes(params: Any) -> Any:
+    """Axes of vmap for the parameters of a group: the first for the numbers of a lane, none for what is shared."""
+    own = lane_numbers(params)
+    return type(params)(**{name: 0 if name in own else None for name in params._fields})
 
 
 def kernel_of(problem: Problem, algorithm: SGD) -> Kernel:
@@ -149,50 +171,97 @@ def embed(Q: np.ndarray, M: np.ndarray, P: np.ndarray, columns: int) -> tuple[np
     return A, np.concatenate([B[..., :columns], np.zeros((*B.shape[:-1], missing))], axis=-1)
 
 
+def earlier(values: np.ndarray) -> np.ndarray:
+    """For each value, how many equal ones stand before it.
+
+    Examples
+    --------
+    >>> earlier(np.array([5, 3, 5, 5, 3])).tolist()
+    [0, 0, 1, 2, 1]
+    """
+    counts = np.zeros(len(values), int)
+    for value in np.unique(values):
+        counts[values == value] = np.arange(np.count_nonzero(values == value))
+    return counts
+
+
 class StepwiseEvolution(Evolution):
     """Runs the compiled loop for all groups of seeds, in pieces of a fraction of a second.
 
-    A state is (method state, Lane) with leading axes (groups, lanes). Methods that draw random numbers for several
-    steps at once set ``block`` to that many steps.
+    The seeds of all tasks stand in one row of groups of lanes, each run at its own place in a group; lanes that no
+    run takes count as stopped from the start. A state is (method state, Lane) with leading axes (groups, lanes).
+    Methods that draw random numbers for several steps at once set ``block`` to that many steps.
     """
 
-    def __init__(self, task: Task, lanes: int | None = None) -> None:
-        self.task = task
-        lanes = lanes or (CPU_LANES if jax.default_backend() == "cpu" else min(DEVICE_LANES, task.seeds))
-        self.shape = (-(-task.seeds // lanes), lanes)
-        self.runs = np.arange(self.shape[0] * lanes)
+    def __init__(self, tasks: Sequence[Task], lanes: int | None = None) -> None:
+        self.tasks, self.task = tasks, tasks[0]
+        self.seeds = sum(task.seeds for task in tasks)
+        lanes = lanes or (CPU_LANES if jax.default_backend() == "cpu" else min(DEVICE_LANES, self.seeds))
+        place = np.concatenate([(task.runs + task.seed % lanes) % lanes for task in tasks])
+        group = earlier(place)
+        groups = int(group.max()) + 1
+        if len(tasks) > 1:  # powers of two, so that stacks of many sizes share a few compiled shapes
+            groups = 2 ** (groups - 1).bit_length()
+        self.shape = (groups, lanes)
+        self.lanes = group * lanes + place
+        self.taken = np.isin(np.arange(groups * lanes), self.lanes)
+        self._source = np.zeros(groups * lanes, int)
+        self._source[self.lanes] = np.arange(self.seeds)
         self.block = 1
         self._blocks = 1
-        self.quantity = None if task.until is None else task.until.quantity
+        until = self.task.until
+        self.quantity = None if until is None else until.quantity
         risky = self.quantity in ("risk", "excess_risk")
-        self.engine = select(task.problem, "squared").engine if risky else None
+        self.engine = select(self.task.problem, "squared").engine if risky else None
+        points = self.per_lane(lambda task: np.broadcast_to(task.points, (task.seeds, len(task.points))))
+        self.points = np.where(self.taken[:, None], points, 0)
+        self.noise = self.grouped(self.per_lane(lambda task: np.full(task.seeds, task.problem.noise)))
         self.lane, self.watch = self._bookkeeping()
 
+    def per_lane(self, values: Callable[[Task], Any]) -> np.ndarray:
+        """What each task says for its seeds, in one row of lanes; those that no run takes repeat the first."""
+        return np.concatenate([values(task) for task in self.tasks])[self._source]
+
     def starts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Q, M, a of all lanes in one row; the last seed fills up the last group."""
-        index = np.minimum(self.runs, self.task.seeds - 1)
-        Q, M, a = self.task.starts()
-        return Q[index], M[index], a[index]
+        """Q, M, a of all lanes in one row."""
+        every = [task.starts() for task in self.tasks]
+        Q, M, a = (np.concatenate(x)[self._source] for x in zip(*every, strict=True))
+        return Q, M, a
 
     def grouped(self, x: Any) -> Any:
         """Fold the row of lanes into groups."""
         return jnp.asarray(x).reshape(*self.shape, *np.shape(x)[1:])
 
+    def rates(self, dims: Sequence[int]) -> Rates:
+        """The numbers of one step in each lane, from the dimension of each task."""
+        each = [rates_at(task.problem, task.algorithm, dim) for task, dim in zip(self.tasks, dims, strict=True)]
+        return Rates(*(self.grouped(self.spread(x)) for x in zip(*each, strict=True)))
+
+    def spread(self, values: Sequence[Any]) -> np.ndarray:
+        """One value of each task, repeated for its lanes."""
+        given = iter(values)
+        return self.per_lane(lambda task: np.repeat(np.asarray(next(given), float)[None], task.seeds, axis=0))
+
     def keys(self, *roles: random.Role) -> Any:
         """Keys (groups, lanes, roles, 2) of the random streams."""
-        return self.grouped(np.stack([random.stream(self.task.seed, role, self.runs) for role in roles], axis=1))
+        draw = lambda task: np.stack([random.stream(task.seed, role, task.runs) for role in roles], axis=1)  # noqa: E731
+        return self.grouped(self.per_lane(draw))
 
     def _bookkeeping(self) -> tuple[Lane, Watch | None]:
-        """Initial bookkeeping; lanes beyond the requested seeds count as stopped."""
-        noise, until = self.task.problem.noise, self.task.until
-        value = jax.jit(jax.vmap(lambda Q, M, a: watched_value(self.quantity, self.engine, Q, M, a, noise)))
-        values = np.zeros(len(self.runs)) if until is None else np.asarray(value(*self.starts()))
-        code = np.where(self.runs < self.task.seeds, 0, DIVERGED).astype(np.int32)
-        lane = Lane(*map(self.grouped, (code, np.full(len(code), np.nan), values)))
-        if until is None:
+        """Initial bookkeeping; lanes that no run takes count as stopped."""
+        count = len(self.taken)
+        values = np.zeros(count)
+        if self.quantity is not None:
+            state = (self.engine, *map(self.grouped, self.starts()), self.noise)
+            values = np.asarray(watched_values(self.quantity, *state)).reshape(-1)
+        code = np.where(self.taken, 0, DIVERGED).astype(np.int32)
+        lane = Lane(*map(self.grouped, (code, np.full(count, np.nan), values)))
+        if self.quantity is None:
             return lane, None
-        level = until.value * values if until.relative else np.full_like(values, until.value)
-        sign = np.full_like(values, -1.0 if until.quantity == "overlap" else 1.0)
+        untils = [task.until for task in self.tasks if task.until is not None]
+        value, relative = self.spread([u.value for u in untils]), self.spread([u.relative for u in untils])
+        level = np.where(relative > 0, value * values, value)
+        sign = np.full_like(values, -1.0 if self.quantity == "overlap" else 1.0)
         return lane, Watch(self.grouped(level), self.grouped(sign))
 
     @abc.abstractmethod
@@ -200,8 +269,8 @@ class StepwiseEvolution(Evolution):
         """The method's own state at the start."""
 
     @abc.abstractmethod
-    def run(self, carry: Any, start: int, stop: int) -> Any:
-        """Compiled: steps start … stop − 1 of all groups."""
+    def run(self, carry: Any, start: Any, stop: Any) -> Any:
+        """Compiled: steps start … stop − 1 of all groups, with step numbers (groups, lanes)."""
 
     @abc.abstractmethod
     def overlaps(self, state: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -213,25 +282,26 @@ class StepwiseEvolution(Evolution):
 
     def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Snapshot]:
         """To the next save point, in as many calls as it takes."""
-        at, end = (int(x) for x in self.task.points[first : first + 2])
-        while at < end:
+        start, end = self.points[:, first], self.points[:, first + 1]
+        at, longest = 0, int((end - start).max())
+        while at < longest:
             # whole blocks: a call that cuts one throws away the random numbers drawn for the rest of it
-            stop = min(end, at + self._blocks * self.block)
+            stop = min(longest, at + self._blocks * self.block)
             began = wall.perf_counter()
-            state = jax.tree.map(lambda x: x.block_until_ready(), self.run(state, at, stop))
+            piece = (self.grouped(np.minimum(start + x, end)) for x in (at, stop))
+            state = jax.tree.map(lambda x: x.block_until_ready(), self.run(state, *piece))
             seconds, blocks = wall.perf_counter() - began, -(-(stop - at) // self.block)
             if blocks == self._blocks or seconds > CALL_SECONDS:
                 self._blocks = int(np.clip(CALL_SECONDS * blocks / seconds, 1, 8 * self._blocks))
             at = stop
-            tick(at)
+            tick(float(min(start[self.lanes[0]] + at, end[self.lanes[0]])))
         return state, self.snapshot(state)
 
     def snapshot(self, state: Any) -> Snapshot:
         """Overlaps of all seeds."""
-        n = self.task.seeds
-        return Snapshot(*(x.reshape(-1, *x.shape[2:])[:n, None] for x in self.overlaps(state[0])))
+        return Snapshot(*(x.reshape(-1, *x.shape[2:])[self.lanes, None] for x in self.overlaps(state[0])))
 
     def stopped(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
         """Outcome codes and the steps where the seeds stopped."""
-        n, lane = self.task.seeds, state[1]
-        return np.asarray(lane.code).reshape(-1)[:n], np.asarray(lane.stop).reshape(-1)[:n]
+        code, stop, _ = state[1]
+        return np.asarray(code).reshape(-1)[self.lanes], np.asarray(stop).reshape(-1)[self.lanes]

@@ -11,6 +11,7 @@ Cost per step and seed O(n_b p d); memory O(seeds · p d) plus the stream.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -32,8 +33,8 @@ from twolayer.methods.stepwise import (
     embed,
     in_groups,
     kernel_of,
-    rates_at,
-    shared_between_seeds,
+    lane_axes,
+    lane_numbers,
     watched_value,
 )
 from twolayer.problem import Problem
@@ -41,6 +42,7 @@ from twolayer.problem import Problem
 __all__ = ["Vectors"]
 
 INPUTS_AT_ONCE = 2**18  # numbers z_i held per seed
+NS_PER_INPUT, NS_PER_PRODUCT = 3.0, 1.0  # for estimates of cost
 GROUP = 2**18  # seeds in a group times p d: the weights of a group stay in cache
 
 
@@ -66,7 +68,7 @@ class Spec:
 
 
 class Params(NamedTuple):
-    """Numbers that the compiled code takes as data."""
+    """Numbers that the compiled code takes as data; rates, noise and watch have their own value in each lane."""
 
     rates: Rates
     L: Any
@@ -146,65 +148,71 @@ def step(spec: Spec, params: Params, state: State, gradient: Gradient, products:
 
 @partial(jax.jit, static_argnames=("spec",))
 def advance(spec: Spec, params: Params, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
-    """Steps start … stop − 1 of all groups of seeds; keys, carry and thresholds have leading axes (groups, lanes)."""
+    """Steps start … stop − 1 of all groups of seeds; all but shared parameters have leading axes (groups, lanes)."""
 
-    def group(keys: Any, carry: Any, watch: Watch | None) -> Any:
-        return advance_group(spec, params._replace(watch=watch), keys, carry, start, stop)
+    def group(own: dict[str, Any], keys: Any, carry: Any, start: Any, stop: Any) -> Any:
+        return advance_group(spec, params._replace(**own), keys, carry, start, stop)
 
-    return in_groups(group, keys, carry, params.watch)
+    return in_groups(group, lane_numbers(params), keys, carry, start, stop)
 
 
 def advance_group(spec: Spec, params: Params, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
     """The same for one group."""
-    axes = shared_between_seeds(Params, params.watch)
+    axes = lane_axes(params)
 
-    def finish(params: Params, carry: Any, gradient: Gradient, products: Products | None, number: Any) -> Any:
+    def finish(
+        params: Params, carry: Any, gradient: Gradient, products: Products | None, number: Any, stop: Any
+    ) -> Any:
         new, size = step(spec, params, carry[0], gradient, products)
         Q = new.W @ new.W.T if spec.quantity else None
         M = new.W[:, : params.L.shape[1]] @ params.L.T
         value = watched_value(spec.quantity, params.engine, Q, M, new.a, params.noise)
-        return accept(carry[0], new, carry[1], size, value, params.watch, number, True)
+        return accept(carry[0], new, carry[1], size, value, params.watch, number, number < stop)
 
-    def single(params: Params, keys: Any, carry: Any, total: Gradient, batch: Batch, at: Any) -> Any:
+    def single(
+        params: Params, keys: Any, start: Any, stop: Any, carry: Any, total: Gradient, batch: Batch, at: Any
+    ) -> Any:
         number, chunk = start + at // spec.chunks, at % spec.chunks
         part, products = contribution(spec, params, carry[0], batch, chunk)
         # the next inputs travel in the carry: inside one body XLA would compute them anew for each of their uses
         following = draw(spec, keys, start + (at + 1) // spec.chunks, (at + 1) % spec.chunks)
         if spec.chunks == 1:
-            return finish(params, carry, part, products, number), total, following
+            return finish(params, carry, part, products, number, stop), total, following
         total = jax.tree.map(jnp.add, total, part)
 
         def last(carry: Any, total: Gradient) -> Any:
-            return finish(params, carry, total, None, number), jax.tree.map(jnp.zeros_like, total)
+            return finish(params, carry, total, None, number, stop), jax.tree.map(jnp.zeros_like, total)
 
         carry, total = jax.lax.cond(chunk == spec.chunks - 1, last, lambda c, t: (c, t), carry, total)
         return carry, total, following
 
     def body(at: Any, loop: Any) -> Any:
         carry, total, batch = loop
-        return jax.vmap(single, (axes, 0, 0, 0, 0, None))(params, keys, carry, total, batch, at)
+        return jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0, None))(params, keys, start, stop, carry, total, batch, at)
 
     state = carry[0]
     width = spec.dim if spec.chunks > 1 else 0  # a single chunk needs no running sum
     total = Gradient(jnp.zeros((*state.W.shape[:-1], width)), jnp.zeros_like(state.a))
-    first = jax.vmap(lambda keys: draw(spec, keys, start, 0))(keys)
-    return jax.lax.fori_loop(0, (stop - start) * spec.chunks, body, (carry, total, first))[0]
+    first = jax.vmap(lambda keys, start: draw(spec, keys, start, 0))(keys, start)
+    return jax.lax.fori_loop(0, (stop - start).max() * spec.chunks, body, (carry, total, first))[0]
+
+
+def spec_of(dim: int, task: Task) -> Spec:
+    """What fixes the compiled code of a task."""
+    algorithm, quantity = task.algorithm, None if task.until is None else task.until.quantity
+    return Spec(kernel_of(task.problem, algorithm), dim, algorithm.batch_at(dim), algorithm.momentum > 0, quantity)
 
 
 class VectorsEvolution(StepwiseEvolution):
-    """Weights of all seeds."""
+    """Weights of all seeds of one task, or of several of the same compiled form."""
 
-    def __init__(self, task: Task, dim: int) -> None:
+    def __init__(self, tasks: Sequence[Task], dim: int) -> None:
         # Groups of any size give the same numbers for batch 1; matrix products of a batch do not, so one at a time.
-        room = max(1, min(16, GROUP // (task.problem.p * dim)))
-        super().__init__(task, min(task.seeds, room) if task.algorithm.batch_at(dim) == 1 else 1)
-        problem, algorithm = task.problem, task.algorithm
-        self.spec = Spec(
-            kernel_of(problem, algorithm), dim, algorithm.batch_at(dim), algorithm.momentum > 0, self.quantity
-        )
-        self.params = Params(
-            rates_at(problem, algorithm, dim), target_frame(problem.P)[0], problem.noise, self.engine, self.watch
-        )
+        self.spec = spec_of(dim, tasks[0])
+        room = max(1, min(16, GROUP // (tasks[0].problem.p * dim)))
+        super().__init__(tasks, min(sum(task.seeds for task in tasks), room) if self.spec.batch == 1 else 1)
+        L = target_frame(self.task.problem.P)[0]
+        self.params = Params(self.rates([dim] * len(tasks)), L, self.noise, self.engine, self.watch)
         self.streams = self.keys(random.Role.INPUTS, random.Role.LABELS)
 
     def initial_state(self) -> State:
@@ -217,7 +225,7 @@ class VectorsEvolution(StepwiseEvolution):
         previous = W if self.spec.momentum else W[..., :0]
         return State(*map(self.grouped, (W, np.diagonal(Q, axis1=1, axis2=2), previous, a, a)))
 
-    def run(self, carry: Any, start: int, stop: int) -> Any:
+    def run(self, carry: Any, start: Any, stop: Any) -> Any:
         """Compiled steps."""
         return advance(self.spec, self.params, self.streams, carry, start, stop)
 
@@ -263,4 +271,22 @@ class Vectors(Method):
 
     def prepare(self, task: Task) -> Evolution:
         """Set up the weights and the random streams."""
-        return VectorsEvolution(task, self.dim)
+        return VectorsEvolution([task], self.dim)
+
+    def stack_key(self, task: Task) -> Hashable | None:
+        """Everything but the rates, the noise and the thresholds."""
+        return spec_of(self.dim, task), task.problem.p, task.problem.gram, len(task.points)
+
+    def prepare_stack(self, pairs: Sequence[tuple[Method, Task]]) -> Evolution:
+        """The same for several tasks side by side."""
+        return VectorsEvolution([task for _, task in pairs], self.dim)
+
+    def cost(self, task: Task) -> float:
+        """Steps, each of O(n_b p d)."""
+        batch, p = task.algorithm.batch_at(self.dim), task.problem.p
+        return float(task.points[-1]) * batch * self.dim * (NS_PER_INPUT + NS_PER_PRODUCT * p) * 1e-9
+
+    def footprint(self, task: Task) -> int:
+        """The weights, in a few copies, and the stream of inputs."""
+        inputs = min(task.algorithm.batch_at(self.dim) * self.dim, INPUTS_AT_ONCE)
+        return super().footprint(task) + 8 * (4 * task.problem.p * self.dim + 2 * inputs)

@@ -1,0 +1,271 @@
+"""What a worker does: run a batch of units, side by side where they share compiled code, and reduce each.
+
+    unit = a cell and some of its seeds, within one block of SEED_BLOCK        batch = units sent to a worker together
+
+Every number of a unit is a function of the unit alone. Random starts are drawn in whole blocks, lanes keep their place
+(methods/stepwise.py), deterministic methods take their starts one by one, and the rule for the risk is chosen for one
+run at a time; so engine, batching and order change no bit.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time as wall
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from twolayer.algorithm import SGD
+from twolayer.clocks import Clocks
+from twolayer.errors import InputError, RunFailed
+from twolayer.gaussian.risk import excess_risks
+from twolayer.methods.base import Method, Outcome, Snapshot, Task
+from twolayer.overlaps import Overlaps
+from twolayer.precision import float64
+from twolayer.problem import Problem
+from twolayer.results import describe_problem, to_dataset, versions
+from twolayer.run import Record, Silent, follow
+from twolayer.solving import make_task
+from twolayer.sweeps.grid import Cell, Run
+from twolayer.sweeps.reductions import Block, Reduction, Values
+
+__all__ = ["SEED_BLOCK", "Job", "Result", "job_of", "outline", "run_batch"]
+
+SEED_BLOCK = 16
+_one_batch_at_a_time = threading.Lock()  # a worker may have several threads, compiled CPU code wants one
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A unit as it travels to a worker: plain values, and runs number ``low`` … ``high`` − 1."""
+
+    problem: Problem | str
+    algorithm: SGD | str
+    method: Method
+    run: Run
+    seed: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What came out of a unit: the reduced values, or an error; and how long it took and with what."""
+
+    values: Values | None
+    error: str | None
+    seconds: float
+    versions: dict[str, str]
+
+
+def portable(problem: Problem) -> str | None:
+    """Why a problem cannot be written down for another process or a store, or None."""
+    for part, value in describe_problem(problem).items():
+        if isinstance(value, str) and value.startswith("<function"):
+            return (
+                f"the {part} is a Python function ({value[10:-1]}), which other processes and stores cannot hold; "
+                "write it as a formula"
+            )
+    return None
+
+
+def job_of(cell: Cell, low: int, high: int) -> Job:
+    """The job of a unit; problems made of Python functions can only be run in this process."""
+    if portable(cell.problem) is not None:
+        return Job(cell.problem, cell.algorithm, cell.method, cell.run, cell.seed, low, high)
+    problem, algorithm = (json.dumps(x) for x in (describe_problem(cell.problem), cell.algorithm.describe()))
+    return Job(problem, algorithm, cell.method, cell.run, cell.seed, low, high)
+
+
+@lru_cache(maxsize=1024)
+def _problem(text: str) -> Problem:
+    return Problem(**json.loads(text))
+
+
+@lru_cache(maxsize=1024)
+def _algorithm(text: str) -> SGD:
+    return SGD(**json.loads(text))
+
+
+@lru_cache(maxsize=256)
+def _random_starts(problem: Problem, dim: int, seed: int, law: str, block: int) -> Overlaps:
+    return Overlaps.random(problem, dim, seed, SEED_BLOCK, law, SEED_BLOCK * block)
+
+
+def _part(start: Overlaps, low: int, high: int) -> Overlaps:
+    a = None if start.a is None else start.a[low:high]
+    return Overlaps(start.Q[low:high], start.M[low:high], start.P, a, start.dim)
+
+
+def _start(job: Job, problem: Problem) -> Overlaps:
+    """The starts of a unit: given ones, or a random one for each run."""
+    given = job.run.start
+    if isinstance(given, Overlaps):
+        return _part(given, job.low, job.high) if given.batch else given
+    dim = job.run.dim or job.method.dimension
+    if dim is None:
+        raise InputError("A random start needs a dimension: give `dim`, or sweep `run.dim`.")
+    block = job.low // SEED_BLOCK
+    whole = _random_starts(problem.replace(noise=0.0), dim, job.seed, given, block)
+    return _part(whole, job.low - SEED_BLOCK * block, job.high - SEED_BLOCK * block)
+
+
+def outline(cell: Cell, save: Any) -> Task:
+    """The task of a cell without its start: enough to tell its compiled form, cost and size."""
+    clocks = Clocks(cell.problem, cell.algorithm, cell.method.dimension or cell.run.dim)
+    points = cell.method.save_points(clocks, cell.run.time, cell.run.steps, save)
+    start: Any = None
+    return Task(cell.problem, cell.algorithm, start, points, clocks, 1, cell.seed, cell.run.until)
+
+
+def tasks_of(job: Job, ends_only: bool) -> list[Task]:
+    """The runs of a unit as one task, or one for each start where the method is deterministic."""
+    problem = _problem(job.problem) if isinstance(job.problem, str) else job.problem
+    algorithm = _algorithm(job.algorithm) if isinstance(job.algorithm, str) else job.algorithm
+    run, start = job.run, _start(job, problem)
+    arguments = {
+        "time": run.time,
+        "steps": run.steps,
+        "save": 1 if ends_only else run.save,
+        "seed": job.seed,
+        "until": run.until,
+    }
+    if not job.method.stochastic and start.batch:
+        each = [(_part(start, i, i + 1), job.low + i) for i in range(start.batch[0])]
+    else:
+        each = [(start, job.low)]
+    seeds = None if start.batch else job.high - job.low
+    return [make_task(problem, algorithm, job.method, s, seeds=seeds, first=low, **arguments) for s, low in each]
+
+
+def _records(pairs: Sequence[tuple[Method, Task]]) -> list[Record]:
+    """Run tasks, those with the same compiled form side by side; a record for each, in the same order."""
+    stacks: dict[Any, list[int]] = {}
+    for i, (method, task) in enumerate(pairs):
+        key = method.stack_key(task)
+        stacks.setdefault(i if key is None else (type(method), key), []).append(i)
+    found: dict[int, Record] = {}
+    for members in stacks.values():
+        method, task = pairs[members[0]]
+        several = len(members) > 1
+        evolution = method.prepare_stack([pairs[i] for i in members]) if several else method.prepare(task)
+        record = follow(evolution, task.points, method.name, Silent())
+        if record.interrupted:
+            raise KeyboardInterrupt
+        at = 0
+        for i in members:
+            task = pairs[i][1]
+            found[i] = _cut(record, at, at + task.seeds, len(task.points))
+            at += task.seeds
+    return [found[i] for i in range(len(pairs))]
+
+
+def _cut(record: Record, low: int, high: int, points: int) -> Record:
+    """The runs low … high − 1, with their last state repeated where all had stopped before the last save point."""
+
+    def full(x: np.ndarray) -> np.ndarray:
+        own = x[low:high]
+        return np.concatenate([own, np.repeat(own[:, -1:], points - own.shape[1], axis=1)], axis=1)
+
+    snapshot = Snapshot(*map(full, record.snapshot))
+    return Record(snapshot, record.outcome[low:high], record.stop[low:high], False, record.notes)
+
+
+def _risks(pairs: Sequence[tuple[Method, Task]], records: Sequence[Record]) -> list[tuple[np.ndarray, str]]:
+    """Excess risks of all records, evaluated together where the problem is the same up to its noise."""
+    same: dict[Any, list[int]] = {}
+    for i, (_, task) in enumerate(pairs):
+        same.setdefault((task.problem.replace(noise=0.0), len(task.points)), []).append(i)
+    found: dict[int, tuple[np.ndarray, str]] = {}
+    for (problem, points), members in same.items():
+        Q, M, a = (np.concatenate(x) for x in zip(*(records[i].snapshot for i in members), strict=True))
+        values, rule = excess_risks(problem, Q, M, a, affordable=points)
+        parts = np.split(values, np.cumsum([len(records[i].snapshot.a) for i in members])[:-1])
+        found |= {i: (part, rule) for i, part in zip(members, parts, strict=True)}
+    return [found[i] for i in range(len(pairs))]
+
+
+def _block(method: Method, task: Task, record: Record, risk: np.ndarray) -> Block:
+    unit = method.unit(task.algorithm)
+    position = np.asarray(task.points)
+    time = task.clocks.time(position) if method.stepwise else position
+    stop = task.clocks.time(record.stop) if method.stepwise else record.stop
+    clocks = {k: v[0] for k, v in task.clocks.coordinates(np.asarray(time, float), unit).items() if k != "sample"}
+    stops = task.clocks.coordinates(np.asarray(stop, float), unit)
+    if method.stepwise:
+        clocks["step"] = position.astype(float)
+    M, a = record.snapshot.M, record.snapshot.a
+    total = risk + task.problem.noise / 2
+    return Block(M, a, total, risk, clocks, record.outcome, stops["time"][0], stops["step"][0])
+
+
+def _joined(parts: list[Values]) -> Values:
+    if len(parts) == 1:
+        return parts[0]
+    return {k: (dims, np.concatenate([part[k][1] for part in parts])) for k, (dims, _) in parts[0].items()}
+
+
+def _run(jobs: Sequence[Job], reduction: Reduction) -> list[Values]:
+    """Reduced values of units; any failure is that of all."""
+    each = [tasks_of(job, reduction.ends_only) for job in jobs]
+    pairs = [(job.method, task) for job, tasks in zip(jobs, each, strict=True) for task in tasks]
+    records = _records(pairs)
+    for (method, _), record in zip(pairs, records, strict=True):
+        if (record.outcome == Outcome.MAX_STEPS).any():
+            advice = Outcome.ADVICE[Outcome.MAX_STEPS]
+            raise RunFailed(f"{type(method).__name__} stopped early: {advice}.")
+    reduced: list[Values] = []
+    for (method, task), record, risk in zip(pairs, records, _risks(pairs, records), strict=True):
+        if reduction.of_block is not None:
+            reduced.append(reduction.of_block(_block(method, task, record, risk[0])))
+        else:
+            reduced.append(reduction.of_datasets(to_dataset(task, method, record, risk)))
+    at, values = 0, []
+    for tasks in each:
+        values.append(_joined(reduced[at : at + len(tasks)]))
+        at += len(tasks)
+    return values
+
+
+@float64
+def run_batch(jobs: Sequence[Job], reduction: Reduction) -> list[Result]:
+    """Results of a batch of units. Where the batch fails as a whole, its units are run one by one to find out which.
+
+    Parameters
+    ----------
+    jobs : list of Job
+    reduction : Reduction
+    """
+    with _one_batch_at_a_time:
+        began = wall.perf_counter()
+        try:
+            values = _run(jobs, reduction)
+        except Exception as error:
+            if len(jobs) > 1:
+                return [_alone(job, reduction) for job in jobs]
+            return [Result(None, sentence(error), wall.perf_counter() - began, versions())]
+        seconds = (wall.perf_counter() - began) / len(jobs)
+        return [Result(x, None, seconds, versions()) for x in values]
+
+
+def _alone(job: Job, reduction: Reduction) -> Result:
+    began = wall.perf_counter()
+    try:
+        values, error = _run([job], reduction)[0], None
+    except Exception as failure:
+        values, error = None, sentence(failure)
+    return Result(values, error, wall.perf_counter() - began, versions())
+
+
+def sentence(error: BaseException) -> str:
+    """An error as one line: ours as it is, others with their type and place."""
+    if isinstance(error, InputError | RunFailed):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    where = f" ({last[0].filename.rsplit('/', 1)[-1]}, line {last[0].lineno})" if last else ""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}{where}"

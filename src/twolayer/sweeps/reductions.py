@@ -1,0 +1,211 @@
+"""Reductions: what is kept of each run.
+
+    final       risk, excess_risk, overlap ‖M‖_F, M, time and step at the end
+    exit_time   time and step where the threshold of `until` was reached (NaN where it was not)
+    trajectory  risk, excess_risk, overlap, M, a and the clocks at every save point
+
+A function of your own takes the dataset of one run (as `solve` makes it, without the seed axis) and returns a dataset,
+or a table of numbers. It sees one run at a time, so that adding seeds changes no number; averages over seeds are taken
+afterwards, on the result.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from twolayer.errors import InputError, choice
+from twolayer.methods.base import Outcome
+
+__all__ = ["Block", "Reduction", "Variable", "reduction_of"]
+
+
+CLOCKS = ("time", "step", "alpha")
+
+
+class Block(NamedTuple):
+    """The runs of one unit at its save points: arrays with leading axes (seed, save point)."""
+
+    M: np.ndarray
+    a: np.ndarray
+    risk: np.ndarray
+    excess_risk: np.ndarray
+    clocks: dict[str, np.ndarray]
+    outcome: np.ndarray
+    stop_time: np.ndarray
+    stop_step: np.ndarray
+
+
+class Variable(NamedTuple):
+    """Inner dimensions (beyond the grid and the seed), their sizes, and the type."""
+
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: str = "<f8"
+
+
+Values = dict[str, tuple[tuple[str, ...], np.ndarray]]
+"""Per variable its inner dimensions and an array with a leading seed axis."""
+
+
+def _norm(M: np.ndarray) -> np.ndarray:
+    return np.sqrt((M * M).sum((-1, -2)))
+
+
+def _outcome(block: Block) -> np.ndarray:
+    return np.array([Outcome.CODES.index(x) for x in block.outcome], "i1")
+
+
+def _final(block: Block) -> Values:
+    M = block.M[:, -1]
+    return {
+        "risk": ((), block.risk[:, -1]),
+        "excess_risk": ((), block.excess_risk[:, -1]),
+        "overlap": ((), _norm(M)),
+        "M": (("neuron", "direction"), M),
+        "time": ((), _end(block, "time")),
+        "step": ((), _end(block, "step")),
+        "outcome": ((), _outcome(block)),
+    }
+
+
+def _end(block: Block, clock: str) -> np.ndarray:
+    """Where each run ended: where it stopped, or at the last save point."""
+    stop = block.stop_time if clock == "time" else block.stop_step
+    return np.where(np.isnan(stop), block.clocks[clock][-1], stop)
+
+
+def _exit_time(block: Block) -> Values:
+    reached = block.outcome == Outcome.REACHED
+    return {
+        "exit_time": ((), np.where(reached, block.stop_time, np.nan)),
+        "exit_step": ((), np.where(reached, block.stop_step, np.nan)),
+        "outcome": ((), _outcome(block)),
+    }
+
+
+def _trajectory(block: Block) -> Values:
+    n = len(block.M)
+    clocks = {name: (("save_point",), np.repeat(x[None], n, axis=0)) for name, x in block.clocks.items()}
+    return {
+        "risk": (("save_point",), block.risk),
+        "excess_risk": (("save_point",), block.excess_risk),
+        "overlap": (("save_point",), _norm(block.M)),
+        "M": (("save_point", "neuron", "direction"), block.M),
+        "a": (("save_point", "neuron"), block.a),
+        **clocks,
+        "outcome": ((), _outcome(block)),
+    }
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A reduction by name, or a function of the dataset of one run.
+
+    Attributes
+    ----------
+    name : str
+        What the description of a sweep records.
+    main : str or None
+        The variable whose standard error `target_se` means when it is a number.
+    ends_only : bool
+        Whether the save points between start and end are not looked at.
+    """
+
+    name: str
+    of_block: Callable[[Block], Values] | None = None
+    of_run: Callable[[xr.Dataset], Any] | None = None
+    main: str | None = None
+    ends_only: bool = False
+    importable: bool = True
+
+    def template(self, p: int, k: int, points: int) -> dict[str, Variable] | None:
+        """What the reduction yields, if that is known beforehand."""
+        if self.of_block is None:
+            return None
+        n = 2 if self.ends_only else points
+        zero, one = np.zeros((1, n)), np.zeros(1)
+        clocks = {name: np.zeros(n) for name in CLOCKS}
+        outcome = np.array([Outcome.OK])
+        blank = Block(np.zeros((1, n, p, k)), np.zeros((1, n, p)), zero, zero, clocks, outcome, one, one)
+        values = self.of_block(blank)
+        return {name: Variable(dims, x.shape[1:], x.dtype.newbyteorder("<").str) for name, (dims, x) in values.items()}
+
+    def of_datasets(self, dataset: xr.Dataset) -> Values:
+        """A function of the user's, applied to one run after the other."""
+        assert self.of_run is not None
+        runs = [_checked(self.of_run(dataset.isel(seed=r)), self.name) for r in range(dataset.sizes["seed"])]
+        first = runs[0]
+        for run in runs[1:]:
+            if {k: v[0] for k, v in run.items()} != {k: v[0] for k, v in first.items()}:
+                raise InputError(f"The reduction {self.name} must return the same variables for every run.")
+        return {name: (first[name][0], np.stack([run[name][1] for run in runs])) for name in first}
+
+
+def _checked(result: Any, name: str) -> Values:
+    """What a user's reduction returned, as arrays."""
+    if isinstance(result, xr.DataArray):
+        result = result.to_dataset(name=result.name or "value")
+    items: Any = result.data_vars if isinstance(result, xr.Dataset) else result
+    if not isinstance(items, Mapping) or not items:
+        raise InputError(f"The reduction {name} must return a Dataset or a table of numbers, but gave {result!r:.60}.")
+    values: Values = {}
+    for key, value in items.items():
+        dims = tuple(str(d) for d in value.dims) if isinstance(value, xr.DataArray) else ()
+        array = np.asarray(value)
+        if array.dtype.kind not in "bif" or array.ndim != len(dims):
+            raise InputError(f"The reduction {name} must return numbers, but `{key}` is {value!r:.60}.")
+        values[str(key)] = (dims, array.astype("<f8"))
+    return values
+
+
+NAMED = {
+    "final": Reduction("final", _final, main="excess_risk", ends_only=True),
+    "exit_time": Reduction("exit_time", _exit_time, main="exit_time", ends_only=True),
+    "trajectory": Reduction("trajectory", _trajectory),
+}
+
+
+def _importable(function: Any) -> bool:
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    if module in (None, "__main__") or "<" in name:
+        return False
+    try:
+        return getattr(importlib.import_module(str(module)), name, None) is function
+    except ImportError:
+        return False
+
+
+def reduction_of(reduce: Any) -> Reduction:
+    """The reduction that an argument ``reduce`` asks for.
+
+    Examples
+    --------
+    >>> reduction_of("final").main
+    'excess_risk'
+    """
+    if isinstance(reduce, Reduction):
+        return reduce
+    if not callable(reduce):
+        return NAMED[choice("reduce", reduce, NAMED)]
+    name = f"{getattr(reduce, '__module__', '?')}.{getattr(reduce, '__qualname__', 'function')}"
+    found = _importable(reduce)
+    if found:  # the text of the function is part of its name: a changed reduction is another sweep
+        try:
+            source = inspect.getsource(reduce)
+        except OSError:
+            source = ""
+        name += f"#{hash_text(source)}"
+    return Reduction(name, of_run=reduce, importable=found)
+
+
+def hash_text(text: str) -> str:
+    """Eight digits that change with the text."""
+    return f"{zlib.crc32(text.encode()):08x}"

@@ -1,0 +1,414 @@
+"""The results of a sweep on disk: a Zarr group, allocated first, filled by cell.
+
+    results.zarr/zarr.json             the description of the sweep, its hash, and its axes in the order they grew
+    results.zarr/VARIABLE/c.i.j.b…     one chunk for each cell (i, j) and block b of 16 seeds, plain little-endian
+    results.zarr/journal/*.json        which runs are done, each with its seed, its versions and a checksum
+    results.zarr/journal/lock          byte-range locks: who works on what
+
+A run counts as done when the journal says so *and* its bytes have the checksum written there. Chunks are renamed into
+place and the journal is synced to disk after them, so a kill or a power cut at any moment loses at most the batch in
+hand, and a chunk that did not reach the disk is noticed and computed again. Units are claimed by locks that the system
+releases when a process dies: two processes on one store share the work and never write the same chunk. Axes and seeds
+only ever grow at their ends, so no chunk moves when a sweep is extended; results are put in the order asked for when
+they are read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import os
+import shutil
+import tempfile
+import time as wall
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twolayer.errors import InputError, RunFailed
+from twolayer.sweeps.batch import SEED_BLOCK, Result
+from twolayer.sweeps.grid import FORMAT, Grid, text_of
+from twolayer.sweeps.reductions import Values, Variable
+from twolayer.sweeps.table import Index, Table, blank, fits
+
+__all__ = ["Store", "read_header"]
+
+WHOLE = 0  # the byte of the lock file that stands for the store itself
+
+
+def zarr_module() -> Any:
+    """Zarr, or what to install."""
+    try:
+        import zarr
+    except ImportError:
+        raise InputError("A store needs the package zarr: pip install 'twolayer[sweep]'.") from None
+    return zarr
+
+
+def locks_module() -> Any:
+    """File locks of the system, or where there are none."""
+    try:
+        import fcntl
+    except ImportError:
+        raise InputError("A store needs POSIX file locks, which this system does not have.") from None
+    return fcntl
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Write a small file so that after a power cut it is there whole or not at all."""
+    handle, name = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def checksum(values: Values) -> int:
+    """Of names, sizes and bytes."""
+    total = 0
+    for name in sorted(values):
+        dims, array = values[name]
+        total = zlib.crc32(f"{name}{dims}{array.shape}".encode(), total)
+        total = zlib.crc32(np.ascontiguousarray(array).tobytes(), total)
+    return total
+
+
+def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What the group says about the sweep it holds, or an error that it is none of ours."""
+    where = Path(path)
+    try:
+        document = json.loads((where / "zarr.json").read_text(encoding="utf-8"))
+        header = document["attributes"]["twolayer"]
+        assert header["format"] == FORMAT
+    except (OSError, ValueError, KeyError, TypeError, AssertionError):
+        raise InputError(f"The store must be a sweep of twolayer, but {str(path)!r} is none.") from None
+    return dict(header)
+
+
+class Store:
+    """A sweep on disk, opened for the cells and seeds of a grid."""
+
+    def __init__(self, path: str | os.PathLike[str], grid: Grid) -> None:
+        self.path, self.grid = Path(path), grid
+        self._read: set[str] = set()
+        self._refresh_header()
+        self._lock = os.open(self.path / "journal" / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+
+    @staticmethod
+    def check(path: str | os.PathLike[str], grid: Grid, resume: bool) -> None:
+        """Reject a path that cannot hold this sweep; nothing is written."""
+        zarr_module()
+        locks_module()
+        where = Path(path)
+        if where.suffix != ".zarr":
+            raise InputError(f"Argument `store` must end in .zarr, but got {str(path)!r}.")
+        if not where.exists():
+            folder = where.parent
+            if not folder.is_dir() or not os.access(folder, os.W_OK):
+                raise InputError(f"Argument `store` must lie in a writable folder, but {str(folder)!r} is none.")
+            return
+        header = read_header(where)
+        if header["hash"] != grid.hash:
+            raise InputError(f"The store {str(path)!r} holds another sweep: {difference(header, grid)}.")
+        if not resume:
+            raise InputError(f"The store {str(path)!r} exists already: resume it, or give another name.")
+        if not os.access(where / "journal", os.W_OK):
+            raise InputError(f"Argument `store` must be writable, but {str(path)!r} is not.")
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], grid: Grid, seeds: int) -> Store:
+        """Open the store of a sweep, made first if there is none, with room for the cells and seeds of the grid."""
+        if not Path(path).exists():
+            cls._create(Path(path), grid)
+        store = cls(path, grid)
+        store.extend(seeds)
+        return store
+
+    @classmethod
+    def _create(cls, path: Path, grid: Grid) -> None:
+        zarr = zarr_module()
+        draft = Path(tempfile.mkdtemp(prefix=f".{path.stem}-", dir=path.parent))
+        try:
+            header = {
+                "format": FORMAT,
+                "hash": grid.hash,
+                "description": grid.description,
+                "axes": {key: [] for key in grid.axes},
+                "seeds": 0,
+                "seed_block": SEED_BLOCK,
+                "variables": {},
+            }
+            zarr.create_group(draft, attributes={"twolayer": header}, overwrite=True)
+            zarr.create_group(draft / "journal", overwrite=True)
+            draft.chmod(0o755)
+            with contextlib.suppress(FileExistsError, OSError):  # another process was first: use its store
+                os.rename(draft, path)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        if not path.exists():
+            raise InputError(f"Argument `store` must be writable, but {str(path)!r} could not be made.")
+
+    def _refresh_header(self) -> None:
+        header = read_header(self.path)
+        if header["hash"] != self.grid.hash:
+            raise InputError(f"The store {str(self.path)!r} holds another sweep: {difference(header, self.grid)}.")
+        self.header = header
+        known = {key: {text_of(v): i for i, v in enumerate(axis)} for key, axis in header["axes"].items()}
+        self._places = [[known[key].get(text_of(v)) for v in axis] for key, axis in self.grid.axes.items()]
+        # the store keeps its own order of axes
+        order = list(self.grid.axes)
+        self._order = [order.index(key) for key in header["axes"]]
+        self.variables = {
+            name: (Variable(tuple(v["dims"]), tuple(v["shape"]), v["dtype"]), tuple(v["chunk"]))
+            for name, v in header["variables"].items()
+        }
+
+    def _place(self, index: Index) -> Index | None:
+        """Where a cell of the grid lies in the store."""
+        found = [self._places[i][index[i]] for i in self._order]
+        return None if None in found else tuple(int(i) for i in found if i is not None)
+
+    # growing
+
+    def extend(self, seeds: int) -> None:
+        """Make room for the grid's cells and for seeds; nothing that is there moves."""
+        with self._locked(WHOLE, wait=True):
+            self._refresh_header()
+            axes: dict[str, list[Any]] = self.header["axes"]
+            for key, axis in self.grid.axes.items():
+                known = {text_of(v) for v in axes[key]}
+                axes[key] += [json.loads(text_of(v)) for v in axis if text_of(v) not in known]
+            self.header["seeds"] = max(self.header["seeds"], seeds)
+            self._write_header()
+        self._refresh_header()
+
+    def allocate(self, variables: Mapping[str, Variable]) -> None:
+        """Make the arrays, or let them grow to the sizes asked for."""
+        with self._locked(WHOLE, wait=True):
+            self._refresh_header()
+            old = self.header["variables"]
+            for name, variable in variables.items():
+                shape = list(variable.shape)
+                chunk = [max(1, n) for n in shape]
+                if name in old:
+                    if tuple(old[name]["dims"]) != variable.dims:
+                        raise InputError(f"The store holds `{name}` over {old[name]['dims']}, not {variable.dims}.")
+                    shape = [max(m, n) for m, n in zip(old[name]["shape"], shape, strict=True)]
+                    chunk = old[name]["chunk"]
+                old[name] = {"dims": list(variable.dims), "shape": shape, "dtype": variable.dtype, "chunk": chunk}
+            self._write_header()
+        self._refresh_header()
+
+    def _write_header(self) -> None:
+        """Array sizes and coordinates first, the group that speaks of them last."""
+        zarr = zarr_module()
+        group = zarr.open_group(self.path, mode="r+")
+        outer = [len(axis) for axis in self.header["axes"].values()] + [self.header["seeds"]]
+        names = [*self.header["axes"], "seed"]
+        for name, v in self.header["variables"].items():
+            shape = (*outer, *v["shape"])
+            if (self.path / name / "zarr.json").exists():
+                document = json.loads((self.path / name / "zarr.json").read_text(encoding="utf-8"))
+                if document["shape"] != list(shape):
+                    document["shape"] = list(shape)
+                    write_durably(self.path / name / "zarr.json", json.dumps(document, indent=2))
+                continue
+            group.create_array(
+                name,
+                shape=shape,
+                chunks=(*(1 for _ in self.header["axes"]), SEED_BLOCK, *v["chunk"]),
+                dtype=v["dtype"],
+                compressors=None,
+                fill_value=float("nan") if np.dtype(v["dtype"]).kind == "f" else -1,
+                dimension_names=[*names, *v["dims"]],
+                chunk_key_encoding={"name": "default", "separator": "."},
+            )
+        for key, axis in self.header["axes"].items():
+            self._write_coordinate(group, key, axis)
+        document = json.loads((self.path / "zarr.json").read_text(encoding="utf-8"))
+        document["attributes"]["twolayer"] = self.header
+        write_durably(self.path / "zarr.json", json.dumps(document, indent=2))
+
+    @staticmethod
+    def _write_coordinate(group: Any, key: str, axis: list[Any]) -> None:
+        """The values of an axis, for readers of the Zarr group; texts that are no numbers as JSON of their own."""
+        numbers = all(isinstance(v, bool | float | int) for v in axis)
+        values = np.array(axis) if numbers else np.array([v if isinstance(v, str) else json.dumps(v) for v in axis])
+        if key in group and group[key].shape == values.shape:
+            return
+        data = values if numbers else values.astype(np.dtypes.StringDType())
+        group.create_array(key, data=data, dimension_names=[key], overwrite=True)
+
+    # claims
+
+    @contextlib.contextmanager
+    def _locked(self, byte: int, wait: bool) -> Iterator[None]:
+        fcntl = locks_module()
+        fcntl.lockf(self._lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, byte)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self._lock, fcntl.LOCK_UN, 1, byte)
+
+    def _byte(self, index: Index, low: int) -> int:
+        name = f"{self.grid.cell(index).key}:{low // SEED_BLOCK}"
+        return 1 + int(hashlib.sha256(name.encode()).hexdigest()[:12], 16)
+
+    def claim(self, index: Index, low: int) -> bool:
+        """Take a cell's block of seeds for this process, unless another one has it."""
+        fcntl = locks_module()
+        try:
+            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, self._byte(index, low))
+        except OSError:
+            return False
+        return True
+
+    def release(self, index: Index, low: int) -> None:
+        """Give it back."""
+        fcntl = locks_module()
+        fcntl.lockf(self._lock, fcntl.LOCK_UN, 1, self._byte(index, low))
+
+    def close(self) -> None:
+        """Give everything back."""
+        os.close(self._lock)
+
+    # reading and writing
+
+    def _files(self, place: Index, name: str, block: int) -> Iterator[tuple[Path, tuple[slice, ...]]]:
+        """Chunk files of a variable in a cell's block of seeds, each with the part of the inner array it holds."""
+        variable, chunk = self.variables[name]
+        counts = [-(-n // c) for n, c in zip(variable.shape, chunk, strict=True)]
+        for inner in itertools.product(*map(range, counts)):
+            numbers = ".".join(map(str, (*place, block, *inner)))
+            yield (
+                self.path / name / f"c.{numbers}",
+                tuple(slice(i * c, (i + 1) * c) for i, c in zip(inner, chunk, strict=True)),
+            )
+
+    def _load_block(self, place: Index, name: str, block: int) -> np.ndarray:
+        """A cell's block of seeds of one variable; what is missing or cut short is blank."""
+        variable, chunk = self.variables[name]
+        rounded = tuple(-(-n // c) * c for n, c in zip(variable.shape, chunk, strict=True))
+        whole = blank((SEED_BLOCK, *rounded), variable.dtype)
+        for file, part in self._files(place, name, block):
+            with contextlib.suppress(OSError):
+                data = np.frombuffer(file.read_bytes(), variable.dtype)
+                if data.size == SEED_BLOCK * int(np.prod(chunk)):
+                    whole[(slice(None), *part)] = data.reshape(SEED_BLOCK, *chunk)
+        return whole
+
+    def _write_block(self, place: Index, name: str, block: int, whole: np.ndarray) -> None:
+        for file, part in self._files(place, name, block):
+            draft = file.with_name(f".tmp-{os.getpid()}-{file.name}")
+            try:
+                draft.write_bytes(np.ascontiguousarray(whole[(slice(None), *part)]).tobytes())
+                os.replace(draft, file)
+            except BaseException:
+                draft.unlink(missing_ok=True)
+                raise
+
+    def commit(self, results: list[tuple[Index, int, Result]]) -> None:
+        """Write the results of units, then say in the journal that they are there."""
+        entries = []
+        try:
+            for index, low, result in results:
+                cell, place = self.grid.cell(index), self._place(index)
+                assert place is not None
+                entry: dict[str, Any] = {"place": place, "key": cell.key, "seed": cell.seed, "low": low}
+                if result.values is None:
+                    entry["error"] = result.error
+                else:
+                    entry |= self._write_values(place, low, result.values)
+                entries.append({**entry, "seconds": round(result.seconds, 6)})
+            record = {"versions": results[0][2].versions, "written": wall.time(), "units": entries}
+            name = f"{wall.time_ns()}-{os.getpid()}.json"
+            write_durably(self.path / "journal" / name, json.dumps(record))
+        except OSError as error:
+            raise RunFailed(
+                f"The store {str(self.path)!r} could not be written ({error.strerror or error}); all cells finished "
+                "before are safe: make room and resume."
+            ) from error
+        self._read.add(name)
+
+    def _write_values(self, place: Index, low: int, values: Values) -> dict[str, Any]:
+        """Put values into their chunks; what the journal is to say about them."""
+        block, at = divmod(low, SEED_BLOCK)
+        count = len(next(iter(values.values()))[1])
+        for name, (_, array) in values.items():
+            whole = self._load_block(place, name, block)
+            inner = tuple(slice(0, n) for n in array.shape[1:])
+            whole[at : at + count] = blank(whole[at : at + count].shape, whole.dtype.str)
+            whole[(slice(at, at + count), *inner)] = array
+            self._write_block(place, name, block, whole)
+        shapes = {name: list(array.shape[1:]) for name, (_, array) in values.items()}
+        return {"high": low + count, "shapes": shapes, "checksum": checksum(values)}
+
+    def load(self, table: Table) -> None:
+        """Bring what is done, and was not read before, into a table of the grid."""
+        if table.variables and not self.variables:
+            self._refresh_header()
+        names = sorted(f.name for f in os.scandir(self.path / "journal") if f.name.endswith(".json"))
+        fresh = [name for name in names if name not in self._read and name != "zarr.json"]
+        if not fresh:
+            return
+        wanted = {self._place(index): index for index in self.grid}
+        for name in fresh:
+            self._read.add(name)
+            for unit in json.loads((self.path / "journal" / name).read_text(encoding="utf-8"))["units"]:
+                index = wanted.get(tuple(unit["place"]))
+                if index is not None and unit["key"] == self.grid.cell(index).key:
+                    self._load_unit(table, index, unit)
+
+    def _load_unit(self, table: Table, index: Index, unit: dict[str, Any]) -> None:
+        low = unit["low"]
+        if "error" in unit:
+            if low < table.seeds and not table.done[index][low]:
+                table.failures[index, low] = unit["error"]
+            return
+        values = self.values_of(tuple(unit["place"]), unit)
+        if values is None:
+            return
+        high = min(unit["high"], table.seeds)
+        if high > low and fits(values, table.variables) is None:
+            table.write(index, low, {k: (dims, x[: high - low]) for k, (dims, x) in values.items()})
+
+    def values_of(self, place: Index, unit: dict[str, Any]) -> Values | None:
+        """The values that the journal speaks of, or None where the bytes are not those that were written."""
+        block, at = divmod(unit["low"], SEED_BLOCK)
+        values: Values = {}
+        for name, inner in unit["shapes"].items():
+            whole = self._load_block(place, name, block)
+            cut = (slice(at, at + unit["high"] - unit["low"]), *(slice(0, n) for n in inner))
+            values[name] = (self.variables[name][0].dims, whole[cut])
+        return values if checksum(values) == unit["checksum"] else None
+
+
+def difference(header: dict[str, Any], grid: Grid) -> str:
+    """The first key in which a store's description and a grid's differ, as a clause."""
+
+    def flat(value: Any, name: str = "") -> dict[str, Any]:
+        if not isinstance(value, dict):
+            return {name: value}
+        return {k: v for key, part in value.items() for k, v in flat(part, f"{name}.{key}" if name else key).items()}
+
+    theirs, ours = flat(header["description"]), flat(json.loads(json.dumps(grid.description)))
+    for key in sorted(theirs.keys() | ours.keys()):
+        if theirs.get(key) != ours.get(key):
+            return f"its `{key}` is {theirs.get(key, 'not fixed')!r}, not {ours.get(key, 'fixed')!r}"
+    return "its description has another form"
