@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from twolayer.methods.base import Method, Until, register_method
     from twolayer.methods.chain import Chain
     from twolayer.methods.ode import ODE
+    from twolayer.methods.sde import SDE
     from twolayer.methods.vectors import Vectors
     from twolayer.overlaps import Overlaps
     from twolayer.problem import Problem
@@ -53,6 +54,7 @@ _HOME = {
     **dict.fromkeys(("Method", "Until", "register_method"), "methods.base"),
     "Chain": "methods.chain",
     "ODE": "methods.ode",
+    "SDE": "methods.sde",
     "Vectors": "methods.vectors",
     "Overlaps": "overlaps",
     "Problem": "problem",
@@ -63,6 +65,7 @@ _HOME = {
 
 __all__ = [
     "ODE",
+    "SDE",
     "SGD",
     "Activation",
     "Chain",

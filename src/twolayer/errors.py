@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-__all__ = ["InputError", "Interrupted", "Refused", "RunFailed", "closest", "reject", "require"]
+__all__ = ["InputError", "Interrupted", "Refused", "RunFailed", "closest", "reject", "require", "short"]
 
 
 class InputError(ValueError):
@@ -28,7 +28,7 @@ class Refused(InputError):
     def __init__(self, method: str, reason: str, alternatives: Iterable[str] = ()) -> None:
         self.method, self.reason, self.alternatives = method, reason, tuple(alternatives)
         can = f" Methods that can: {', '.join(self.alternatives)}." if self.alternatives else ""
-        super().__init__(f"{method} cannot do this: {reason}{can}")
+        super().__init__(f"{method} cannot do this: {reason}.{can}")
 
 
 class RunFailed(RuntimeError):
@@ -43,7 +43,8 @@ class Interrupted(KeyboardInterrupt):
         self.result = result
 
 
-def _short(value: object, limit: int = 80) -> str:
+def short(value: object, limit: int = 80) -> str:
+    """A value as it is shown in messages: cut where it is long, never more than one line."""
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
@@ -57,7 +58,7 @@ def reject(name: str, value: object, accepted: str) -> NoReturn:
     Traceback (most recent call last):
     twolayer.errors.InputError: Argument `width` must be a positive integer, but got 0.
     """
-    raise InputError(f"Argument `{name}` must be {accepted}, but got {_short(value)}.")
+    raise InputError(f"Argument `{name}` must be {accepted}, but got {short(value)}.")
 
 
 def require(condition: bool, name: str, value: object, accepted: str) -> None:
@@ -73,6 +74,7 @@ def positive_integer(name: str, value: object, minimum: int = 1) -> int:
         reject(name, value, accepted)
     number = int(value.__index__())
     require(number >= minimum, name, value, accepted)
+    require(number < 2**63, name, value, "less than 2**63")
     return number
 
 
@@ -82,7 +84,7 @@ def finite_number(name: str, value: object, *, minimum: float = -math.inf, accep
         reject(name, value, accepted)
     try:
         number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         reject(name, value, accepted)
     require(math.isfinite(number) and number >= minimum, name, value, accepted)
     return number
@@ -106,6 +108,6 @@ def choice(name: str, value: object, known: Iterable[str]) -> str:
     if not isinstance(value, str) or value not in words:
         hint = closest(value, words) if isinstance(value, str) else ""
         raise InputError(
-            f"Argument `{name}` must be one of {', '.join(map(repr, words))}, but got {_short(value)}{hint}."
+            f"Argument `{name}` must be one of {', '.join(map(repr, words))}, but got {short(value)}{hint}."
         )
     return value

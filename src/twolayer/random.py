@@ -21,7 +21,7 @@ import numpy as np
 from twolayer.errors import require
 from twolayer.precision import float64
 
-__all__ = ["Role", "host_normal", "normal", "stream", "threefry"]
+__all__ = ["Role", "check_seed", "host_normal", "normal", "stream", "threefry"]
 
 Key = Any
 """Two uint32 words."""
@@ -39,7 +39,7 @@ class Role(enum.IntEnum):
     SECOND_LAYER = 4
     INPUTS = 5
     LABELS = 6
-    BATCH_SUMS = 7
+    DIFFUSION = 7
 
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -67,6 +67,12 @@ def threefry(key: Key, high: Any, low: Any) -> tuple[Any, Any]:
     return x0, x1
 
 
+def check_seed(seed: object) -> None:
+    """Refuse what is not a seed."""
+    accepted = isinstance(seed, int | np.integer) and not isinstance(seed, bool) and 0 <= int(seed) < 2**64
+    require(accepted, "seed", seed, "an integer from 0 to 2**64 − 1")
+
+
 def stream(seed: int, role: Role, run: Any = 0) -> np.ndarray:
     """Key of the stream for a seed, a role and a run (or an array of runs: keys (n, 2)).
 
@@ -75,12 +81,7 @@ def stream(seed: int, role: Role, run: Any = 0) -> np.ndarray:
     >>> stream(0, Role.FIELDS, np.arange(3)).shape
     (3, 2)
     """
-    require(
-        isinstance(seed, int | np.integer) and not isinstance(seed, bool) and 0 <= seed < 2**64,
-        "seed",
-        seed,
-        "an integer from 0 to 2**64 − 1",
-    )
+    check_seed(seed)
     with np.errstate(over="ignore"):
         base = (np.uint32(int(seed) >> 32), np.uint32(int(seed) & 0xFFFFFFFF))
         runs = np.atleast_1d(np.asarray(run, dtype=np.uint32))
