@@ -20,6 +20,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from twolayer import plot
     from twolayer.algorithm import SGD
+    from twolayer.analysis.escape import EscapeTime, escape_time
+    from twolayer.analysis.mediocrity import admissible_lr, escape_gain, optimal_lr, stationary_risk
+    from twolayer.analysis.passage import Passage, first_passage
     from twolayer.comparison import compare
     from twolayer.environment import about
     from twolayer.errors import InputError, Interrupted, Refused, RunFailed
@@ -44,6 +47,9 @@ __version__ = "0.1.0"
 _HOME = {
     "about": "environment",
     "SGD": "algorithm",
+    **dict.fromkeys(("EscapeTime", "escape_time"), "analysis.escape"),
+    **dict.fromkeys(("admissible_lr", "escape_gain", "optimal_lr", "stationary_risk"), "analysis.mediocrity"),
+    **dict.fromkeys(("Passage", "first_passage"), "analysis.passage"),
     "compare": "comparison",
     **dict.fromkeys(("InputError", "Interrupted", "Refused", "RunFailed"), "errors"),
     **dict.fromkeys(("Activation", "register_activation"), "functions.activation"),
@@ -70,11 +76,13 @@ __all__ = [
     "Activation",
     "Chain",
     "DivergenceWarning",
+    "EscapeTime",
     "InputError",
     "Interrupted",
     "Loss",
     "Method",
     "Overlaps",
+    "Passage",
     "Problem",
     "Refused",
     "RunFailed",
@@ -84,13 +92,18 @@ __all__ = [
     "Until",
     "Vectors",
     "about",
+    "admissible_lr",
     "analyse",
     "applicable",
     "cite",
     "compare",
     "d",
+    "escape_gain",
+    "escape_time",
+    "first_passage",
     "load",
     "moments",
+    "optimal_lr",
     "plot",
     "refusals",
     "register_activation",
@@ -99,6 +112,7 @@ __all__ = [
     "rerun",
     "save",
     "solve",
+    "stationary_risk",
 ]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import optimize
 
 from twolayer.algorithm import SGD
-from twolayer.errors import InputError, reject
+from twolayer.errors import InputError, positive_integer, reject
 from twolayer.gaussian.quadratic import quadratic_averages, quadratic_form
 from twolayer.precision import float64
 from twolayer.problem import Problem
@@ -40,7 +40,8 @@ def check_problem(problem: Problem) -> None:
         reject("problem", problem, "a Problem")
     sigma, form = problem.activation.polynomial, quadratic_form(problem.target.polynomial, problem.k)
     square = sigma is not None and len(sigma) == 3 and sigma[1] == 0 and sigma[2] == 1
-    matched = square and form is not None and problem.k == 1 and form[0][0, 0] == 1 and form[1] == sigma[0]
+    shift = sigma[0] if sigma is not None else 0.0
+    matched = square and form is not None and problem.k == 1 and form[0][0, 0] == 1 and form[1] == shift
     alike = problem.second_layer == "ones" or set(problem.second_layer) == {1.0}
     if not (matched and alike and problem.P[0, 0] == 1):
         raise InputError(
@@ -77,7 +78,7 @@ def noise_strength(problem: Problem) -> float:
 
 
 def growth_rate(problem: Problem, rho: float) -> float:
-    """c = 4 (1 − ρ C_p), with ρ = d·lr/(p n_b)."""
+    """Rate c = 4 (1 − ρ C_p) at which the overlaps grow, with ρ = d·lr/(p n_b)."""
     return 4 * (1 - rho * contraction(problem))
 
 
@@ -96,8 +97,6 @@ def optimal_lr(problem: Problem, batch: int = 1) -> Scaling:
     >>> optimal_lr(Problem("z1**2", "square", noise=0.3))
     Scaling(coefficient=0.08130081300813008, exponent=-1.0)
     """
-    from twolayer.errors import positive_integer
-
     return Scaling(problem.p * positive_integer("batch", batch) / (2 * contraction(problem)), -1.0)
 
 

@@ -9,6 +9,7 @@ be larger, and it counts as such in the median and in the distribution.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,8 +106,6 @@ def first_passage(result: xr.Dataset) -> Passage:
     >>> round(first_passage(run).mean, 3)
     0.623
     """
-    import json
-
     if not isinstance(result, xr.Dataset) or "description" not in result.attrs:
         raise InputError(f"Argument `result` must be a dataset from solve, but got {type(result).__name__}.")
     if "until" not in json.loads(result.attrs["description"])["run"]:

@@ -122,7 +122,7 @@ class QuadraticSpread(Spread):
 def _series(omega: Any, B: Any, b0: Any, noise: Any) -> tuple[list[Any], list[Any]]:
     """Coefficients of s⁰ … s⁴ of G(s) and V(s)."""
     V, power = [omega], omega
-    logarithm = [0.0]
+    logarithm: list[Any] = [0.0]
     for n in range(1, 5):
         power = power @ B @ omega  # Ω (BΩ)ⁿ
         V.append(2.0**n * power)

@@ -88,7 +88,8 @@ def one_step(params: Params, quantity: str | None, carry: Any, number: Any, on: 
 @eqx.filter_jit
 def advance(params: Params, quantity: str | None, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
     """Steps start … stop − 1 of all groups of seeds; keys, carry, noise and thresholds have axes (groups, lanes)."""
-    size = pack(*jax.tree.map(lambda x: x[0, 0], carry[0]), trained=params.field.trained).shape[0]
+    y = carry[0]
+    size = pack(y.Q[0, 0], y.M[0, 0], y.a[0, 0], params.field.trained).shape[0]
     index = jnp.arange(size, dtype=jnp.uint32)
 
     def group(own: dict[str, Any], keys: Any, carry: tuple[Overlap, Lane], start: Any, stop: Any) -> Any:
