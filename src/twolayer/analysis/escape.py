@@ -16,6 +16,7 @@ noise of single samples does to the start; it is valid for T d ≫ 1 + s.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -119,7 +120,7 @@ def escape_time(
     >>> problem = Problem("z1**2", "square")
     >>> times = escape_time(problem, SGD(lr="0.0833/d", geometry="projected"), dim=1000, threshold=0.1)
     >>> round(times.annealed, 3), round(times.quenched, 3), round(times.corrected, 2)
-    (1.153, 1.464, 1.32)
+    (1.153, 1.47, 1.32)
     """
     dim = positive_integer("dim", dim, 2)
     T = finite_number("threshold", threshold, minimum=0.0, accepted="a number in (0, 1)")
@@ -184,8 +185,7 @@ def _over_start(function: Callable[[np.ndarray], np.ndarray], dim: int) -> float
 
     end = np.sqrt(dim) * np.pi / 2
     cuts = [0.0, *(x for x in (0.01, 1.0, 4.0, 12.0) if x < end), *([end] if end <= 12 else [])]
-    pieces = zip(cuts[:-1], cuts[1:], strict=True)
-    return float(sum(integrate.quad(integrand, a, b, limit=200, epsabs=1e-13)[0] for a, b in pieces))
+    return float(sum(integrate.quad(integrand, a, b, limit=200, epsabs=1e-13)[0] for a, b in itertools.pairwise(cuts)))
 
 
 def _exact(u: np.ndarray, T: float, limit: float, c: float) -> np.ndarray:

@@ -94,8 +94,8 @@ def optimal_lr(problem: Problem, batch: int = 1) -> Scaling:
 
     Examples
     --------
-    >>> optimal_lr(Problem("z1**2", "square", noise=0.3))
-    Scaling(coefficient=0.08130081300813008, exponent=-1.0)
+    >>> optimal_lr(Problem("z1**2", "square", noise=0.3)).coefficient * 12.3
+    1.0
     """
     return Scaling(problem.p * positive_integer("batch", batch) / (2 * contraction(problem)), -1.0)
 

@@ -104,7 +104,7 @@ def first_passage(result: xr.Dataset) -> Passage:
     >>> start = tl.Overlaps([[1.0]], [[0.1]])
     >>> run = tl.solve(problem, algorithm, tl.ODE(), start, time=3, until=tl.Until("overlap", 0.5))
     >>> round(first_passage(run).mean, 3)
-    0.623
+    0.624
     """
     if not isinstance(result, xr.Dataset) or "description" not in result.attrs:
         raise InputError(f"Argument `result` must be a dataset from solve, but got {type(result).__name__}.")
