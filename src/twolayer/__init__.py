@@ -20,6 +20,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from twolayer import plot
     from twolayer.algorithm import SGD
+    from twolayer.analysis.escape import EscapeTime, escape_time
+    from twolayer.analysis.mediocrity import admissible_lr, escape_gain, optimal_lr, stationary_risk
+    from twolayer.analysis.passage import Passage, first_passage
     from twolayer.comparison import compare
     from twolayer.environment import about
     from twolayer.errors import InputError, Interrupted, Refused, RunFailed
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from twolayer.methods.base import Method, Until, register_method
     from twolayer.methods.chain import Chain
     from twolayer.methods.ode import ODE
+    from twolayer.methods.sde import SDE
     from twolayer.methods.vectors import Vectors
     from twolayer.overlaps import Overlaps
     from twolayer.problem import Problem
@@ -45,6 +49,9 @@ __version__ = "0.1.0"
 _HOME = {
     "about": "environment",
     "SGD": "algorithm",
+    **dict.fromkeys(("EscapeTime", "escape_time"), "analysis.escape"),
+    **dict.fromkeys(("admissible_lr", "escape_gain", "optimal_lr", "stationary_risk"), "analysis.mediocrity"),
+    **dict.fromkeys(("Passage", "first_passage"), "analysis.passage"),
     "compare": "comparison",
     **dict.fromkeys(("InputError", "Interrupted", "Refused", "RunFailed"), "errors"),
     **dict.fromkeys(("Activation", "register_activation"), "functions.activation"),
@@ -55,6 +62,7 @@ _HOME = {
     **dict.fromkeys(("Method", "Until", "register_method"), "methods.base"),
     "Chain": "methods.chain",
     "ODE": "methods.ode",
+    "SDE": "methods.sde",
     "Vectors": "methods.vectors",
     "Overlaps": "overlaps",
     "Problem": "problem",
@@ -67,15 +75,18 @@ _HOME = {
 
 __all__ = [
     "ODE",
+    "SDE",
     "SGD",
     "Activation",
     "Chain",
     "DivergenceWarning",
+    "EscapeTime",
     "InputError",
     "Interrupted",
     "Loss",
     "Method",
     "Overlaps",
+    "Passage",
     "Problem",
     "Refused",
     "RunFailed",
@@ -86,15 +97,20 @@ __all__ = [
     "Until",
     "Vectors",
     "about",
+    "admissible_lr",
     "analyse",
     "applicable",
     "cite",
     "compare",
     "d",
+    "escape_gain",
+    "escape_time",
+    "first_passage",
     "load",
     "load_sweep",
     "merge_sweeps",
     "moments",
+    "optimal_lr",
     "plan_sweep",
     "plot",
     "refusals",
@@ -104,6 +120,7 @@ __all__ = [
     "rerun",
     "save",
     "solve",
+    "stationary_risk",
     "sweep",
 ]
 

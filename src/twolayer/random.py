@@ -39,7 +39,7 @@ class Role(enum.IntEnum):
     SECOND_LAYER = 4
     INPUTS = 5
     LABELS = 6
-    BATCH_SUMS = 7
+    DIFFUSION = 7
 
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))

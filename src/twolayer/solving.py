@@ -20,6 +20,7 @@ from twolayer.gaussian.moments import check_start
 from twolayer.methods.base import METHODS, Method, Outcome, Task, Until
 from twolayer.methods.chain import Chain  # noqa: F401  importing a method registers it
 from twolayer.methods.ode import ODE  # noqa: F401
+from twolayer.methods.sde import SDE  # noqa: F401
 from twolayer.methods.vectors import Vectors  # noqa: F401
 from twolayer.overlaps import Overlaps
 from twolayer.precision import float64

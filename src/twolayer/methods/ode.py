@@ -61,13 +61,17 @@ class Field(eqx.Module):
 
     def __call__(self, t: Any, y: Overlap, args: Any = None) -> Overlap:
         """dy/dt."""
-        average = self.engine(y.Q, y.M, y.a, self.label_noise)
+        # rounding must not break the symmetry of Q: what is antisymmetric can grow exponentially
+        Q = (y.Q + y.Q.T) / 2
+        average = self.engine(Q, y.M, y.a, self.label_noise)
+        chi = (average.chi + average.chi.T) / 2
         dM = self.flow * average.psi - self.decay * y.M
-        dQ = self.flow * (average.phi + average.phi.T) + self.noise_rate * average.chi - 2 * self.decay * y.Q
+        dQ = self.flow * (average.phi + average.phi.T) + self.noise_rate * chi - 2 * self.decay * Q
         da = self.flow * average.second if self.trained else jnp.zeros_like(y.a)
         if self.projected:
-            own = jnp.diagonal(dQ) / 2
-            dM, dQ = dM - y.M * own[:, None], dQ - y.Q * (own[:, None] + own[None, :])
+            # nor must it change the norms: divided by Q_jj = 1 they are conserved whatever they are
+            own = jnp.diagonal(dQ) / (2 * jnp.diagonal(Q))
+            dM, dQ = dM - y.M * own[:, None], dQ - Q * (own[:, None] + own[None, :])
         return Overlap(dQ, dM, da)
 
 

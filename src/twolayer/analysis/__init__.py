@@ -1,0 +1,1 @@
+"""Closed answers and measurements: escape times, optimal learning rates, first passages."""

@@ -1,0 +1,121 @@
+"""First-passage times measured in the runs of any method.
+
+    t_ext = inf { t : the watched quantity has reached its level }
+
+`solve(…, until=Until(…))` stops each seed at its crossing: by root finding in the ODE, by linear interpolation between
+two steps in Chain, Vectors and SDE. A seed that has not crossed by the end of the run is censored: its time is known to
+be larger, and it counts as such in the median and in the distribution.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from twolayer.errors import InputError
+from twolayer.methods.base import Outcome
+
+__all__ = ["Passage", "first_passage"]
+
+
+@dataclass(frozen=True, eq=False)
+class Passage:
+    """First-passage times of all seeds.
+
+    Attributes
+    ----------
+    times, steps : array (seeds,)
+        Where each seed crossed, in time and in steps of SGD; infinite if it is censored.
+    censored, diverged : int
+        Seeds that ran to the end without crossing, and seeds that diverged before.
+    end : float
+        Time at which the runs ended.
+    """
+
+    times: np.ndarray
+    steps: np.ndarray
+    censored: int
+    diverged: int
+    end: float
+
+    @property
+    def reached(self) -> np.ndarray:
+        """Times of the seeds that crossed."""
+        return self.times[np.isfinite(self.times)]
+
+    @property
+    def mean(self) -> float:
+        """Mean over the seeds that crossed; NaN if none did. A lower bound where seeds are censored."""
+        return float(self.reached.mean()) if self.reached.size else float("nan")
+
+    @property
+    def mean_steps(self) -> float:
+        """The same in steps of SGD."""
+        finite = self.steps[np.isfinite(self.steps)]
+        return float(finite.mean()) if finite.size else float("nan")
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the mean; NaN with fewer than two crossings."""
+        n = self.reached.size
+        return float(self.reached.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
+
+    @property
+    def median(self) -> float:
+        """Median over all seeds, censored ones counted as later; infinite if half of them or more are."""
+        ordered = np.sort(self.times)
+        n = len(ordered)
+        low, high = ordered[(n - 1) // 2], ordered[n // 2]
+        return float(low if low == high else (low + high) / 2)
+
+    def distribution(self) -> tuple[np.ndarray, np.ndarray]:
+        """Sorted crossing times and the fraction of all seeds that have crossed by then.
+
+        Examples
+        --------
+        >>> Passage(np.array([2.0, 1.0, np.inf]), np.zeros(3), 1, 0, 3.0).distribution()[1].round(3).tolist()
+        [0.333, 0.667]
+        """
+        ordered = np.sort(self.reached)
+        return ordered, np.arange(1, ordered.size + 1) / len(self.times)
+
+    def __str__(self) -> str:
+        text = f"{self.mean:.4g} ± {self.standard_error:.2g} (median {self.median:.4g}, {len(self.times)} runs"
+        lost = [f"{n} {word}" for n, word in ((self.censored, "censored"), (self.diverged, "diverged")) if n]
+        return text + (", " + ", ".join(lost) if lost else "") + ")"
+
+
+def first_passage(result: xr.Dataset) -> Passage:
+    """Where the runs of a result first reached the level of their `until`.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        From `solve` with ``until=``.
+
+    Examples
+    --------
+    >>> import twolayer as tl
+    >>> problem, algorithm = tl.Problem("z1**2", "square"), tl.SGD(lr="0.05/d", geometry="projected")
+    >>> start = tl.Overlaps([[1.0]], [[0.1]])
+    >>> run = tl.solve(problem, algorithm, tl.ODE(), start, time=3, until=tl.Until("overlap", 0.5))
+    >>> round(first_passage(run).mean, 3)
+    0.624
+    """
+    if not isinstance(result, xr.Dataset) or "description" not in result.attrs:
+        raise InputError(f"Argument `result` must be a dataset from solve, but got {type(result).__name__}.")
+    if "until" not in json.loads(result.attrs["description"])["run"]:
+        raise InputError("Argument `result` must come from solve(…, until=…): without a threshold nothing is passed.")
+    outcome = result.outcome.values
+    hit = outcome == Outcome.REACHED
+
+    def known(name: str) -> Any:
+        return np.where(hit, result[name].values, np.inf)
+
+    lost = int((outcome == Outcome.DIVERGED).sum())
+    end = float(result.time.values[-1])
+    return Passage(known("stop_time"), known("stop_step"), int(len(hit) - hit.sum() - lost), lost, end)

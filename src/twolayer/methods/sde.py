@@ -1,0 +1,222 @@
+"""The stochastic correction to the deterministic limit: Itô diffusion of the overlaps at a dimension d.
+
+    dX = b(X) dt + ( (lr/(p n_b)) Σ(X) )^{1/2} dB,    X = (M, Q, a)
+
+b is the drift of the ODE at this lr, batch and d; Σ the covariance of the increments of one sample (fluctuations.py),
+one Brownian vector for all of X. Each step of length dt = n·lr/p stands for n steps of SGD:
+
+    X* = X + b(X) dt + S(X) ΔB,    X' = X + ½ (b(X) + b(X*)) dt + S(X) ΔB
+
+The noise is taken at the left point (Itô); the error is O(dt² + dt/d). A state that leaves the set of covariances
+is pulled back to it: negative eigenvalues of Q − M P⁺ Mᵀ are cut off, and rows normalised where the algorithm does.
+
+Cost per step and seed: the averages twice, O(F³) for the root of Σ with F = p k + p(p+1)/2 (+ p), and Σ itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer import random
+from twolayer.algorithm import SGD
+from twolayer.clocks import Clocks, save_steps
+from twolayer.errors import finite_number, positive_integer
+from twolayer.gaussian.engines import adapt
+from twolayer.gaussian.full import symmetric_root
+from twolayer.gaussian.nodes import target_frame
+from twolayer.methods.base import Evolution, Method, Task, register_method
+from twolayer.methods.fluctuations import Spread, pack, spread_of, tangent, unpack
+from twolayer.methods.ode import ODE, Field, Overlap
+from twolayer.methods.stepwise import Lane, StepwiseEvolution, Watch, accept, in_groups, lane_axes, watched_value
+from twolayer.problem import Problem
+
+__all__ = ["SDE"]
+
+TIME_STEP = 0.01
+
+
+class Params(NamedTuple):
+    """Numbers and rules that the compiled code takes as data."""
+
+    field: Field
+    spread: Spread
+    rho: Any
+    amplitude: Any
+    dt: Any
+    inverse: Any
+    noise: Any
+    engine: Any
+    watch: Watch | None
+
+
+def pull_back(y: Overlap, inverse: Any, projected: bool) -> Overlap:
+    """The nearest state whose overlaps are those of vectors, with rows of norm one where they are normalised."""
+    A = y.M @ inverse.T
+    root = symmetric_root(y.Q - A @ A.T)
+    Q, M = A @ A.T + root @ root, y.M
+    if projected:
+        norm = jnp.sqrt(jnp.diagonal(Q))
+        Q, M = Q / (norm[:, None] * norm), M / norm[:, None]
+    return Overlap(Q, M, y.a)
+
+
+def one_step(params: Params, quantity: str | None, carry: Any, number: Any, on: Any, normals: Any) -> Any:
+    """One step of one seed from F normals."""
+    y, lane = carry
+    field, (p, k) = params.field, y.M.shape
+    sigma = params.spread(y.Q, y.M, y.a, params.noise, params.rho)
+    if field.projected:
+        J = tangent(y.Q, y.M, field.trained)
+        sigma = J @ sigma @ J.T
+    kick = Overlap(*unpack(params.amplitude * symmetric_root(sigma) @ normals, p, k, field.trained))
+    slope = field(0.0, y)
+    guess = jax.tree.map(lambda x, b, n: x + params.dt * b + n, y, slope, kick)
+    later = field(0.0, guess)
+    new = jax.tree.map(lambda x, b, c, n: x + params.dt * (b + c) / 2 + n, y, slope, later, kick)
+    new = pull_back(new, params.inverse, field.projected)
+    size = jnp.maximum(jnp.diagonal(new.Q).max(), (new.a**2).max())
+    value = watched_value(quantity, params.engine, new.Q, new.M, new.a, params.noise)
+    return accept(y, new, lane, size, value, params.watch, number, on)
+
+
+@eqx.filter_jit
+def advance(params: Params, quantity: str | None, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
+    """Steps start … stop − 1 of all groups of seeds; keys, carry, noise and thresholds have axes (groups, lanes)."""
+    y = carry[0]
+    size = pack(y.Q[0, 0], y.M[0, 0], y.a[0, 0], params.field.trained).shape[0]
+    index = jnp.arange(size, dtype=jnp.uint32)
+
+    def group(own: dict[str, Any], keys: Any, carry: tuple[Overlap, Lane], start: Any, stop: Any) -> Any:
+        lanes = params._replace(**own)
+
+        def single(params: Params, key: Any, carry: Any, number: Any, stop: Any) -> Any:
+            normals = random.normal(key, number.astype(jnp.uint32), index)
+            return one_step(params, quantity, carry, number, number < stop, normals)
+
+        def body(i: Any, carry: Any) -> Any:
+            return jax.vmap(single, (lane_axes(lanes), 0, 0, 0, 0))(lanes, keys[:, 0], carry, start + i, stop)
+
+        return jax.lax.fori_loop(0, (stop - start).max(), body, carry)
+
+    own = {"noise": params.noise} | ({} if params.watch is None else {"watch": params.watch})
+    return in_groups(group, own, keys, carry, start, stop)
+
+
+class SDEEvolution(StepwiseEvolution):
+    """Overlaps of all seeds; one step of the diffusion is ``stride`` steps of SGD."""
+
+    def __init__(self, task: Task, method: SDE) -> None:
+        super().__init__([task])
+        problem, algorithm, dim = task.problem, task.algorithm, method.dim
+        self.stride = method.stride(problem, algorithm)
+        self.points = self.points // self.stride
+        averager, _ = adapt(problem, algorithm.loss, *(x[0] for x in task.starts()))
+        spread = spread_of(problem, algorithm)
+        self._notes = {"engine": averager.label, "covariance": spread.label, "sgd_steps_per_step": self.stride}
+        quick = 1.0 / (1.0 - algorithm.momentum)
+        lr, batch = algorithm.lr(dim), algorithm.batch_at(dim)
+        dt = self.stride * lr / problem.p
+        field = Field(
+            averager.engine,
+            quick,
+            quick**2 * lr * dim / (problem.p * batch),
+            quick * problem.p * algorithm.weight_decay,
+            problem.noise,
+            algorithm.geometry != "free",
+            algorithm.train_second_layer,
+        )
+        self.params = Params(
+            field,
+            spread,
+            quick * lr * dim / (problem.p * batch),
+            quick * np.sqrt(dt * lr / (problem.p * batch)),
+            dt,
+            target_frame(problem.P)[1],
+            self.noise,
+            self.engine,
+            self.watch,
+        )
+        self.streams = self.keys(random.Role.DIFFUSION)
+
+    def initial_state(self) -> Overlap:
+        """The starts."""
+        return Overlap(*map(self.grouped, self.starts()))
+
+    def run(self, carry: Any, start: Any, stop: Any) -> Any:
+        """Compiled steps."""
+        return advance(self.params, self.quantity, self.streams, carry, start, stop)
+
+    def overlaps(self, state: Overlap) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Q, M, a."""
+        return np.asarray(state.Q), np.asarray(state.M), np.asarray(state.a)
+
+    def advance(self, state: Any, first: int, tick: Any) -> Any:
+        """As for every stepwise method, with the clock in steps of SGD."""
+        return super().advance(state, first, lambda at: tick(at * self.stride))
+
+    def stopped(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Outcome codes and the steps of SGD where the seeds stopped."""
+        code, stop = super().stopped(state)
+        return code, stop * self.stride
+
+    def notes(self) -> dict[str, Any]:
+        """Rules for drift and covariance, and how many steps of SGD one step stands for."""
+        return {**self._notes, "engine_error": 0.0}
+
+
+@register_method
+@dataclass(frozen=True)
+class SDE(Method):
+    """The limit with its first stochastic correction at dimension d: drift and full covariance of the increments.
+
+    Parameters
+    ----------
+    dim : int
+        d.
+    dt : float
+        Time step; rounded to a whole number of steps of SGD, at least one.
+
+    Notes
+    -----
+    The noise has amplitude (lr/(p n_b))^{1/2} and one Brownian vector moves M, Q and a together.
+
+    Examples
+    --------
+    >>> SDE(dim=1000)
+    SDE(dim=1000, dt=0.01)
+    """
+
+    dim: int
+    dt: float = TIME_STEP
+    stochastic: ClassVar[bool] = True
+    stepwise: ClassVar[bool] = True
+    papers: ClassVar[tuple[str, ...]] = ("arnaboldi2023escaping",)
+
+    def __post_init__(self) -> None:
+        positive_integer("dim", self.dim)
+        finite_number("dt", self.dt, minimum=1e-12, accepted="a positive number")
+
+    def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
+        """Where there is no differential equation there is no correction to it."""
+        return ODE().refusal(problem, algorithm)
+
+    def stride(self, problem: Problem, algorithm: SGD) -> int:
+        """Steps of SGD in one time step."""
+        return max(1, round(self.dt * problem.p / algorithm.lr(self.dim)))
+
+    def save_points(self, clocks: Clocks, time: Any, steps: Any, save: Any) -> np.ndarray:
+        """Steps of SGD, rounded to whole time steps."""
+        stride = self.stride(clocks.problem, clocks.algorithm)
+        points = save_steps(clocks, time, steps, save)
+        rounded = np.unique(np.round(points / stride).astype(np.int64)) * stride
+        return rounded if len(rounded) > 1 else np.array([0, stride])
+
+    def prepare(self, task: Task) -> Evolution:
+        """Set up drift and covariance."""
+        return SDEEvolution(task, self)
