@@ -1,0 +1,205 @@
+"""Escape times: every formula against the ODE from random starts and against the exact chain; limits; refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import special
+
+import twolayer as tl
+from twolayer import d
+from twolayer.analysis.mediocrity import contraction, growth_rate, noise_strength
+
+
+def phase(p: int = 1, noise: float = 0.0) -> tl.Problem:
+    return tl.Problem("z1**2", "square", width=p, noise=noise)
+
+
+def projected(gamma: float, batch: int = 1) -> tl.SGD:
+    return tl.SGD(gamma / d, batch, geometry="projected")
+
+
+@pytest.mark.parametrize(("p", "noise", "batch"), [(1, 0.0, 1), (1, 0.7, 3), (2, 0.3, 1), (5, 0.0, 2), (20, 1.0, 1)])
+def test_growth_rate_is_that_of_the_ode(p: int, noise: float, batch: int) -> None:
+    """d log m/dt at m → 0, Q = I."""
+    problem, gamma = phase(p, noise), 0.3 * p * batch / contraction(phase(p, noise))
+    tiny = 1e-6 * np.ones((p, 1))
+    result = tl.solve(problem, projected(gamma, batch), tl.ODE(), tl.Overlaps(np.eye(p), tiny), time=0.1, save=1)
+    measured = np.log(result.M.values[0, -1, 0, 0] / 1e-6) / 0.1
+    assert measured == pytest.approx(growth_rate(problem, gamma / (p * batch)), rel=1e-5)
+
+
+@pytest.mark.parametrize("p", [1, 2, 7])
+def test_noise_strength_is_the_variance_of_one_step(p: int) -> None:
+    """V_p from the covariance rule at m = 0, Q = I."""
+    import jax
+
+    from twolayer.methods.fluctuations import spread_of
+
+    problem = phase(p, 0.3)
+    with jax.enable_x64(True):
+        sigma = spread_of(problem, projected(0.1))(np.eye(p), np.zeros((p, 1)), np.ones(p), 0.3, 0.1)
+    assert float(sigma[0, 0]) == pytest.approx(noise_strength(problem), rel=1e-12)
+
+
+def test_optimal_rate_minimises_the_steps() -> None:
+    for p, noise in ((1, 0.0), (1, 2.0), (4, 0.5), (30, 0.0)):
+        problem = phase(p, noise)
+        best = tl.optimal_lr(problem).coefficient
+        assert best == pytest.approx(p / (2 + 2 / p + 8 / p**2 + noise))
+        rates = best * np.array([0.9, 1.0, 1.1])
+        steps = [1 / (g * growth_rate(problem, g / p)) for g in rates]
+        assert np.argmin(steps) == 1
+        assert growth_rate(problem, best / p) == pytest.approx(2.0)
+        low, high = tl.admissible_lr(problem)
+        assert low == 0 and growth_rate(problem, high.coefficient / p) == pytest.approx(0.0, abs=1e-12)
+    assert tl.optimal_lr(phase(3), batch=5).coefficient == pytest.approx(5 * tl.optimal_lr(phase(3)).coefficient)
+
+
+def test_gain_and_its_limit() -> None:
+    assert tl.escape_gain(phase(1, 0.4)) == 1.0
+    assert tl.escape_gain(phase(10**6, 0.4)) == pytest.approx(12.4 / 2.4, rel=1e-5)
+    values = [tl.escape_gain(phase(p)) for p in (1, 2, 5, 20, 100)]
+    assert np.all(np.diff(values) > 0) and values[-1] < 6
+
+
+def test_single_neuron_against_the_ode() -> None:
+    """The exact average over the start against integrations from sampled starts."""
+    problem, algorithm, dim, T = phase(1, 0.2), projected(0.05), 400, 0.3
+    times = tl.escape_time(problem, algorithm, dim, T)
+    starts = tl.Overlaps.random(problem, dim, seed=2, size=2000)
+    until = tl.Until("excess_risk", 1 - T, relative=True)
+    passage = tl.first_passage(tl.solve(problem, algorithm, tl.ODE(), starts, time=30, save=5, until=until))
+    assert passage.censored == 0
+    assert abs(passage.mean - times.ode) < 4.5 * passage.standard_error
+    # the linearised formula is seen to be different, by what the exact one adds
+    assert abs(passage.mean - times.quenched) > 4.5 * passage.standard_error
+    # the annealed one is the formula at the mean of the start
+    c = growth_rate(problem, 0.05)
+    assert times.annealed == pytest.approx(np.log(T * dim + 1 - T) / (2 * c))
+    assert times.steps.quenched == pytest.approx(times.quenched * dim / 0.05)
+
+
+def test_wide_networks_against_the_ode_at_a_small_threshold() -> None:
+    """At a small threshold the linear formula holds for p = 5, and its sampled average has a correct error bar."""
+    problem, algorithm, dim, T = phase(5), tl.SGD(tl.optimal_lr(phase(5)), geometry="projected"), 100_000, 0.01
+    times = tl.escape_time(problem, algorithm, dim, T)
+    assert times.ode - times.quenched == pytest.approx(0.021, abs=0.01)
+    other = tl.escape_time(problem, algorithm, dim, T, seed=1)
+    assert abs(other.quenched - times.quenched) < 4.5 * np.hypot(other.quenched_error, times.quenched_error)
+    assert times.reached == 1.0
+
+
+def test_limits_of_the_quenched_formula() -> None:
+    """d → ∞: quenched − annealed → [log(p/2) − ψ(p/2)]/(2c); Δ → 0 and p → ∞ are smooth."""
+    for p in (1, 4):
+        times = tl.escape_time(phase(p), projected(0.1 * p / contraction(phase(p))), 10**6, 0.02)
+        c = growth_rate(phase(p), 0.1 / contraction(phase(p)))
+        gap = (np.log(p / 2) - special.digamma(p / 2)) / (2 * c)
+        assert times.quenched - times.annealed == pytest.approx(gap, abs=4.5 * times.quenched_error + 2e-3)
+    clean = tl.escape_time(phase(1), projected(0.05), 10**4, 0.1)
+    nearly = tl.escape_time(phase(1, 1e-9), projected(0.05), 10**4, 0.1)
+    assert clean.ode == pytest.approx(nearly.ode, rel=1e-6)
+    wide = tl.escape_time(phase(40), projected(0.1 * 40), 10**5, 0.01)
+    assert abs(wide.quenched - wide.annealed) < 0.01
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_the_noise_of_samples_shifts_the_exit(share: float) -> None:
+    """Chain against the corrected formula at γ_opt and half of it (p = 1): the uncorrected ODE is rejected."""
+    problem, dim, T, seeds = phase(), 1000, 0.1, 512
+    algorithm = tl.SGD(share * tl.optimal_lr(problem), geometry="projected")
+    times = tl.escape_time(problem, algorithm, dim, T)
+    starts = tl.Overlaps.random(problem, dim, seed=5, size=seeds)
+    until = tl.Until("excess_risk", 1 - T, relative=True)
+    run = tl.solve(problem, algorithm, tl.Chain(dim), starts, time=12, save=1, until=until)
+    passage = tl.first_passage(run)
+    assert passage.censored <= 1 and passage.diverged == 0
+    # the formula itself holds up to O(1/(Td))
+    assert abs(passage.mean - times.corrected) < 4.5 * passage.standard_error + 0.02
+    if share == 1.0:
+        assert times.ode - times.corrected == pytest.approx(np.log(2) / 4, rel=1e-6)
+        assert abs(passage.mean - times.ode) > 5 * passage.standard_error
+
+
+def test_a_start_at_zero_leaves_by_noise_alone() -> None:
+    problem, dim, T = phase(1, 0.3), 1000, 0.05
+    algorithm = projected(0.05)
+    times = tl.escape_time(problem, algorithm, dim, T)
+    until = tl.Until("overlap", float(np.sqrt(T)))
+    start = tl.Overlaps([[1.0]], [[0.0]], dim=dim)
+    chain = tl.first_passage(
+        tl.solve(problem, algorithm, tl.Chain(dim), start, time=8, save=1, seeds=256, until=until)
+    )
+    assert chain.censored <= 1
+    assert times.from_zero is not None
+    assert abs(chain.mean - times.from_zero) < 4.5 * chain.standard_error + 0.05 * times.from_zero
+    stuck = tl.solve(problem, algorithm, tl.ODE(), start, time=15, save=1, until=until)
+    assert tl.first_passage(stuck).censored == 1
+
+
+def test_wide_networks_at_the_optimal_rate_do_not_learn() -> None:
+    """p = 10 at γ_opt: the risk falls by 6.5 % at most and ends at 1.82 times its start; so says the refusal."""
+    problem = phase(10)
+    algorithm = tl.SGD(tl.optimal_lr(problem), geometry="projected")
+    starts = tl.Overlaps.random(problem, 100_000, seed=0)
+    path = tl.solve(problem, algorithm, tl.ODE(), starts, time=20, save=200).excess_risk.values[0]
+    assert path.min() / path[0] == pytest.approx(0.935, abs=0.002)
+    assert path[-1] / path[0] == pytest.approx(1.818, abs=0.005)
+    with pytest.raises(tl.InputError, match="0 reach 0.1"):
+        tl.escape_time(problem, algorithm, 100_000, 0.1)
+
+
+def test_stationary_risk_is_where_the_ode_ends() -> None:
+    for p, gamma, noise, batch in ((1, 0.1, 0.5, 1), (2, 0.2, 0.5, 1), (5, 1.0, 0.2, 2)):
+        problem, algorithm = phase(p, noise), projected(gamma, batch)
+        start = tl.Overlaps(0.95 * np.ones((p, p)) + 0.05 * np.eye(p), 0.9 * np.ones((p, 1)))
+        end = tl.solve(problem, algorithm, tl.ODE(), start, time=400, save=1).excess_risk.values[0, -1]
+        assert tl.stationary_risk(problem, algorithm) == pytest.approx(end, rel=1e-6)
+    assert tl.stationary_risk(phase(2, 0.5), projected(0.2)) == pytest.approx(0.1189, abs=1e-4)
+    assert tl.stationary_risk(phase(3), projected(0.1)) == 0.0
+
+
+def test_passages_count_what_is_censored() -> None:
+    problem, dim = phase(), 300
+    starts = tl.Overlaps.random(problem, dim, seed=1, size=200)
+    until = tl.Until("excess_risk", 0.5, relative=True)
+    full = tl.first_passage(tl.solve(problem, projected(0.05), tl.Chain(dim), starts, time=20, save=1, until=until))
+    cut = tl.first_passage(tl.solve(problem, projected(0.05), tl.Chain(dim), starts, time=1.0, save=1, until=until))
+    assert full.censored == 0 and 0 < cut.censored < 200
+    assert np.sum(full.times > 1.0) == cut.censored
+    np.testing.assert_array_equal(np.sort(full.times)[: 200 - cut.censored], cut.distribution()[0])
+    assert cut.distribution()[1][-1] == pytest.approx(1 - cut.censored / 200)
+    assert full.median == pytest.approx(np.median(full.times))
+    np.testing.assert_allclose(full.steps, full.times * dim / 0.05)
+    assert "censored" in str(cut)
+    with pytest.raises(tl.InputError, match="until"):
+        tl.first_passage(tl.solve(problem, projected(0.05), tl.Chain(dim), starts, time=0.1, save=1))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"threshold": 0.0}, "threshold"),
+        ({"threshold": 1.0}, "threshold"),
+        ({"threshold": float("nan")}, "threshold"),
+        ({"dim": 1}, "dim"),
+        ({"algorithm": projected(0.2)}, r"d·lr/\(p·n_b\) < 0.16"),
+        ({"algorithm": tl.SGD(0.05 / d)}, "projected"),
+        ({"algorithm": tl.SGD(0.05 / d, geometry="projected", loss="correlation")}, "squared"),
+        ({"algorithm": tl.SGD(0.05 / d, geometry="projected", train_second_layer=True)}, "fixed second layer"),
+        ({"problem": tl.Problem("He3(z1)", "He3")}, "square"),
+        ({"problem": tl.Problem("z1**2", "square", width=2, second_layer=[1, -1])}, "second layer of ones"),
+        ({"problem": phase(1, 1.0), "algorithm": projected(0.14), "threshold": 0.9}, "threshold"),
+    ],
+)
+def test_bad_input(change: dict[str, object], words: str) -> None:
+    arguments = {"problem": phase(), "algorithm": projected(0.05), "dim": 1000, "threshold": 0.1} | change
+    with pytest.raises(tl.InputError, match=words):
+        tl.escape_time(**arguments)  # type: ignore[arg-type]
+
+
+def test_he2_is_the_same_problem() -> None:
+    one = tl.escape_time(phase(1, 0.1), projected(0.05), 1000, 0.1)
+    two = tl.escape_time(tl.Problem("He2(z1)", "He2", noise=0.1), projected(0.05), 1000, 0.1)
+    assert one == two

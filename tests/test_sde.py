@@ -1,0 +1,207 @@
+"""The stochastic correction: its covariance against closed forms and sampling, its spread against the chain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import random_overlaps
+
+import twolayer as tl
+from twolayer import d
+from twolayer.kernel import Sample
+from twolayer.methods import sde
+from twolayer.methods.batch_sums import covariance_nodes
+from twolayer.methods.fluctuations import NodeSpread, pack, spread_of, tangent, unpack
+from twolayer.methods.stepwise import kernel_of
+
+PHASE = tl.Problem("z1**2", "square", noise=0.5)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("m", [0.0, 0.3, -0.8, 1.0])
+@pytest.mark.parametrize("gamma", [0.02, 0.1])
+def test_phase_retrieval_has_the_closed_form(m: float, gamma: float) -> None:
+    """Var 𝓜, Cov(𝓜, 𝓠), Var 𝓠 and the scalar σ_eff² of the projected algorithm, term by term."""
+    D, w, g = PHASE.noise, 1 - m**2, gamma
+    S = np.asarray(
+        spread_of(PHASE, tl.SGD(g / d, geometry="projected"))(np.eye(1), np.full((1, 1), m), np.ones(1), D, g)
+    )
+    mm = 48 * w * (1 + 4 * m**2) + 4 * D * (1 + 2 * m**2)
+    mq = 480 * m * w + 24 * D * m - g * (2880 * m * w**2 + 144 * D * m * w)
+    qq = 320 * w * (4 - m**2) + 48 * D - g * (22272 * w**2 + 1088 * D * w)
+    qq += g**2 * (4608 * w**2 * (27 - 10 * m**2) + 768 * D * w * (10 - 3 * m**2) + 128 * D**2)
+    np.testing.assert_allclose(S, [[mm, mq], [mq, qq]], rtol=1e-10, atol=1e-9)
+    J = np.asarray(tangent(jnp.eye(1), jnp.full((1, 1), m), False))
+    effective = w**2 * (48 + 80 * m**2 - 2688 * g * m**2 + 1152 * g**2 * m**2 * (27 - 10 * m**2))
+    effective += D * w * (4 - 128 * g * m**2 + 192 * g**2 * m**2 * (10 - 3 * m**2)) + 32 * g**2 * D**2 * m**2
+    np.testing.assert_allclose(J @ S @ J.T, [[effective, 0], [0, 0]], rtol=1e-9, atol=1e-8)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("loss", ["squared", "correlation"])
+@pytest.mark.parametrize("trained", [False, True])
+def test_closed_form_against_nodes(loss: str, trained: bool) -> None:
+    """The generating function against exact quadrature, two neurons, two directions, all parts."""
+    problem = tl.Problem("z1**2 - 0.3*z1*z2 + 0.2", "He2", width=2, noise=0.4, gram=[[1.0, 0.3], [0.3, 0.8]])
+    algorithm = tl.SGD(0.1 / d, loss=loss, train_second_layer=trained)
+    closed = spread_of(problem, algorithm)
+    start = random_overlaps(1, 2, 2, problem.P, size=0.8)
+    kernel = kernel_of(problem, algorithm)
+    L, _, _ = start.factors()
+    nodes, rule = covariance_nodes(kernel, 2, 2, True)
+    assert rule == "exact" and closed.label == "closed form (quadratic)"
+    other = NodeSpread(kernel, nodes, L, np.linalg.pinv(L), rule, trained)
+    args = (start.Q, start.M, start.a, problem.noise, 0.3)
+    np.testing.assert_allclose(closed(*args), other(*args), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("activation", ["erf", "relu", "tanh"])
+def test_nodes_against_sampling(activation: str) -> None:
+    """Σ of any activation against plain Monte Carlo of the increments, 5 standard errors plus the node error."""
+    problem = tl.Problem("tanh(z1) + 0.5*z1*z2", activation, width=2, noise=0.3)
+    algorithm = tl.SGD(0.5 / d, train_second_layer=True)
+    start = random_overlaps(2, 2, 2)
+    rho, n = 0.4, 400_000
+    sigma = np.asarray(spread_of(problem, algorithm)(start.Q, start.M, start.a, problem.noise, rho))
+    rng = np.random.default_rng(3)
+    omega = np.block([[start.Q, start.M], [start.M.T, start.P]])
+    u = rng.multivariate_normal(np.zeros(4), omega, size=n, method="eigh")
+    push = kernel_of(problem, algorithm).push(
+        Sample(jnp.asarray(u[:, :2]), jnp.asarray(u[:, 2:]), jnp.asarray(np.sqrt(0.3) * rng.normal(size=n))), start.a
+    )
+    g, lam = np.asarray(push.first), u[:, :2]
+    outer = g[:, :, None] * lam[:, None, :]
+    X = np.asarray(
+        pack(
+            jnp.asarray(outer + outer.swapaxes(1, 2) + rho * g[:, :, None] * g[:, None, :]),
+            jnp.asarray(g[:, :, None] * u[:, None, 2:]), push.second, True,
+        )
+    )  # fmt: skip
+    centred = X - X.mean(0)
+    products = centred[:, :, None] * centred[:, None, :]
+    error = products.std(0) / np.sqrt(n)
+    scale = np.sqrt(np.outer(np.diagonal(sigma), np.diagonal(sigma)))
+    assert (np.abs(products.mean(0) - sigma) < 5 * error + 0.03 * scale).all()
+    assert np.max(error / scale) < 0.03
+
+
+@pytest.mark.usefixtures("x64")
+def test_packing_is_undone() -> None:
+    start = random_overlaps(4, 3, 2)
+    Q, M, a = unpack(pack(start.Q, start.M, start.a, True), 3, 2, True)
+    np.testing.assert_array_equal(Q, start.Q)
+    np.testing.assert_array_equal(M, start.M)
+    np.testing.assert_array_equal(a, start.a)
+
+
+def spread_ratio(one: Any, two: Any, name: str, index: tuple[int, ...]) -> tuple[float, float]:
+    """Ratio of the variances at the end, and its standard error (from fourth moments)."""
+    values, relative = [], []
+    for result in (one, two):
+        x = result[name].values[(slice(None), -1, *index)]
+        centred = (x - x.mean()) ** 2
+        values.append(centred.mean())
+        relative.append(centred.std() / centred.mean() / np.sqrt(len(x)))
+    return values[0] / values[1], values[0] / values[1] * float(np.hypot(*relative))
+
+
+SETTINGS = {
+    "projected": (tl.Problem("z1**2", "square", noise=0.1), tl.SGD(0.1 / d, geometry="projected"), 0.5, 3000, 1.0),
+    "plain": (tl.Problem("z1**2", "square", noise=0.1), tl.SGD(0.02 / d), 0.5, 1500, 1.0),
+    "two neurons, second layer trained": (
+        tl.Problem(tl.Teacher("erf", 1), "erf", width=2, noise=0.1), tl.SGD(1 / d, train_second_layer=True), 0.4, 1000, 1.0,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_spread_over_a_trajectory_is_that_of_the_chain(name: str) -> None:
+    problem, algorithm, m, dim, end = SETTINGS[name]
+    p = problem.p
+    start = tl.Overlaps(0.8 * np.eye(p) + 0.2, np.full((p, 1), m))
+    seeds = 1024 if p == 1 else 256
+    runs = {
+        method.name: tl.solve(problem, algorithm, method, start, time=end, save=1, seeds=seeds)
+        for method in (tl.Chain(dim), tl.SDE(dim, 0.02))
+    }
+    watched = [("M", (0, 0))] + ([("Q", (0, 0))] if algorithm.geometry == "free" else [])
+    watched += [("a", (0,))] if algorithm.train_second_layer else []
+    for variable, index in watched:
+        ratio, error = spread_ratio(runs["sde"], runs["chain"], variable, index)
+        # the C/d correction of the variance itself is a few percent at these d
+        assert abs(ratio - 1) < 5 * error + 0.1, (variable, ratio, error)
+
+
+def test_independent_noise_of_m_and_q_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A twin that forgets the covariance of M and Q has several times the variance of the chain."""
+    problem, algorithm, m, dim, end = SETTINGS["projected"]
+    start = tl.Overlaps([[1.0]], [[m]])
+    chain = tl.solve(problem, algorithm, tl.Chain(dim), start, time=end, save=1, seeds=512)
+
+    def independent(problem: Any, algorithm: Any) -> Any:
+        full = spread_of(problem, algorithm)
+
+        class Diagonal(type(full)):  # type: ignore[misc]
+            def __call__(self, *args: Any) -> Any:
+                sigma = super().__call__(*args)
+                return jnp.diag(jnp.diagonal(sigma))
+
+        return Diagonal(full.averages, full.trained)
+
+    monkeypatch.setattr(sde, "spread_of", independent)
+    wrong = tl.solve(problem, algorithm, tl.SDE(dim, 0.02), start, time=end, save=1, seeds=512)
+    ratio, error = spread_ratio(wrong, chain, "M", (0, 0))
+    assert ratio - 5 * error > 2
+
+
+def test_without_noise_it_is_the_ode() -> None:
+    """As d grows the diffusion falls onto the ODE, to the order of its time step."""
+    problem = tl.Problem(tl.Teacher("erf", 2), "erf", width=2, noise=0.1)
+    start = random_overlaps(6, 2, 2, size=0.9)
+    algorithm = tl.SGD(0.5 / d)
+    theory = tl.solve(problem, algorithm, tl.ODE(), start, time=1, save=1)
+    errors = []
+    for dt in (0.1, 0.05):
+        runs = tl.solve(problem, algorithm, tl.SDE(10**9, dt), start, time=1, save=1, seeds=4)
+        errors.append(np.abs(runs.Q.values[:, -1].mean(0) - theory.Q.values[0, -1]).max())
+    assert errors[1] < 1e-3
+    assert 3 < errors[0] / errors[1] < 5  # second order
+
+
+def test_the_boundary_is_safe() -> None:
+    """At m = 1, with label noise pushing outwards, overlaps stay those of vectors and norms stay one."""
+    problem, algorithm = tl.Problem("z1**2", "square", width=2, noise=2.0), tl.SGD(0.05 / d, geometry="projected")
+    start = tl.Overlaps(np.ones((2, 2)), np.ones((2, 1)))
+    result = tl.solve(problem, algorithm, tl.SDE(50), start, time=2, save=40, seeds=32)
+    assert set(result.outcome.values) == {"ok"}
+    Q, M = result.Q.values, result.M.values
+    np.testing.assert_allclose(np.diagonal(Q, axis1=2, axis2=3), 1.0, atol=1e-10)
+    assert np.abs(M).max() <= 1 + 1e-10
+    assert np.linalg.eigvalsh(Q - M @ M.swapaxes(-1, -2)).min() > -1e-9
+    assert M[:, -1].std() > 0.01
+
+
+def test_seeds_and_saving_change_no_number_and_rerun_repeats() -> None:
+    algorithm, start = tl.SGD(0.05 / d, geometry="projected"), tl.Overlaps([[1.0]], [[0.3]])
+    method = tl.SDE(500)
+    few = tl.solve(PHASE, algorithm, method, start, time=1, save=10, seeds=3)
+    many = tl.solve(PHASE, algorithm, method, start, time=1, save=2, seeds=20)
+    np.testing.assert_array_equal(few.M.values[:, -1], many.M.values[:3, -1])
+    again = tl.rerun(few)
+    np.testing.assert_array_equal(few.M.values, again.M.values)
+    assert few.step.values[-1] == pytest.approx(500 / 0.05)
+
+
+def test_refusals_and_bad_input() -> None:
+    with pytest.raises(tl.Refused, match="GiantSteps"):
+        tl.solve(PHASE, tl.SGD(0.1, batch=d), tl.SDE(100), tl.Overlaps([[1.0]], [[0.3]]), steps=3)
+    with pytest.raises(tl.InputError, match="`dt`"):
+        tl.SDE(100, dt=0.0)
+    with pytest.raises(tl.InputError, match="`dim`"):
+        tl.SDE(0)
+    assert jax.config.jax_enable_x64 is False
