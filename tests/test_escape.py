@@ -128,9 +128,7 @@ def test_a_start_at_zero_leaves_by_noise_alone() -> None:
     times = tl.escape_time(problem, algorithm, dim, T)
     until = tl.Until("overlap", float(np.sqrt(T)))
     start = tl.Overlaps([[1.0]], [[0.0]], dim=dim)
-    chain = tl.first_passage(
-        tl.solve(problem, algorithm, tl.Chain(dim), start, time=8, save=1, seeds=256, until=until)
-    )
+    chain = tl.first_passage(tl.solve(problem, algorithm, tl.Chain(dim), start, time=8, save=1, seeds=256, until=until))
     assert chain.censored <= 1
     assert times.from_zero is not None
     assert abs(chain.mean - times.from_zero) < 4.5 * chain.standard_error + 0.05 * times.from_zero
@@ -146,7 +144,7 @@ def test_wide_networks_at_the_optimal_rate_do_not_learn() -> None:
     path = tl.solve(problem, algorithm, tl.ODE(), starts, time=20, save=200).excess_risk.values[0]
     assert path.min() / path[0] == pytest.approx(0.935, abs=0.002)
     assert path[-1] / path[0] == pytest.approx(1.818, abs=0.005)
-    with pytest.raises(tl.InputError, match="0 reach 0.1"):
+    with pytest.raises(tl.InputError, match=r"0 reach 0\.1"):
         tl.escape_time(problem, algorithm, 100_000, 0.1)
 
 

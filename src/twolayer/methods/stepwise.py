@@ -123,9 +123,23 @@ def in_groups(group: Callable[..., Any], *arguments: Any) -> Any:
     """Apply a compiled function to one group after the other; groups are the first axis of all arguments.
 
     One after the other, so that the code of a group, and with it every bit of a result, does not depend on how many
-    groups there are.
+    groups there are. Their number is read off the data (the last argument is never negative): a loop known to run
+    once would be dissolved into its surroundings and rounded differently.
     """
-    return jax.lax.map(lambda x: group(*x), arguments)
+
+    def of(i: Any) -> Any:
+        return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, i, keepdims=False), arguments)
+
+    last = arguments[-1]
+    count = (last.reshape(last.shape[0], -1)[:, 0] >= 0).sum()
+    shapes = jax.eval_shape(lambda: group(*of(0)))
+    empty = jax.tree.map(lambda x: jnp.zeros((last.shape[0], *x.shape), x.dtype), shapes)
+
+    def body(i: Any, results: Any) -> Any:
+        put = lambda all_, one: jax.lax.dynamic_update_index_in_dim(all_, one, i, 0)  # noqa: E731
+        return jax.tree.map(put, results, group(*of(i)))
+
+    return jax.lax.fori_loop(0, count, body, empty)
 
 
 LANE_NUMBERS = ("rates", "noise", "table", "watch")
