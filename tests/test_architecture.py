@@ -63,7 +63,7 @@ functions.exponents
 functions.target
 functions.activation
 functions.expression
-functions.typeset functions.kinks
+functions.typeset functions.kinks functions.integrable
 functions.syntax functions.hermite
 losses wishart papers
 random files

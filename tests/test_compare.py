@@ -25,7 +25,7 @@ def agreed(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, Path]:
 
 def test_all_applicable_methods_agree(agreed: tuple[object, Path]) -> None:
     tree, _out = agreed
-    assert set(tree.children) == {"ode", "chain", "vectors"}
+    assert set(tree.children) == {"ode", "sde", "chain", "vectors"}
     assert tree.attrs["reference"] == "ode"
     assert set(tree["verdict"].values) == {"agree"}
     assert sorted(set(tree["quantity"].values)) == ["m1", "risk"]
@@ -98,3 +98,12 @@ def test_bad_input() -> None:
         tl.compare(PROBLEM, ALGORITHM, [], START, time=1)
     with pytest.raises(tl.Refused, match="GiantSteps"):
         tl.compare(PROBLEM, tl.SGD(0.5, batch=2 * d), [tl.ODE()], START, steps=2)
+
+
+def test_a_theory_that_gives_up_does_not_lose_the_experiment() -> None:
+    tree = tl.compare(
+        PROBLEM, ALGORITHM, [tl.ODE(max_steps=2), tl.Chain(100)], START, time=50, save=4, seeds=4, quiet=True
+    )
+    assert set(tree["verdict"].values) == {"no verdict"}
+    assert "max_steps" in str(tree["reason"].values[0])
+    assert tree["chain"].sizes["seed"] == 4

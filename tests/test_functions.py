@@ -115,3 +115,10 @@ def test_registering_an_activation_makes_it_available_everywhere() -> None:
 def test_bad_functions(make: object, why: str) -> None:
     with pytest.raises(tl.InputError, match=why):
         make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("formula", ["1/z", "exp(z*z)", "exp(z**2/4)"])
+def test_an_activation_without_moments_is_refused(formula: str) -> None:
+    with pytest.raises(tl.InputError, match="finite"):
+        tl.Activation.of(formula)
+    assert tl.Activation.of("exp(z)")(0.0) == 1.0

@@ -338,3 +338,15 @@ def test_moments_refuse_what_does_not_fit() -> None:
         tl.moments(problem, tl.Overlaps.random(problem, 10, size=3))
     with pytest.raises(tl.InputError, match="`engine`"):
         tl.moments(problem, tl.Overlaps.random(problem, 10), engine="exact")
+
+
+def test_the_error_stays_meaningful_where_everything_is_learned() -> None:
+    problem = tl.Problem("tanh(z1)", "tanh")
+    assert tl.moments(problem, tl.Overlaps([[1.0]], [[1.0]])).error < 1e-4
+
+
+def test_a_neuron_of_norm_zero_at_a_kink_is_refused() -> None:
+    start = tl.Overlaps([[0.0]], [[0.0]])
+    with pytest.raises(tl.InputError, match="positive norm"):
+        tl.moments(tl.Problem("z1", "relu"), start)
+    assert np.isfinite(tl.moments(tl.Problem("z1", "erf"), start).psi).all()

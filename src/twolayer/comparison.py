@@ -136,11 +136,13 @@ def _judge(
     dim: int,
 ) -> list[dict[str, Any]]:
     """One row per quantity."""
-    alive, standing = (x.outcome.values != Outcome.DIVERGED for x in (result, reference))
+    stuck = (Outcome.DIVERGED, Outcome.MAX_STEPS)
+    alive, standing = (~np.isin(x.outcome.values, stuck) for x in (result, reference))
     rows: list[dict[str, Any]] = []
     for name, values in quantities(result).items():
         if alive.sum() < 2 or not standing.any():
-            reason = "fewer than two seeds survived" if standing.any() else "the reference diverged"
+            ends = ", ".join(f"{o}: {Outcome.ADVICE[o]}" for o in sorted(set(reference.outcome.values)))
+            reason = "fewer than two seeds survived" if standing.any() else f"the reference ended early, {ends}"
             rows.append({"quantity": name, "verdict": "no verdict", "reason": reason})
             continue
         times, kept = result.time.values, values[alive]
@@ -248,7 +250,7 @@ def compare(
             ends: dict[str, Any] = {"time": time, "steps": steps, "save": save}
             if not method.stepwise and grid is not None:
                 ends = {"time": grid[grid > 0], "steps": None, "save": save}
-            results[name] = solve(problem, algorithm, method, start, **_given(ends), **common)
+            results[name] = solve(problem, algorithm, method, start, throw=False, **_given(ends), **common)
             if method.stepwise and grid is None:
                 grid = results[name].time.values
         rows = _verdicts(problem, algorithm, start, dict(zip(names, usable, strict=True)), results, common)

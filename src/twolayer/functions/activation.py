@@ -19,6 +19,7 @@ import numpy as np
 from twolayer.errors import InputError, closest, reject, short
 from twolayer.functions.expression import parse
 from twolayer.functions.hermite import hermite_coefficients
+from twolayer.functions.integrable import square_integrable
 from twolayer.functions.kinks import derivative, find_kinks
 from twolayer.precision import float64
 
@@ -139,6 +140,10 @@ def _checked(
         raise InputError(
             f"Argument `activation` must be finite on the real line, but {name} or its slope is not at "
             f"z = {float(probe[np.argmax(bad)]):.3g}."
+        )
+    if polynomial is None and not square_integrable(lambda z: function(z[:, 0]) * derivative(function)(z[:, 0]), 1):
+        raise InputError(
+            f"Argument `activation` must have a finite E[σ² σ'²], but {name} has a pole or grows too fast for it."
         )
     if kinks is None:
         kinks = () if polynomial is not None else find_kinks(function)[0]

@@ -15,12 +15,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import qmc
 
 from twolayer.errors import InputError, positive_integer, reject, require
 from twolayer.functions.activation import NAMED, Activation
 from twolayer.functions.expression import Expression, constant, parse
+from twolayer.functions.integrable import square_integrable
 from twolayer.functions.kinks import find_kinks
 from twolayer.functions.syntax import Binary, Call, Negative, Node
 from twolayer.precision import float64
@@ -184,24 +183,11 @@ def _checked(target: Target) -> Target:
     if not np.isfinite(values).all():
         where = np.asarray(probe)[np.argmin(np.isfinite(values))].round(2).tolist()
         raise InputError(f"Argument `target` must be finite everywhere, but {target.name} is not at z = {where}.")
-    if not _square_integrable(target):
+    if target.polynomial is None and not square_integrable(target, target.directions):
         raise InputError(
             f"Argument `target` must have a finite variance, but {target.name} has a pole or grows too fast for it."
         )
     return target
-
-
-def _square_integrable(target: Target) -> bool:
-    """Whether E[h²] is finite: no pole in the bulk, and slower growth than exp(|z|²/4)."""
-    if target.polynomial is not None:
-        return True
-    points = ndtri(qmc.Sobol(target.directions, rng=np.random.default_rng(0)).random(2**16))
-    points = points[(np.abs(points) < 4).all(1)]
-    square = np.asarray(target(jnp.asarray(points))) ** 2
-    directions = np.random.default_rng(1).normal(size=(64, target.directions))
-    far = 30.0 * directions / np.linalg.norm(directions, axis=1)[:, None]
-    growth = 2 * np.log(np.abs(np.asarray(target(jnp.asarray(far)))) + 1e-300)
-    return bool(np.mean(square) < 8 * np.mean(square[:2048]) + 1e-300 and np.max(growth) < 445.0)
 
 
 def _terms(node: Node, sign: float = 1.0) -> list[tuple[float, Node]] | None:

@@ -325,10 +325,16 @@ ORDERS = (12, 16, 24, 32, 48)
 MAX_FULL_NODES = 3_000_000
 
 
-def natural_scale(values: Averages, Q: np.ndarray, P: np.ndarray, noise: float) -> Averages:
-    """The size that each average can have by Cauchy–Schwarz: a relative error that makes sense where one vanishes."""
-    risk = max(float(values.excess_risk), 0.0) + noise / 2 + 1e-300
-    gradient = float(np.sqrt(np.max(np.abs(values.chi)))) or float(np.sqrt(2 * risk))  # a may be zero
+FLOOR = 1e-4  # risks below this fraction of that of a student that says nothing count as vanishing
+
+
+def natural_scale(values: Averages, silent: float, Q: np.ndarray, P: np.ndarray, noise: float) -> Averages:
+    """The size that each average can have by Cauchy–Schwarz: a relative error that makes sense where one vanishes.
+
+    ``silent`` is the excess risk of a student with a = 0, the scale that remains where everything is learned.
+    """
+    risk = max(float(values.excess_risk), FLOOR * silent) + noise / 2 + 1e-300
+    gradient = max(float(np.sqrt(np.max(np.abs(values.chi)))), float(np.sqrt(2 * FLOOR * silent)), 1e-150)
     own, star = (float(np.sqrt(np.max(np.diagonal(C)))) for C in (Q, P))
     return Averages(gradient * star, gradient * own + 1e-300, gradient**2, np.sqrt(2 * risk), risk)
 
@@ -337,7 +343,8 @@ def relative_error(
     averager: Averager, error: Averages, problem: Problem, Q: np.ndarray, M: np.ndarray, a: np.ndarray
 ) -> float:
     """The largest of the absolute errors, each relative to the natural scale of its average at (Q, M, a)."""
-    scale = natural_scale(averager(Q, M, a, problem.noise), Q, problem.P, problem.noise)
+    silent = max(float(averager(Q, M, np.zeros_like(a), problem.noise).excess_risk), 0.0)
+    scale = natural_scale(averager(Q, M, a, problem.noise), silent, Q, problem.P, problem.noise)
     return max(float(np.max(e)) / s for e, s in zip(error, scale, strict=True))
 
 

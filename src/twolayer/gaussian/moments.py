@@ -56,6 +56,12 @@ def check_start(problem: Problem, start: Overlaps) -> None:
         )
     if not np.allclose(start.P, problem.P, atol=1e-8):
         raise InputError(f"Argument `start` must have P = {problem.P.tolist()} like the problem, but has another P.")
+    norms = np.diagonal(start.Q, axis1=-2, axis2=-1)
+    if problem.activation.kinks and norms.min() < 1e-14:
+        raise InputError(
+            f"Argument `start` must have neurons of positive norm, for {problem.activation.name} has no slope at its "
+            f"kink, but has Q_jj = {norms.min():.3g}."
+        )
 
 
 @float64
