@@ -872,6 +872,8 @@ def on_a_terminal(argv: list[str], cwd: Path) -> Iterator[tuple[subprocess.Popen
     finally:
         process.kill()
         process.wait()
+        if process.stdout:
+            process.stdout.close()
         os.close(master)
 
 

@@ -82,8 +82,11 @@ def test_task_files_are_read(tmp_path: Path) -> None:
         file.write_text(text, encoding="utf-8")
         task = read_task(file)
         task.algorithm()
-        task.start(task.problem())
-        assert task.methods()
+        if task.table.sweep:
+            assert task.sweep_arguments()["over"]
+        else:
+            task.start(task.problem())
+            assert task.methods()
 
 
 def skeleton(text: str) -> str:
