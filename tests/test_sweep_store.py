@@ -127,7 +127,7 @@ def test_another_sweep_or_no_sweep_is_refused(tmp_path: Path) -> None:
         tl.sweep(**task(over={"method.dim": [80]}), store=path, resume=False)
     assert {f: f.stat().st_mtime_ns for f in path.rglob("*")} == before
     foreign = tmp_path / "other.zarr"
-    xr.Dataset({"x": ("y", np.arange(3.0))}).to_zarr(foreign)
+    xr.Dataset({"x": ("y", np.arange(3.0))}).to_zarr(foreign, consolidated=False)
     for wrong in (foreign, tmp_path):
         with pytest.raises(InputError, match=r"must be a sweep of twolayer|must end in .zarr"):
             tl.sweep(**task(), store=wrong)

@@ -7,7 +7,7 @@
 >>> start = tl.Overlaps(Q=[[1.0]], M=[[0.5]])
 >>> theory = tl.solve(problem, algorithm, tl.ODE(), start, time=2)
 >>> round(float(theory.risk[0, -1]), 4)
-0.0586
+0.0572
 
 Heavy modules load when a name is first used.
 """
