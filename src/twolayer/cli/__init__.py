@@ -18,6 +18,7 @@ COMMANDS = {
     "analyse": "exponents, leap and staircase of a target",
     "solve": "run a task file through one method",
     "compare": "run a task file through several methods and judge whether they agree",
+    "gallery": "figures of the sources, each with its data and a verdict",
     "moments": "the averages that drive the dynamics, with engine and error",
     "plot": "draw a saved result again",
     "rerun": "run a saved result again from its own description",
