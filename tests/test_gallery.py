@@ -58,13 +58,21 @@ def test_the_list_names_every_figure_and_imports_no_jax() -> None:
         (["run", "mediocrity", "--set", "dms=3"], "did you mean 'dims'?"),
         (["run", "mediocrity", "--set", "starts=2.5"], "a positive integer"),
         (["run", "mediocrity", "--set", "starts=many"], "a number"),
+        (["run", "mediocrity", "--set", "dims=1,2"], "at least 2"),
+        (["run", "stochasticity", "--set", "seeds=1"], "at least 2"),
+        (["run", "escape-dimension", "--set", "lr=0.2"], "for the overlap to grow"),
         (["run", "escape-dimension", "--set", "lr=-0.1"], "a number ≥ 0"),
         (["run", "mediocrity", "--out", __file__], "--out"),
     ],
 )
 def test_bad_input_is_refused_before_any_work(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     assert main(["gallery", *arguments]) == 2
     assert words in capsys.readouterr().err
 
@@ -119,9 +127,11 @@ def test_the_risk_behind_the_hessian_falls_along_the_one_negative_direction() ->
     assert values[0] == pytest.approx(-4 * (1 - 2 * 0.01))
 
 
-def test_the_shift_from_one_start_averages_to_that_of_all_starts() -> None:
-    # E over x ~ N(0, 1) of −E log((x + √s g)²/x²) = −log(1 + s)
-    x = np.random.default_rng(1).normal(size=400)
-    each = np.array([trajectories._shift(np.array([v]), 0.5, 1.0, i) for i, v in enumerate(x)])
-    error = each.std(ddof=1) / np.sqrt(len(each))
-    assert abs(each.mean() + np.log(2)) < 4 * error < 0.5
+def test_noisy_starts_have_the_variance_asked_for_and_keep_the_start_first() -> None:
+    start = tl.Overlaps.random(measuring.phase_retrieval(2), 1000, seed=1)
+    noisy = trajectories._noisy(start, 4e-4, seed=2)
+    np.testing.assert_array_equal(noisy.M[0], start.M)
+    added = noisy.M[1:] - start.M
+    assert abs(added.var() / 4e-4 - 1) < 4 * np.sqrt(2 / added.size) < 0.4
+    assert trajectories._crossing(np.arange(4.0), np.array([8.0, 6.0, 2.0, 1.0])) == pytest.approx(1.5)
+    assert trajectories._crossing(np.arange(2.0), np.array([8.0, 6.0])) == np.inf

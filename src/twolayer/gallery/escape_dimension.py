@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
+from twolayer.errors import positive_integer
 from twolayer.gallery.measuring import (
     LIMIT,
     agree,
@@ -45,6 +46,7 @@ def escape_dimension(
     threshold: float = 0.1,
 ) -> Plate:
     """First passages of the chain at every d against annealed, quenched and corrected times (p = 1)."""
+    positive_integer("seeds", seeds, 2)
     problem, algorithm = phase_retrieval(noise=noise), projected(lr)
     c, s = growth(problem, lr)
     rows = []

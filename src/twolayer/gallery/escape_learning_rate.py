@@ -14,6 +14,7 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
+from twolayer.errors import positive_integer
 from twolayer.gallery.measuring import (
     agree,
     canvas,
@@ -46,6 +47,7 @@ def escape_learning_rate(
     threshold: float = 0.1,
 ) -> Plate:
     """First passages of the chain at fractions of the largest admissible γ (p = 1)."""
+    positive_integer("seeds", seeds, 2)
     problem = phase_retrieval(noise=noise)
     highest = tl.admissible_lr(problem)[1].coefficient
     starts = tl.Overlaps.random(problem, dim, seed, size=seeds)
@@ -95,5 +97,5 @@ def _draw(data: xr.Dataset, problem: tl.Problem, dim: int, seeds: int, threshold
     plain_ticks(ax.yaxis)
     ax.legend(loc="upper center", ncols=2)
     noise = rf", $\Delta = {problem.noise:g}$" if problem.noise else ""
-    ax.set_title(rf"Steps of escape, $p = 1$, $d = ${power(dim)}, $T = {threshold:g}${noise}")
+    ax.set_title(rf"Steps of escape, $p = 1$, $d = {power(dim)}$, $T = {threshold:g}${noise}")
     return figure

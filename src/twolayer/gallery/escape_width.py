@@ -15,6 +15,7 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
+from twolayer.errors import positive_integer
 from twolayer.gallery.measuring import (
     agree,
     canvas,
@@ -34,7 +35,7 @@ SHARE = 0.05  # of the time: what linear growth and the mean effect of noise lea
 @figure(
     "escape-width",
     "steps of escape against width with the gain factor, and the ratio to the formulas against d",
-    quick={"widths": (1, 2), "dim": 3000, "small": 0.1, "ratios": (2,), "dims": (1000,), "seeds": 32},
+    quick={"widths": (1, 2), "dim": 3000, "small": 0.1, "ratios": (1,), "dims": (300, 1000), "seeds": 32},
 )
 def escape_width(
     *,
@@ -50,6 +51,7 @@ def escape_width(
     seeds: int = 48,
 ) -> Plate:
     """First passages of the chain at γ_opt for every width, and at γ = ρp for every dimension."""
+    positive_integer("seeds", seeds, 2)
     optima = {p: tl.optimal_lr(phase_retrieval(p, noise)).coefficient for p in widths}
     best = np.array([_measure(p, noise, optima[p], dim, small, seeds, seed) for p in widths])
     fixed = np.array([[_measure(p, noise, rho * p, n, threshold, 2 * seeds, seed) for n in dims] for p in ratios])
@@ -112,7 +114,7 @@ def _draw(data: xr.Dataset, dim: int, small: float, rho: float, threshold: float
     floor = (1 + noise / 2) / 2 * np.log((small * dim + 1 - small) / 2)
     left.axhline(floor, color="#888888", ls=":", lw=1.1, label=r"annealed, $p\to\infty$")
     left.set(xlabel="width $p$", ylabel=r"steps per dimension $n_{\mathrm{ext}}/d$", ylim=(0, None), xticks=data.width)
-    left.set_title(rf"At $\gamma_{{\mathrm{{opt}}}}(p)$, $d = ${power(dim)}, $T = {small:g}$")
+    left.set_title(rf"At $\gamma_{{\mathrm{{opt}}}}(p)$, $d = {power(dim)}$, $T = {small:g}$")
     left.legend()
     for i, p in enumerate(data.ratio.values):
         row = data.isel(ratio=i)
@@ -124,6 +126,8 @@ def _draw(data: xr.Dataset, dim: int, small: float, rho: float, threshold: float
     right.axhline(1, color=palette["theory"], lw=0.9)
     right.set(xscale="log", xlabel="dimension $d$", ylabel="measured time / formula")
     right.set_title(rf"At $\gamma/p = {rho:g}$, $T = {threshold:g}$")
-    right.legend(ncols=2)
+    low, high = right.get_ylim()
+    right.set_ylim(low, high + 0.3 * (high - low))  # room for the legend
+    right.legend(ncols=2, loc="upper right")
     figure.suptitle("Escape of wide networks (bars: 2 s.e.)", fontsize=10)
     return figure

@@ -106,12 +106,12 @@ def plain_ticks(axis: Axis) -> None:
 
 
 def power(number: float) -> str:
-    """A power of ten, or three digits, for titles.
+    """A power of ten, or the number, for titles in mathematics.
 
     Examples
     --------
     >>> power(1000), power(3000)
-    ('$10^{3}$', '3000')
+    ('10^{3}', '3000')
     """
     exponent = np.log10(number)
-    return f"$10^{{{exponent:.0f}}}$" if abs(exponent - round(exponent)) < 1e-9 and exponent >= 3 else f"{number:g}"
+    return f"10^{{{exponent:.0f}}}" if abs(exponent - round(exponent)) < 1e-9 and exponent >= 3 else f"{number:g}"

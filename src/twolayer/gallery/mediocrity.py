@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from twolayer.errors import positive_integer
 from twolayer.gallery.measuring import LIMIT, canvas, colours, points
 from twolayer.gallery.registry import Plate, Verdict, figure
 
@@ -30,6 +31,8 @@ def mediocrity(
     *, seed: int = 0, dims: tuple[int, ...] = (4, 8, 16, 32, 64, 128), starts: int = 400, shown: int = 1000
 ) -> Plate:
     """Hessians by automatic differentiation of the risk, averaged over random starts, against the formula."""
+    positive_integer("starts", starts, 2)
+    positive_integer("dims", min(dims), 2)
     rng = np.random.default_rng(seed)
     rows, worst = [], 0.0
     for dim in sorted(dims):
@@ -143,6 +146,7 @@ def _draw(data: xr.Dataset, rng: np.random.Generator, shown: int) -> Any:
         ylabel=r"$m = w\cdot w_\star$",
         title="Risk on the sphere",
     )
+    right.set(xlim=(-1.12, 1.12), ylim=(-1.12, 1.12))
     right.grid(False)
     right.legend(loc="upper left", bbox_to_anchor=(-0.32, -0.16), ncols=3, columnspacing=0.8, handletextpad=0.2)
     figure.colorbar(image, ax=right, label=r"$\mathcal{R}$", shrink=0.85, ticks=[0, 0.5, 1, 1.5, 2])

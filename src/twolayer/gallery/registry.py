@@ -90,10 +90,8 @@ def figures() -> dict[str, Entry]:
     >>> "mediocrity" in figures()
     True
     """
-    import twolayer.gallery as folder
-
-    for module in pkgutil.iter_modules(folder.__path__):
-        importlib.import_module(f"{folder.__name__}.{module.name}")
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        importlib.import_module(f"twolayer.gallery.{module.name}")
     return dict(sorted(_ENTRIES.items()))
 
 

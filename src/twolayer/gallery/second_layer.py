@@ -14,6 +14,7 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
+from twolayer.errors import positive_integer
 from twolayer.gallery.measuring import agree, canvas, colours, growth, phase_retrieval
 from twolayer.gallery.registry import Plate, Verdict, figure
 
@@ -39,6 +40,7 @@ def second_layer(
     level: float = 0.4,
 ) -> Plate:
     """max_j |m_j| of the chain and of the ODE from the same random starts; dated by when it reaches the level."""
+    positive_integer("seeds", seeds, 2)
     points = np.linspace(0, time, 161)
     grown = []
     for p in widths:
@@ -105,8 +107,8 @@ def _draw(data: xr.Dataset, dim: int, rho: float, level: float) -> Any:
         for word in LAYERS:
             chain, ode = (data.largest.sel(width=p, layer=word, lens=lens).values for lens in LENSES)
             ax.plot(data.time, chain.T, color=palette[word], lw=0.6, alpha=0.45)
-            ax.plot(data.time, np.exp(np.log(chain).mean(0)), color=palette[word], lw=2.0, label=f"chain, {word}")
-            style = "--" if word == "trained" else "-"
+            style, thick = ("--", 1.6) if word == "trained" else ("-", 4.0)
+            ax.plot(data.time, np.exp(np.log(chain).mean(0)), color=palette[word], lw=thick, label=f"chain, {word}")
             ax.plot(data.time, np.exp(np.log(ode).mean(0)), style, color="#1a1a1a", lw=1.5, label=f"ODE, {word}")
         ax.axhline(level, color="#888888", lw=0.9, ls=":")
         ax.set(yscale="log", xlabel=r"time $t = \gamma\nu/(pd)$", ylabel=r"largest overlap $\max_j |m_j|$")
