@@ -22,8 +22,12 @@ HOUSE = """
 __main__
 cli
 cli.compare cli.rerun
-cli.about cli.analyse cli.cite cli.escape cli.moments cli.plot cli.solve cli.sweep
+cli.about cli.analyse cli.cite cli.escape cli.gallery cli.moments cli.plot cli.solve cli.sweep
 cli.common
+gallery.escape_dimension gallery.escape_learning_rate gallery.escape_width gallery.mediocrity gallery.second_layer gallery.stochasticity gallery.trajectories
+gallery
+gallery.measuring
+gallery.registry
 taskfile comparison
 analysis.escape
 analysis.mediocrity analysis.passage
@@ -225,7 +229,7 @@ def test_the_root_keeps_its_promises() -> None:
             assert thing.__doc__, word
             assert getattr(importlib.import_module(f"twolayer.{tl._HOME[word]}"), word) is thing
     assert dir(tl) == sorted(tl.__all__)
-    assert set(tl._HOME) | {"plot"} == set(tl.__all__)
+    assert set(tl._HOME) | {"gallery", "plot"} == set(tl.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'Solve'"):
         _ = tl.Solve
 
@@ -237,7 +241,9 @@ def test_the_root_tells_type_checkers_the_same() -> None:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("twolayer")
         for alias in node.names
     }
-    assert {name: f"twolayer.{home}" for name, home in tl._HOME.items()} | {"plot": "twolayer"} == seen
+    assert {name: f"twolayer.{home}" for name, home in tl._HOME.items()} | dict.fromkeys(
+        ("gallery", "plot"), "twolayer"
+    ) == seen
 
 
 def test_files_hold_one_idea_each() -> None:

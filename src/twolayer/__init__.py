@@ -18,7 +18,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from twolayer import plot
+    from twolayer import gallery, plot
     from twolayer.algorithm import SGD
     from twolayer.analysis.escape import EscapeTime, escape_time
     from twolayer.analysis.mediocrity import admissible_lr, escape_gain, optimal_lr, stationary_risk
@@ -106,6 +106,7 @@ __all__ = [
     "escape_gain",
     "escape_time",
     "first_passage",
+    "gallery",
     "load",
     "load_sweep",
     "merge_sweeps",
@@ -126,8 +127,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "plot":
-        return importlib.import_module("twolayer.plot")
+    if name in ("gallery", "plot"):
+        return importlib.import_module(f"twolayer.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'twolayer' has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(f"twolayer.{_HOME[name]}"), name)

@@ -23,6 +23,7 @@ COMMANDS = {
     "compare": "run a task file through several methods and judge whether they agree",
     "sweep": "run a grid of task files, resumable, here or on a cluster",
     "escape": "how long phase retrieval needs to leave a random start, in formulas and measured",
+    "gallery": "figures of the sources, each with its data and a verdict",
     "moments": "the averages that drive the dynamics, with engine and error",
     "plot": "draw a saved result again",
     "rerun": "run a saved result again from its own description",

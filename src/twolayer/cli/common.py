@@ -33,7 +33,12 @@ __all__ = [
 FIGURES = (".png", ".pdf", ".svg")
 
 
-def add_common(parser: argparse.ArgumentParser, out: str, seed: str = "nothing here is random: no effect") -> None:
+def add_common(
+    parser: argparse.ArgumentParser,
+    out: str,
+    seed: str = "nothing here is random: no effect",
+    change: str = "change a key, such as algorithm.lr=0.1/d in a task file",
+) -> None:
     """The flags of every command: --out, --seed, --json, --set."""
     parser.add_argument("--out", metavar="PATH", help=out)
     parser.add_argument("--seed", type=int, metavar="N", help=seed)
@@ -43,7 +48,7 @@ def add_common(parser: argparse.ArgumentParser, out: str, seed: str = "nothing h
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="change a key, such as algorithm.lr=0.1/d in a task file",
+        help=change,
     )
 
 

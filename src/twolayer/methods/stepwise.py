@@ -298,7 +298,7 @@ class StepwiseEvolution(Evolution):
         """To the next save point, in as many calls as it takes."""
         start, end = self.points[:, first], self.points[:, first + 1]
         at, longest = 0, int((end - start).max())
-        while at < longest:
+        while at < longest and (np.asarray(state[1].code) == 0).any():
             # whole blocks: a call that cuts one throws away the random numbers drawn for the rest of it
             stop = min(longest, at + self._blocks * self.block)
             began = wall.perf_counter()

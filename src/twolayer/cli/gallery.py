@@ -1,0 +1,66 @@
+"""``twolayer gallery list`` and ``twolayer gallery run NAME``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from twolayer.cli.common import add_common, emit, one_line_warnings
+from twolayer.errors import InputError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to do, the figure and its settings."""
+    parser.add_argument("action", choices=("list", "run"), help="list the figures, or run one")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the figure to run")
+    parser.add_argument("--quick", action="store_true", help="a smaller version that takes seconds")
+    add_common(
+        parser,
+        "folder for NAME.png and NAME.nc (default: results)",
+        "seed of all random numbers (default 0)",
+        "change a setting, such as dims=100,1000",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """List the figures, or make one; exit code 1 if measurement and theory disagree."""
+    from twolayer.errors import choice
+    from twolayer.gallery.registry import figures, read_setting, write
+    from twolayer.gallery.registry import run as make
+
+    known = figures()
+    if args.action == "list":
+        if args.json:
+            emit({name: {"title": entry.title, "settings": entry.settings} for name, entry in known.items()})
+        else:
+            for name, entry in known.items():
+                print(f"{name:<{max(map(len, known))}}  {entry.title}")
+        return 0
+    if args.name is None:
+        raise InputError(f"twolayer gallery run needs a NAME; figures are {', '.join(known)}.")
+    entry = known[choice("name", args.name, known)]
+    settings = dict(read_setting(text, entry.settings) for text in args.set)
+    folder = _folder(args.out)
+    with one_line_warnings():
+        plate = make(args.name, quick=args.quick, seed=args.seed or 0, **settings)
+    files = [str(path) for path in write(plate, folder)]
+    if args.json:
+        emit({"name": args.name, "agrees": plate.verdict.agrees, "verdict": plate.verdict.text, "files": files})
+    else:
+        print(f"{'agrees' if plate.verdict.agrees else 'DISAGREES'}: {plate.verdict.text}")
+        for file in files:
+            print(f"wrote {file}")
+    return 0 if plate.verdict.agrees else 1
+
+
+def _folder(out: str | None) -> Path:
+    """The folder for the files, made if it is missing, writable before any work is done."""
+    folder = Path(out or "results")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--out must be a folder, but {str(folder)!r} cannot be one ({error.strerror}).") from None
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"--out must be a writable folder, but {str(folder)!r} is not.")
+    return folder

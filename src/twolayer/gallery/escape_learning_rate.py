@@ -1,0 +1,101 @@
+"""Steps of escape against the learning rate: fewest at γ_opt, none beyond the admissible range.
+
+n = t p d/γ,   t ∝ 1/(2c),   c = 4 (1 − γ C_1)        γ_opt = 1/(2 C_1) = 1/(12 + Δ),   admissible 0 < γ < 2 γ_opt
+
+The corrected time also knows the noise, s = γ V_1/(2c), which shortens the escape more and more towards the end of the
+range: its fewest steps lie a little beyond γ_opt.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+import twolayer as tl
+from twolayer.errors import positive_integer
+from twolayer.gallery.measuring import (
+    agree,
+    canvas,
+    colours,
+    growth,
+    measured,
+    phase_retrieval,
+    plain_ticks,
+    points,
+    power,
+    projected,
+)
+from twolayer.gallery.registry import Plate, Verdict, figure
+
+LINES = {"annealed": "--", "quenched": "-.", "corrected": "-"}
+
+
+@figure(
+    "escape-learning-rate",
+    "steps of escape against the learning rate, its optimum and its admissible range",
+    quick={"fractions": (0.15, 0.5, 0.75), "dim": 1000, "seeds": 48},
+)
+def escape_learning_rate(
+    *,
+    seed: int = 0,
+    fractions: tuple[float, ...] = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85),
+    dim: int = 3000,
+    seeds: int = 128,
+    noise: float = 0.0,
+    threshold: float = 0.1,
+) -> Plate:
+    """First passages of the chain at fractions of the largest admissible γ (p = 1)."""
+    positive_integer("seeds", seeds, 2)
+    problem = phase_retrieval(noise=noise)
+    highest = tl.admissible_lr(problem)[1].coefficient
+    starts = tl.Overlaps.random(problem, dim, seed, size=seeds)
+    rows = []
+    for gamma in highest * np.array(sorted(fractions)):
+        c, s = growth(problem, gamma)
+        theory = tl.escape_time(problem, projected(gamma), dim, threshold)
+        end = 4 * theory.quenched + 5 / c
+        passage = measured(problem, gamma, tl.Chain(dim), starts, threshold, end, seed)
+        allowance = (1 + s) / (threshold * dim) / (2 * c)
+        lost = passage.censored + passage.diverged
+        rows.append((gamma, passage.mean, passage.standard_error, theory.corrected, allowance, lost))
+    table = np.array(rows).T
+    columns = dict(zip(("time", "error", "predicted", "allowance", "lost"), table[1:], strict=True))
+    grid = highest * np.linspace(0.04, 0.96, 93)
+    theories = [tl.escape_time(problem, projected(gamma), dim, threshold).steps for gamma in grid]
+    lines = {name: ("grid", [getattr(theory, name) for theory in theories]) for name in LINES}
+    data = xr.Dataset({**{k: ("lr", v) for k, v in columns.items()}, **lines}, {"lr": table[0], "grid": grid})
+    data["steps"] = data.time * dim / data.lr
+    return Plate(_draw(data, problem, dim, seeds, threshold), data, _verdict(data, problem))
+
+
+def _verdict(data: xr.Dataset, problem: tl.Problem) -> Verdict:
+    z = ((data.time - data.predicted) / data.error).values
+    columns = (data.time, data.predicted, data.error, data.allowance)
+    near = all(agree(*map(float, row)) for row in zip(*columns, strict=True))
+    best, least = (float(x[np.argmin(y.values)]) for x, y in ((data.lr, data.steps), (data.grid, data.corrected)))
+    text = (
+        f"measured − corrected is {z.mean():+.2f} standard errors on average, at most {abs(z).max():.2f}; fewest steps "
+        f"measured at γ = {best:.4f}, γ_opt = {tl.optimal_lr(problem).coefficient:.4f}, with the correction {least:.4f}"
+    )
+    return Verdict(bool(near and data.lost.max() == 0), text)
+
+
+def _draw(data: xr.Dataset, problem: tl.Problem, dim: int, seeds: int, threshold: float) -> Any:
+    palette = colours()
+    figure, (ax,) = canvas(1, width=6.4, height=4.0)
+    optimum, highest = tl.optimal_lr(problem).coefficient, tl.admissible_lr(problem)[1].coefficient
+    ax.axvspan(0, highest, color="#1b9e77", alpha=0.08, lw=0, label="admissible")
+    ax.axvline(optimum, color="#888888", ls=":", lw=1.2, label=r"$\gamma_{\mathrm{opt}} = 1/(12 + \Delta)$")
+    for name, style in LINES.items():
+        ax.plot(data.grid, data[name] / dim, style, color=palette[name], label=name)
+    points(ax, data.lr, data.steps / dim, data.error / data.lr, palette["chain"], f"chain, {seeds} runs, 2 s.e.")
+    low, high = float(data.annealed.min()) / dim, float(max(data.steps.max(), data.quenched.min() * 4)) / dim
+    ax.set(xlim=(0, 1.08 * highest), ylim=(0.75 * low, 1.3 * high), yscale="log")
+    ax.set(xlabel=r"learning rate $\gamma = d\cdot\mathrm{lr}$", ylabel=r"steps per dimension $n_{\mathrm{ext}}/d$")
+    plain_ticks(ax.yaxis)
+    ax.legend(loc="upper center", ncols=2)
+    noise = rf", $\Delta = {problem.noise:g}$" if problem.noise else ""
+    ax.set_title(rf"Steps of escape, $p = 1$, $d = {power(dim)}$, $T = {threshold:g}${noise}")
+    return figure

@@ -1,0 +1,159 @@
+"""Mediocrity: at a random start the landscape has one direction that leads down, and all others are flat.
+
+On the unit sphere, p = 1 and without noise, with m = w·w*, Π = I − w wᵀ:
+
+    R(w) = (3|w|⁴ − 2|w|² − 4m² + 3)/2,   ∇R = (6|w|² − 2) w − 4m w*,   ∇²R = (6|w|² − 2) I + 12 w wᵀ − 4 w* w*ᵀ
+    Hess R = Π (∇²R − (w·∇R) I) Π = 4m² Π − 4 Π w* w*ᵀ Π
+    E Hess R = 4/(d + 2) (I − d w* w*ᵀ)        over w uniform on the sphere
+
+since E m² = 1/d and E m² w wᵀ = (I + 2 w* w*ᵀ)/(d(d + 2)). One eigenvalue is −4(d − 1)/(d + 2), along w*; the other
+d − 1 are 4/(d + 2). Their sum is zero, as the mean of a Laplacian over a sphere must be.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from twolayer.errors import positive_integer
+from twolayer.gallery.measuring import LIMIT, canvas, colours, points
+from twolayer.gallery.registry import Plate, Verdict, figure
+
+
+@figure(
+    "mediocrity",
+    "the Hessian of the risk at a random start: one negative direction, all others flat",
+    quick={"dims": (4, 16), "starts": 200},
+)
+def mediocrity(
+    *, seed: int = 0, dims: tuple[int, ...] = (4, 8, 16, 32, 64, 128), starts: int = 400, shown: int = 1000
+) -> Plate:
+    """Hessians by automatic differentiation of the risk, averaged over random starts, against the formula."""
+    positive_integer("starts", starts, 2)
+    positive_integer("dims", min(dims), 2)
+    rng = np.random.default_rng(seed)
+    rows, worst = [], 0.0
+    for dim in sorted(dims):
+        w = rng.normal(size=(starts, dim))
+        w /= np.linalg.norm(w, axis=1, keepdims=True)
+        hessians = _differentiated(w)
+        worst = max(worst, float(np.abs(hessians - _formula(w)).max()))
+        along = hessians[:, 0, 0]  # w* is the first axis
+        flat = (np.trace(hessians, axis1=1, axis2=2) - along) / (dim - 1)
+        errors = [x.std(ddof=1) / np.sqrt(starts) for x in (along, flat)]
+        single = np.linalg.eigvalsh(hessians)
+        negative = (single < -1e-9).sum(1)
+        rows.append((along.mean(), errors[0], flat.mean(), errors[1], (negative == 1).mean(), negative.max()))
+    spectrum = np.linalg.eigvalsh(hessians.mean(0))
+    names = ("along", "along_error", "flat", "flat_error", "one_negative", "most_negative")
+    columns = dict(zip(names, np.array(rows).T, strict=True))
+    data = xr.Dataset({k: ("dim", v) for k, v in columns.items()}, {"dim": sorted(dims)})
+    data["along_expected"] = -4 * (data.dim - 1) / (data.dim + 2)
+    data["flat_expected"] = 4 / (data.dim + 2)
+    data["spectrum"] = ("index", spectrum)
+    data["one_start"] = ("index", single[0])
+    return Plate(_draw(data, rng, shown), data, _verdict(data, worst, starts))
+
+
+def _formula(w: np.ndarray) -> np.ndarray:
+    """4m² Π − 4 Π w* w*ᵀ Π for each row w, with w* the first axis."""
+    dim, m = w.shape[1], w[:, 0]
+    tangent = np.eye(dim) - w[:, :, None] * w[:, None, :]
+    pointing = tangent[:, :, 0]  # Π w*
+    return np.asarray(4 * m[:, None, None] ** 2 * tangent - 4 * pointing[:, :, None] * pointing[:, None, :])
+
+
+def _differentiated(w: np.ndarray) -> np.ndarray:
+    """Hessians on the sphere from second derivatives of the package's own risk of w/|w|, a function of direction."""
+    import jax
+    import jax.numpy as jnp
+
+    from twolayer.gaussian.quadratic import quadratic_averages
+
+    def risk(w: Any) -> Any:
+        u = w / jnp.sqrt(w @ w)
+        Q, M, one = (u @ u)[None, None], u[:1, None], jnp.eye(1)
+        return quadratic_averages(1.0, 0.0, one, 0.0, 1.0, Q, M, one, jnp.ones(1), 0.0).excess_risk
+
+    def on_sphere(w: Any) -> Any:
+        tangent = jnp.eye(len(w)) - jnp.outer(w, w)
+        return tangent @ jax.hessian(risk)(w) @ tangent
+
+    with jax.enable_x64(True):
+        return np.asarray(jax.lax.map(jax.jit(on_sphere), jnp.asarray(w)))
+
+
+def _verdict(data: xr.Dataset, worst: float, starts: int) -> Verdict:
+    z = [((data[n] - data[f"{n}_expected"]) / data[f"{n}_error"]).values for n in ("along", "flat")]
+    top = float(np.abs(z).max())
+    one = bool((data.most_negative == 1).all())
+    last = data.isel(dim=-1)
+    dim = int(last.dim)
+    text = (
+        f"{float(last.one_negative):.1%} of {starts} random starts at d = {dim} have exactly one negative direction, "
+        f"none has more; derivatives differ from the formula by at most {worst:.0e}; the mean curvature is "
+        f"{float(last.along):.4f} along w* (predicted {float(last.along_expected):.4f}) and {float(last.flat):.5f} ± "
+        f"{float(last.flat_error):.5f} across ({float(last.flat_expected):.5f}); at most {top:.2f} standard errors"
+    )
+    return Verdict(one and worst < 1e-9 and top < LIMIT, text)
+
+
+def _draw(data: xr.Dataset, rng: np.random.Generator, shown: int) -> Any:
+    palette = colours()
+    figure, (left, middle, right) = canvas(3, width=4.0)
+    dim = int(data.dim[-1])
+    rank = np.arange(1, dim + 1)
+    left.plot(rank, data.one_start, "o", color=palette["chain"], ms=4, alpha=0.8, label="one start")
+    left.plot(rank, data.spectrum, "s", color=palette["sde"], ms=3, alpha=0.8, label="mean over starts")
+    level = np.r_[float(data.along_expected[-1]), np.full(dim - 1, float(data.flat_expected[-1]))]
+    left.plot(rank, level, "_", color=palette["theory"], ms=7, label="expected mean")
+    left.set(
+        xlabel="eigenvalue number",
+        ylabel="eigenvalue",
+        title=rf"Spectrum of the Hessian, $d = {dim}$",
+        ylim=(-4.6, 1.0),
+    )
+    left.legend(loc="lower right")
+    d = np.geomspace(float(data.dim[0]), float(data.dim[-1]), 100)
+    middle.plot(d, 4 * (d - 1) / (d + 2), "--", color=palette["theory"], label=r"$4(d-1)/(d+2)$")
+    middle.plot(d, 4 / (d + 2), color=palette["theory"], label=r"$4/(d+2)$")
+    points(middle, data.dim, -data.along, data.along_error, palette["annealed"], r"$-$ along $w_\star$")
+    points(middle, data.dim, data.flat, data.flat_error, palette["chain"], "all others")
+    middle.set(
+        xscale="log",
+        yscale="log",
+        xlabel="dimension $d$",
+        ylabel="mean curvature",
+        title="One descends, $d-1$ are flat",
+    )
+    middle.legend(loc="center right")
+    x, y = np.meshgrid(np.linspace(-1, 1, 301), np.linspace(-1, 1, 301))
+    risk = np.where(x**2 + y**2 <= 1, 2 * (1 - y**2), np.nan)
+    image = right.contourf(x, y, risk, levels=np.linspace(0, 2, 17), cmap="viridis")
+    for size, colour in ((10, "#ffffff"), (shown, "#e7298a")):
+        w = rng.normal(size=(200, size))
+        w /= np.linalg.norm(w, axis=1, keepdims=True)
+        right.plot(w[:, 1], w[:, 0], ".", mfc=colour, mec="#1a1a1a", mew=0.3, ms=4.5, label=f"starts, $d = {size}$")
+    right.plot(
+        [0, 0], [1, -1], "*", color="#e6ab02", ms=13, mec="#1a1a1a", mew=0.6, label=r"$\pm w_\star$", clip_on=False
+    )
+    right.add_artist(_circle())
+    right.set(
+        aspect="equal",
+        xlabel=r"$w\cdot u$,  $u\perp w_\star$",
+        ylabel=r"$m = w\cdot w_\star$",
+        title="Risk on the sphere",
+    )
+    right.set(xlim=(-1.12, 1.12), ylim=(-1.12, 1.12))
+    right.grid(False)
+    right.legend(loc="upper left", bbox_to_anchor=(-0.32, -0.16), ncols=3, columnspacing=0.8, handletextpad=0.2)
+    figure.colorbar(image, ax=right, label=r"$\mathcal{R}$", shrink=0.85, ticks=[0, 0.5, 1, 1.5, 2])
+    return figure
+
+
+def _circle() -> Any:
+    from matplotlib.patches import Circle
+
+    return Circle((0, 0), 1, fill=False, color="#1a1a1a", lw=0.9)

@@ -1,0 +1,118 @@
+"""Training the second layer does not change how the first layer escapes.
+
+ȧ_j = E[𝓔 λ_j²] = (1 − ā) − 2 a_j/p + O(m²)   at a random start
+
+The second layer moves by O(1/p) while the overlaps grow as e^{ct}: largest overlaps with a fixed and a trained second
+layer leave together.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+import twolayer as tl
+from twolayer.errors import positive_integer
+from twolayer.gallery.measuring import agree, canvas, colours, growth, phase_retrieval
+from twolayer.gallery.registry import Plate, Verdict, figure
+
+LAYERS = ("fixed", "trained")
+LENSES = ("chain", "ode")
+SHARE = 0.05  # of the time: what the linear law of growth leaves out
+
+
+@figure(
+    "second-layer",
+    "growth of the largest overlap with the second layer fixed and trained",
+    quick={"widths": (3,), "dim": 300, "seeds": 16, "time": 2.0},
+)
+def second_layer(
+    *,
+    seed: int = 0,
+    widths: tuple[int, ...] = (20, 50),
+    dim: int = 1000,
+    rho: float = 0.05,
+    noise: float = 0.0,
+    seeds: int = 16,
+    time: float = 1.6,
+    level: float = 0.4,
+) -> Plate:
+    """max_j |m_j| of the chain and of the ODE from the same random starts; dated by when it reaches the level."""
+    positive_integer("seeds", seeds, 2)
+    points = np.linspace(0, time, 161)
+    grown = []
+    for p in widths:
+        problem = phase_retrieval(p, noise)
+        starts = tl.Overlaps.random(problem, dim, seed, size=seeds)
+        for trained in (False, True):
+            algorithm = tl.SGD(lr=rho * p * tl.d**-1, geometry="projected", train_second_layer=trained)
+            for lens in (tl.Chain(dim), tl.ODE()):
+                result = tl.solve(problem, algorithm, lens, starts, time=time, save=160, seed=seed)
+                largest = np.abs(result.M.values[..., 0]).max(-1)
+                grown.append([np.interp(points, result.time.values, row) for row in largest])
+    shape = (len(widths), len(LAYERS), len(LENSES), seeds, len(points))
+    data = xr.Dataset(
+        {"largest": (("width", "layer", "lens", "seed", "time"), np.array(grown).reshape(shape))},
+        {"width": list(widths), "layer": list(LAYERS), "lens": list(LENSES), "time": points},
+    )
+    data["crossing"] = (data.largest.dims[:-1], np.apply_along_axis(_crossing, -1, data.largest.values, points, level))
+    data["predicted_shift"] = ("width", [_shift(phase_retrieval(p, noise), rho) for p in widths])
+    return Plate(_draw(data, dim, rho, level), data, _verdict(data, dim, level))
+
+
+def _crossing(values: np.ndarray, times: np.ndarray, level: float) -> float:
+    """First time at which the values are at the level; NaN if they never are."""
+    above = np.flatnonzero(values >= level)
+    if not above.size:
+        return float("nan")
+    i = max(int(above[0]), 1)
+    return float(np.interp(level, values[i - 1 : i + 1], times[i - 1 : i + 1]))
+
+
+def _shift(problem: tl.Problem, rho: float) -> float:
+    """Mean shift of the exit through noise, second layer fixed."""
+    c, s = growth(problem, rho)
+    return float(-np.log1p(s) / (2 * c))
+
+
+def _verdict(data: xr.Dataset, dim: int, level: float) -> Verdict:
+    parts, good = [], bool(np.isfinite(data.crossing).all())
+    root = np.sqrt(data.sizes["seed"])
+    for p in data.width.values:
+        here = data.sel(width=p)
+        shift = here.crossing.sel(lens="chain", drop=True) - here.crossing.sel(lens="ode", drop=True)
+        later = here.crossing.sel(layer="trained", drop=True) - here.crossing.sel(layer="fixed", drop=True)
+        expected, mean = float(here.predicted_shift), here.crossing.mean("seed")
+        allowance = SHARE * float(mean.max())
+        errors = {word: float(shift.sel(layer=word).std(ddof=1)) / root for word in LAYERS}
+        means = {word: float(shift.sel(layer=word).mean()) for word in LAYERS}
+        good &= all(agree(means[word], expected, errors[word], allowance) for word in LAYERS)
+        gap = {word: float(later.sel(lens=word).mean()) for word in LENSES}
+        gap_error = float((later.sel(lens="chain") - later.sel(lens="ode")).std(ddof=1)) / root
+        good &= agree(gap["chain"], gap["ode"], gap_error, allowance / 2)
+        parts.append(
+            f"p = {p}: max m_j reaches {level:g} at t = {float(mean.sel(lens='chain', layer='fixed')):.3f}, trained "
+            f"{gap['chain']:+.3f} (ODE {gap['ode']:+.3f}); chain − ODE {means['fixed']:+.3f} ± {errors['fixed']:.3f} "
+            f"fixed, {means['trained']:+.3f} ± {errors['trained']:.3f} trained, predicted {expected:+.3f}"
+        )
+    return Verdict(good, "; ".join(parts))
+
+
+def _draw(data: xr.Dataset, dim: int, rho: float, level: float) -> Any:
+    palette = {"fixed": colours()["chain"], "trained": colours()["annealed"]}
+    figure, panels = canvas(data.sizes["width"], width=4.8, height=3.7)
+    for ax, p in zip(panels, data.width.values, strict=True):
+        for word in LAYERS:
+            chain, ode = (data.largest.sel(width=p, layer=word, lens=lens).values for lens in LENSES)
+            ax.plot(data.time, chain.T, color=palette[word], lw=0.6, alpha=0.45)
+            style, thick = ("--", 1.6) if word == "trained" else ("-", 4.0)
+            ax.plot(data.time, np.exp(np.log(chain).mean(0)), color=palette[word], lw=thick, label=f"chain, {word}")
+            ax.plot(data.time, np.exp(np.log(ode).mean(0)), style, color="#1a1a1a", lw=1.5, label=f"ODE, {word}")
+        ax.axhline(level, color="#888888", lw=0.9, ls=":")
+        ax.set(yscale="log", xlabel=r"time $t = \gamma\nu/(pd)$", ylabel=r"largest overlap $\max_j |m_j|$")
+        ax.set_title(rf"$p = {p}$, $d = {dim}$, $\gamma/p = {rho:g}$")
+        ax.legend(loc="lower right")
+    figure.suptitle("Second layer fixed and trained (thick: geometric means)", fontsize=10)
+    return figure

@@ -1,0 +1,139 @@
+"""SGD, its SDE and its ODE from one and the same random start.
+
+    dX = b(X) dt + ((γ/pd) Σ(X))^{1/2} dB,    b: the ODE
+    early noise as a change of the start:   m(0) → m(0) + (s/d)^{1/2} g,   g ~ N(0, I_p),   s = (γ/p) V_p/(2c)
+
+While the overlaps are small the noise adds up to a Gaussian that grows with them, as if the ODE had started elsewhere.
+So the runs are spread as the ODE is over such starts, and their mean exit is not that of the ODE from the true start.
+The start taken here is the median of many random ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from scipy import stats
+
+import twolayer as tl
+from twolayer.gallery.measuring import canvas, colours, growth, phase_retrieval, projected
+from twolayer.gallery.registry import Plate, Verdict, figure
+
+LENSES = ("chain", "sde", "ode")
+LEVEL = 0.5  # a trajectory is dated by when its excess risk has fallen to half of its start
+STARTS = 101
+NOISY = 255
+SIGNIFICANT = 1e-4
+
+
+@figure(
+    "trajectories",
+    "risk along runs of SGD and of the SDE, and along the ODE, from the same start",
+    quick={"widths": (1,), "dim": 300, "seeds": 32},
+)
+def trajectories(
+    *,
+    seed: int = 0,
+    widths: tuple[int, ...] = (1, 2),
+    dim: int = 3000,
+    lr: float = 0.1,
+    noise: float = 1e-4,
+    seeds: int = 64,
+    shown: int = 10,
+    time: float = 7.0,
+) -> Plate:
+    """Ten runs of each are drawn; the laws of the time at which half the risk is gone are compared for all of them."""
+    risks, crossings, bands, expected = [], [], [], []
+    points = np.linspace(0, time, 201)
+    for p in widths:
+        problem, algorithm = phase_retrieval(p, noise), projected(lr)
+        start = _typical(problem, dim, seed)
+        runs = []
+        for lens in (tl.Chain(dim), tl.SDE(dim)):
+            result = tl.solve(problem, algorithm, lens, start, time=time, seeds=seeds, seed=seed)
+            runs.append(_at(points, result))
+        noisy = _noisy(start, growth(problem, lr / p)[1] / dim, seed)
+        theory = _at(points, tl.solve(problem, algorithm, tl.ODE(), noisy, time=time))
+        runs.append(np.broadcast_to(theory[0], runs[0].shape))
+        risks.append(runs)
+        crossings.append([[_crossing(points, run) for run in lens] for lens in runs])
+        bands.append(np.quantile(theory[1:], [0.1, 0.9], axis=0))
+        expected.append([_crossing(points, run) for run in theory[1:]])
+    data = xr.Dataset(
+        {
+            "excess_risk": (("width", "lens", "seed", "time"), np.array(risks)),
+            "crossing": (("width", "lens", "seed"), np.array(crossings)),
+            "band": (("width", "edge", "time"), np.array(bands)),
+            "expected": (("width", "noisy"), np.array(expected)),
+        },
+        {"width": list(widths), "lens": list(LENSES), "time": points},
+    )
+    return Plate(_draw(data, dim, lr, noise, shown), data, _verdict(data))
+
+
+def _typical(problem: tl.Problem, dim: int, seed: int) -> tl.Overlaps:
+    """Of many random starts the one whose overlap with the target is the median."""
+    many = tl.Overlaps.random(problem, dim, seed, size=STARTS)
+    i = int(np.argsort((many.M**2).sum((1, 2)))[STARTS // 2])
+    return tl.Overlaps(many.Q[i], many.M[i], dim=dim)
+
+
+def _crossing(times: np.ndarray, risk: np.ndarray) -> float:
+    """First time at which the risk is at the level, by linear interpolation; infinite if it never is."""
+    level = LEVEL * risk[0]
+    below = np.flatnonzero(risk <= level)
+    if not below.size:
+        return float("inf")
+    i = below[0]
+    return float(np.interp(level, [risk[i], risk[i - 1]], [times[i], times[i - 1]]))
+
+
+def _at(points: np.ndarray, result: xr.Dataset) -> np.ndarray:
+    """Excess risks of all runs at common times."""
+    return np.array([np.interp(points, result.time.values, row) for row in result.excess_risk.values])
+
+
+def _noisy(start: tl.Overlaps, variance: float, seed: int) -> tl.Overlaps:
+    """The start itself, and below it many with noise added to its overlaps with the target."""
+    noise = np.random.default_rng(seed).normal(size=(NOISY, *start.M.shape)) * np.sqrt(variance)
+    M = start.M + np.concatenate([np.zeros_like(noise[:1]), noise])
+    return tl.Overlaps(np.broadcast_to(start.Q, (NOISY + 1, *start.Q.shape)), M, dim=start.dim)
+
+
+def _verdict(data: xr.Dataset) -> Verdict:
+    parts, good = [], True
+    for p in data.width.values:
+        here = data.sel(width=p)
+        law = here.expected.values
+        chain, sde, ode = (here.crossing.sel(lens=word).values for word in LENSES)
+        # distances of distribution functions: medians and laws exist also where some run has not crossed yet
+        chances = [float(stats.ks_2samp(one, two).pvalue) for one, two in ((chain, law), (sde, law), (chain, sde))]
+        good &= min(chances) > SIGNIFICANT and bool(np.isfinite(ode).all())
+        parts.append(
+            f"p = {p}: median time of half the risk {np.median(chain):.3f} (chain), {np.median(sde):.3f} (SDE), "
+            f"{np.median(law):.3f} (ODE from noisy starts), {ode[0]:.3f} (ODE); Kolmogorov–Smirnov p-values "
+            f"chain–noisy {chances[0]:.2g}, SDE–noisy {chances[1]:.2g}, chain–SDE {chances[2]:.2g}"
+        )
+    return Verdict(good, "; ".join(parts))
+
+
+def _draw(data: xr.Dataset, dim: int, lr: float, noise: float, shown: int) -> Any:
+    palette = colours()
+    figure, panels = canvas(data.sizes["width"], width=4.8, height=3.7)
+    for ax, p in zip(panels, data.width.values, strict=True):
+        here = data.excess_risk.sel(width=p)
+        band = data.band.sel(width=p).values
+        ax.fill_between(data.time, *band, color="#cccccc", alpha=0.6, lw=0, label="ODE, noisy starts, 80 %")
+        for word, label in (("sde", "SDE"), ("chain", "SGD (chain)")):
+            rows = here.sel(lens=word).values[:shown]
+            ax.plot(
+                data.time, rows.T, color=palette[word], lw=0.7, alpha=0.75, label=[label] + [None] * (len(rows) - 1)
+            )
+        ax.plot(data.time, here.sel(lens="ode").values[0], color=palette["ode"], lw=2.4, label="ODE", zorder=5)
+        ax.axhline(LEVEL * float(here[0, 0, 0]), color="#888888", lw=0.9, ls=":")
+        ax.set(yscale="log", xlabel=r"time $t = \gamma\nu/(pd)$", ylabel=r"excess risk $\mathcal{R} - \Delta/2$")
+        ax.set_title(rf"$p = {p}$, $\gamma/p = {lr / p:g}$")
+        ax.legend(loc="lower left")
+    figure.suptitle(rf"Same start: $d = {dim}$, $\gamma = {lr:g}$, $\Delta = {noise:g}$", fontsize=10)
+    return figure
