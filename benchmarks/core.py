@@ -113,6 +113,8 @@ TABLES = {"steps": steps_table, "ode": ode_table, "start": start_table}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Costs of the core methods.")
-    parser.add_argument("table", nargs="*", choices=list(TABLES), help="which tables (default: all)")
-    for name in parser.parse_args().table or TABLES:
+    parser.add_argument(
+        "table", nargs="*", default=list(TABLES), metavar="TABLE", help=f"{', '.join(TABLES)} (default: all)"
+    )
+    for name in parser.parse_args().table:
         TABLES[name]()
