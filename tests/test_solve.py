@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -237,3 +239,9 @@ def test_permuting_neurons_permutes_the_theory() -> None:
     straight = tl.solve(PROBLEM, ALGORITHM, tl.ODE(), tl.Overlaps(START.Q, START.M), time=2, save=3)
     permuted = tl.solve(PROBLEM, ALGORITHM, tl.ODE(), moved, time=2, save=3)
     np.testing.assert_allclose(permuted.M.values, straight.M.values[:, :, order], rtol=1e-6, atol=1e-9)
+
+
+def test_the_order_of_methods_does_not_depend_on_what_was_imported_first() -> None:
+    code = "import twolayer as tl; tl.SDE; tl.ODE; print(tl.applicable(tl.Problem('z1', 'erf'), tl.SGD('1/d')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['Chain', 'ODE', 'SDE', 'Vectors']"

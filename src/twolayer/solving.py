@@ -18,10 +18,10 @@ from twolayer.clocks import Clocks
 from twolayer.errors import InputError, Interrupted, Refused, RunFailed, choice, positive_integer, reject
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.base import METHODS, Method, Outcome, Task, Until
-from twolayer.methods.chain import Chain  # noqa: F401  importing a method registers it
-from twolayer.methods.ode import ODE  # noqa: F401
-from twolayer.methods.sde import SDE  # noqa: F401
-from twolayer.methods.vectors import Vectors  # noqa: F401
+from twolayer.methods.chain import Chain
+from twolayer.methods.ode import ODE
+from twolayer.methods.sde import SDE
+from twolayer.methods.vectors import Vectors
 from twolayer.overlaps import Overlaps
 from twolayer.precision import float64
 from twolayer.problem import Problem
@@ -30,6 +30,9 @@ from twolayer.results import to_dataset, unpack
 from twolayer.run import follow
 
 __all__ = ["DivergenceWarning", "applicable", "refusals", "rerun", "solve"]
+
+for _cls in (Chain, ODE, SDE, Vectors):  # in one order, whichever of them was imported first
+    METHODS[_cls.__name__.lower()] = METHODS.pop(_cls.__name__.lower())
 
 
 class DivergenceWarning(UserWarning):
