@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from scipy import special
@@ -9,6 +11,7 @@ from scipy import special
 import twolayer as tl
 from twolayer import d
 from twolayer.analysis.mediocrity import contraction, growth_rate, noise_strength
+from twolayer.cli import main
 
 
 def phase(p: int = 1, noise: float = 0.0) -> tl.Problem:
@@ -201,3 +204,19 @@ def test_he2_is_the_same_problem() -> None:
     one = tl.escape_time(phase(1, 0.1), projected(0.05), 1000, 0.1)
     two = tl.escape_time(tl.Problem("He2(z1)", "He2", noise=0.1), projected(0.05), 1000, 0.1)
     assert one == two
+
+
+def test_command(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["escape", "--dim", "500", "--noise", "0.3", "--threshold", "0.1"]
+    assert main([*argv, "--measure", "8"]) == 0
+    shown = capsys.readouterr().out
+    assert "quenched" in shown and "8 runs" in shown and "0.0813" in shown
+    assert main([*argv, "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    problem = phase(1, 0.3)
+    times = tl.escape_time(problem, tl.SGD(tl.optimal_lr(problem), geometry="projected"), 500, 0.1)
+    assert values["time"]["corrected"] == pytest.approx(times.corrected)
+    assert values["steps"]["annealed"] == pytest.approx(times.steps.annealed)
+    assert main(["escape", "--lr", "0.3/d"]) == 2
+    assert "d·lr/(p·n_b) <" in capsys.readouterr().err
+    assert main(["escape", "--threshold", "2"]) == 2
