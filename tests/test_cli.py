@@ -380,7 +380,7 @@ def test_bad_files(text: bytes, words: list[str], call: Call) -> None:
         ("nowhere/x", ["existing folder", "'nowhere'"]),
         ("task.toml/x", ["existing folder", "'task.toml'"]),
         ("/dev/null/x", ["existing folder"]),
-        ("/proc/x", ["writable", "/proc/x.nc"]),
+        ("/proc/x", ["writable", "/proc/x.nc"]),  # where even a superuser cannot write
         ("", ["name a file"]),
         (".", ["name a file"]),
         ("..", ["name a file"]),

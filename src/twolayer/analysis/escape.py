@@ -25,7 +25,7 @@ import numpy as np
 from scipy import integrate, special
 
 from twolayer.algorithm import SGD
-from twolayer.analysis.mediocrity import noise_ratio, noise_strength, require_growth
+from twolayer.analysis.mediocrity import noise_gain, noise_ratio, noise_strength, require_growth
 from twolayer.analysis.passage import Passage, first_passage
 from twolayer.errors import InputError, finite_number, positive_integer, reject
 from twolayer.methods.base import Until
@@ -132,7 +132,7 @@ def escape_time(
     c = require_growth(problem, algorithm, rho)
     p = problem.p
     annealed = float(np.log((p + 1) * (T * dim + 1 - T) / (2 * p)) / (2 * c))
-    s = rho * noise_strength(problem) / (2 * c)
+    s = noise_gain(problem, rho)
     if p == 1:
         limit = 1 - rho * problem.noise / (2 * (1 - 6 * rho))
         _check_reachable(T, limit, algorithm)

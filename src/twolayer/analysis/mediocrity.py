@@ -28,6 +28,7 @@ __all__ = [
     "contraction",
     "escape_gain",
     "growth_rate",
+    "noise_gain",
     "noise_strength",
     "optimal_lr",
     "stationary_risk",
@@ -80,6 +81,17 @@ def noise_strength(problem: Problem) -> float:
 def growth_rate(problem: Problem, rho: float) -> float:
     """Rate c = 4 (1 − ρ C_p) at which the overlaps grow, with ρ = d·lr/(p n_b)."""
     return 4 * (1 - rho * contraction(problem))
+
+
+def noise_gain(problem: Problem, rho: float) -> float:
+    """The s = ρ V_p/(2c) by which the noise of single samples multiplies the variance of the start, less one.
+
+    Examples
+    --------
+    >>> noise_gain(Problem("z1**2", "square"), 1 / 12)
+    1.0
+    """
+    return rho * noise_strength(problem) / (2 * growth_rate(problem, rho))
 
 
 def optimal_lr(problem: Problem, batch: int = 1) -> Scaling:

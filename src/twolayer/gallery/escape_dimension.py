@@ -21,12 +21,13 @@ from twolayer.gallery.measuring import (
     measured,
     phase_retrieval,
     points,
-    projected,
+    predicted,
 )
 from twolayer.gallery.registry import Plate, Verdict, figure
 
 WORK = 4_000_000  # runs times dimension: cheap dimensions get more runs than the least number
 MOST = 512
+LINES = ("annealed", "quenched", "ode", "corrected")
 RESOLVED = 15.0  # the corrected formula is judged where T d is so many times 1 + s
 
 
@@ -47,19 +48,18 @@ def escape_dimension(
 ) -> Plate:
     """First passages of the chain at every d against annealed, quenched and corrected times (p = 1)."""
     positive_integer("seeds", seeds, 2)
-    problem, algorithm = phase_retrieval(noise=noise), projected(lr)
+    problem = phase_retrieval(noise=noise)
     c, s = growth(problem, lr)
     rows = []
     for dim in sorted(dims):
         count = min(most, max(seeds, WORK // dim))
-        theory = tl.escape_time(problem, algorithm, dim, threshold)
+        theory, end, allowance = predicted(problem, lr, dim, threshold)
         starts = tl.Overlaps.random(problem, dim, seed, size=count)
-        end = 4 * theory.quenched + 5 / c  # a start closer to m = 0 than this allows for is not met
         passage = measured(problem, lr, tl.Chain(dim), starts, threshold, end, seed)
         lost = (passage.censored + passage.diverged) / count
         mean, error, steps = passage.mean, passage.standard_error, passage.mean_steps
-        rows.append((count, mean, error, steps, lost, theory.annealed, theory.quenched, theory.ode, theory.corrected))
-    names = ("seeds", "time", "error", "steps", "lost", "annealed", "quenched", "ode", "corrected")
+        rows.append((count, mean, error, steps, lost, *(getattr(theory, name) for name in LINES), allowance))
+    names = ("seeds", "time", "error", "steps", "lost", *LINES, "allowance")
     columns = dict(zip(names, np.array(rows).T, strict=True))
     data = xr.Dataset({k: ("dim", v) for k, v in columns.items()}, {"dim": sorted(dims)})
     return Plate(_draw(data, c, lr, threshold), data, _verdict(data, c, s, threshold))
@@ -70,8 +70,7 @@ def _verdict(data: xr.Dataset, c: float, s: float, threshold: float) -> Verdict:
     judged = scale >= RESOLVED * (1 + s)
     chosen = data.isel(dim=np.flatnonzero(judged))
     z = ((chosen.time - chosen.corrected) / chosen.error).values
-    allowance = (1 + s) / (threshold * chosen.dim.values) / (2 * c)
-    near = all(map(agree, chosen.time.values, chosen.corrected.values, chosen.error.values, allowance))
+    near = all(map(agree, *(chosen[name].values for name in ("time", "corrected", "error", "allowance"))))
     x, weight = np.log(chosen.dim.values), chosen.error.values**-2.0
     centred = x - np.average(x, weights=weight)
     spread = (weight * centred**2).sum()

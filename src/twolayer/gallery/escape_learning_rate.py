@@ -19,12 +19,12 @@ from twolayer.gallery.measuring import (
     agree,
     canvas,
     colours,
-    growth,
     measured,
     phase_retrieval,
     plain_ticks,
     points,
     power,
+    predicted,
     projected,
 )
 from twolayer.gallery.registry import Plate, Verdict, figure
@@ -53,11 +53,8 @@ def escape_learning_rate(
     starts = tl.Overlaps.random(problem, dim, seed, size=seeds)
     rows = []
     for gamma in highest * np.array(sorted(fractions)):
-        c, s = growth(problem, gamma)
-        theory = tl.escape_time(problem, projected(gamma), dim, threshold)
-        end = 4 * theory.quenched + 5 / c
+        theory, end, allowance = predicted(problem, gamma, dim, threshold)
         passage = measured(problem, gamma, tl.Chain(dim), starts, threshold, end, seed)
-        allowance = (1 + s) / (threshold * dim) / (2 * c)
         lost = passage.censored + passage.diverged
         rows.append((gamma, passage.mean, passage.standard_error, theory.corrected, allowance, lost))
     table = np.array(rows).T

@@ -20,12 +20,11 @@ from twolayer.gallery.measuring import (
     agree,
     canvas,
     colours,
-    growth,
     measured,
     phase_retrieval,
     points,
     power,
-    projected,
+    predicted,
 )
 from twolayer.gallery.registry import Plate, Verdict, figure
 
@@ -70,12 +69,10 @@ def escape_width(
 
 def _measure(p: int, noise: float, gamma: float, dim: int, threshold: float, seeds: int, seed: int) -> list[float]:
     problem = phase_retrieval(p, noise)
-    theory = tl.escape_time(problem, projected(gamma), dim, threshold, seed=seed)
-    c, s = growth(problem, gamma / p)
+    theory, end, left_out = predicted(problem, gamma, dim, threshold, seed)
     starts = tl.Overlaps.random(problem, dim, seed, size=seeds)
-    end = 4 * theory.quenched + 5 / c
     passage = measured(problem, gamma, tl.Chain(dim), starts, threshold, end, seed)
-    allowance = (1 + s) / (threshold * dim) / (2 * c) + (SHARE * theory.corrected if p > 1 else 0.0)
+    allowance = left_out + (SHARE * theory.corrected if p > 1 else 0.0)
     error = float(np.hypot(passage.standard_error, theory.ode_error))
     lost = passage.censored + passage.diverged
     return [passage.mean, error, theory.annealed, theory.quenched, theory.corrected, allowance, lost]

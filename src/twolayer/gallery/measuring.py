@@ -9,7 +9,7 @@ T d ≫ 1 + s, with relative corrections of that ratio inside its logarithm.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,6 +20,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 import twolayer as tl
 
 if TYPE_CHECKING:
+    from twolayer.analysis.escape import EscapeTime
     from twolayer.analysis.passage import Passage
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "plain_ticks",
     "points",
     "power",
+    "predicted",
     "projected",
 ]
 
@@ -55,10 +57,24 @@ def projected(gamma: float) -> tl.SGD:
 
 def growth(problem: tl.Problem, rho: float) -> tuple[float, float]:
     """Rate c of the overlaps at ρ = γ/p, and s, by how much noise multiplies the variance of the start less one."""
-    from twolayer.analysis.mediocrity import growth_rate, noise_strength
+    from twolayer.analysis.mediocrity import growth_rate, noise_gain
 
-    c = growth_rate(problem, rho)
-    return c, rho * noise_strength(problem) / (2 * c)
+    return growth_rate(problem, rho), noise_gain(problem, rho)
+
+
+class Prediction(NamedTuple):
+    """Escape times of the formulas, how long to run for their measurement, and what they leave out."""
+
+    theory: EscapeTime
+    end: float
+    allowance: float
+
+
+def predicted(problem: tl.Problem, gamma: float, dim: int, threshold: float, seed: int = 0) -> Prediction:
+    """The formulas at γ; a start closer to m = 0 than the end allows for is not met."""
+    c, s = growth(problem, gamma / problem.p)
+    theory = tl.escape_time(problem, projected(gamma), dim, threshold, seed=seed)
+    return Prediction(theory, 4 * theory.quenched + 5 / c, (1 + s) / (threshold * dim) / (2 * c))
 
 
 def measured(

@@ -25,7 +25,7 @@ from twolayer.gallery.measuring import (
     phase_retrieval,
     points,
     power,
-    projected,
+    predicted,
 )
 from twolayer.gallery.registry import Plate, Verdict, figure
 
@@ -51,18 +51,16 @@ def stochasticity(
     problem = phase_retrieval(noise=noise)
     gammas = tl.admissible_lr(problem)[1].coefficient * np.array(sorted(fractions))
     starts = tl.Overlaps.random(problem, dim, seed, size=seeds)
-    times, means, predicted, allowances = [], [], [], []
+    times, means, shifts, allowances = [], [], [], []
     for gamma in gammas:
-        c, s = growth(problem, gamma)
-        theory = tl.escape_time(problem, projected(gamma), dim, threshold)
-        end = 4 * theory.quenched + 5 / c
+        theory, end, allowance = predicted(problem, gamma, dim, threshold)
         lenses = (tl.Chain(dim), tl.SDE(dim), tl.ODE())
         times.append([measured(problem, gamma, lens, starts, threshold, end, seed).times for lens in lenses])
         means.append(theory.ode)
-        predicted.append(-np.log1p(s) / (2 * c))
-        allowances.append((1 + s) / (threshold * dim) / (2 * c))
+        shifts.append(theory.corrected - theory.ode)
+        allowances.append(allowance)
     data = xr.Dataset(
-        {"times": (("lr", "lens", "seed"), np.array(times)), "predicted": ("lr", predicted)},
+        {"times": (("lr", "lens", "seed"), np.array(times)), "predicted": ("lr", shifts)},
         {"lr": gammas, "lens": list(LENSES), "seed": np.arange(seeds)},
     )
     data["allowance"] = ("lr", allowances)

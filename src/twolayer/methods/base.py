@@ -21,7 +21,7 @@ from twolayer.errors import choice, finite_number
 from twolayer.overlaps import Overlaps
 from twolayer.problem import Problem
 
-__all__ = ["METHODS", "Evolution", "Method", "Outcome", "Snapshot", "Task", "Until", "register_method"]
+__all__ = ["METHODS", "Evolution", "Method", "Outcome", "Snapshot", "Stackable", "Task", "Until", "register_method"]
 
 
 class Outcome:
@@ -166,12 +166,8 @@ class Method(abc.ABC):
         """Set up one run."""
 
     def stack_key(self, task: Task) -> Hashable | None:
-        """Tasks with equal keys can run side by side in one compiled call (`prepare_stack`); None: each alone."""
+        """Tasks with equal keys can run side by side (`Stackable.prepare_stack`); None: each alone."""
         return None
-
-    def prepare_stack(self, pairs: Sequence[tuple[Method, Task]]) -> Evolution:
-        """Set up several runs of this kind of method side by side, their seeds in one row."""
-        raise NotImplementedError(f"{type(self).__name__} runs one task at a time")
 
     def cost(self, task: Task) -> float:
         """Seconds of one run on one core, as an order of magnitude."""
@@ -195,6 +191,18 @@ class Method(abc.ABC):
     def describe(self) -> dict[str, Any]:
         """The knobs as plain values."""
         return {"name": self.name, **{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}}
+
+
+class Stackable(Method):
+    """A method that runs tasks of one compiled form side by side, their seeds in one row; one task is such a row."""
+
+    @abc.abstractmethod
+    def prepare_stack(self, pairs: Sequence[tuple[Any, Task]]) -> Evolution:
+        """Set up several (method, task) pairs of equal `stack_key` side by side."""
+
+    def prepare(self, task: Task) -> Evolution:
+        """Set up one run."""
+        return self.prepare_stack([(self, task)])
 
 
 METHODS: dict[str, type[Method]] = {}

@@ -29,7 +29,7 @@ from twolayer.errors import choice, positive_integer
 from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.nodes import target_frame
 from twolayer.kernel import Kernel, Rates, Sample, move, move_second
-from twolayer.methods.base import Evolution, Method, Task, register_method
+from twolayer.methods.base import Evolution, Stackable, Task, register_method
 from twolayer.methods.batch_sums import Nodes, Sums, covariance_nodes, gaussian_sums, size_of_features
 from twolayer.methods.stepwise import (
     StepwiseEvolution,
@@ -316,7 +316,7 @@ class ChainEvolution(StepwiseEvolution):
 
 @register_method
 @dataclass(frozen=True)
-class Chain(Method):
+class Chain(Stackable):
     """SGD in d dimensions simulated exactly in law through its overlaps: the cost does not grow with d.
 
     Parameters
@@ -356,17 +356,13 @@ class Chain(Method):
             )
         return None
 
-    def prepare(self, task: Task) -> Evolution:
-        """Set up the rows and the random streams."""
-        return ChainEvolution([self], [task])
-
     def stack_key(self, task: Task) -> Hashable | None:
         """Everything but the rates, the noise, the thresholds and, in the Gram factor, the dimension."""
         spec, block, _ = compiled_form(self, task)
         return None if spec.gaussian else (spec, block, task.problem.gram, len(task.points))
 
-    def prepare_stack(self, pairs: Sequence[tuple[Method, Task]]) -> Evolution:
-        """The same for several tasks side by side."""
+    def prepare_stack(self, pairs: Sequence[tuple[Chain, Task]]) -> Evolution:
+        """Set up the rows and the random streams."""
         methods, tasks = zip(*pairs, strict=True)
         return ChainEvolution(methods, tasks)
 

@@ -25,7 +25,7 @@ from twolayer.algorithm import SGD
 from twolayer.errors import positive_integer
 from twolayer.gaussian.nodes import target_frame
 from twolayer.kernel import Kernel, Products, Rates, Sample, move, move_second
-from twolayer.methods.base import Evolution, Method, Task, register_method
+from twolayer.methods.base import Evolution, Stackable, Task, register_method
 from twolayer.methods.stepwise import (
     StepwiseEvolution,
     Watch,
@@ -237,7 +237,7 @@ class VectorsEvolution(StepwiseEvolution):
 
 @register_method
 @dataclass(frozen=True)
-class Vectors(Method):
+class Vectors(Stackable):
     """SGD on explicit weight vectors in d dimensions.
 
     Parameters
@@ -269,16 +269,12 @@ class Vectors(Method):
             return f"it draws every sample anew, while dataset = {algorithm.dataset} asks for reused ones"
         return None
 
-    def prepare(self, task: Task) -> Evolution:
-        """Set up the weights and the random streams."""
-        return VectorsEvolution([task], self.dim)
-
     def stack_key(self, task: Task) -> Hashable | None:
         """Everything but the rates, the noise and the thresholds."""
         return spec_of(self.dim, task), task.problem.p, task.problem.gram, len(task.points)
 
-    def prepare_stack(self, pairs: Sequence[tuple[Method, Task]]) -> Evolution:
-        """The same for several tasks side by side."""
+    def prepare_stack(self, pairs: Sequence[tuple[Vectors, Task]]) -> Evolution:
+        """Set up the weights and the random streams."""
         return VectorsEvolution([task for _, task in pairs], self.dim)
 
     def cost(self, task: Task) -> float:

@@ -24,7 +24,7 @@ from twolayer.algorithm import SGD
 from twolayer.clocks import Clocks
 from twolayer.errors import InputError, RunFailed
 from twolayer.gaussian.risk import excess_risks
-from twolayer.methods.base import Method, Outcome, Snapshot, Task
+from twolayer.methods.base import Method, Outcome, Snapshot, Stackable, Task
 from twolayer.overlaps import Overlaps
 from twolayer.precision import float64
 from twolayer.problem import Problem
@@ -156,8 +156,8 @@ def _records(pairs: Sequence[tuple[Method, Task]]) -> list[Record]:
     found: dict[int, Record] = {}
     for members in stacks.values():
         method, task = pairs[members[0]]
-        several = len(members) > 1
-        evolution = method.prepare_stack([pairs[i] for i in members]) if several else method.prepare(task)
+        stack = [pairs[i] for i in members]
+        evolution = method.prepare_stack(stack) if isinstance(method, Stackable) else method.prepare(task)
         record = follow(evolution, task.points, method.name, Silent())
         if record.interrupted:
             raise KeyboardInterrupt
