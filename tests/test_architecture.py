@@ -28,6 +28,7 @@ gallery.escape_dimension gallery.escape_learning_rate gallery.escape_width galle
 gallery
 gallery.measuring
 gallery.registry
+gallery.parts
 taskfile comparison
 analysis.escape
 analysis.mediocrity analysis.passage
@@ -69,7 +70,7 @@ functions.activation
 functions.expression
 functions.typeset functions.kinks functions.integrable
 functions.syntax functions.hermite
-losses wishart papers
+losses wishart papers statistics
 random files
 errors precision
 """

@@ -42,4 +42,16 @@ PAPERS: dict[str, str] = {
         "Y. Dandi, F. Krzakala, B. Loureiro, L. Pesce and L. Stephan, Learning two-layer neural networks, one (giant) "
         "step at a time, arXiv:2305.18270 (2023)."
     ),
+    "dandi2024": (
+        "Y. Dandi, E. Troiani, L. Arnaboldi, L. Pesce, L. Zdeborová and F. Krzakala, The benefits of reusing batches "
+        "for gradient descent in two-layer networks: breaking the curse of information and leap exponents, ICML (2024)."
+    ),
+    "xu2023": (
+        "W. Xu and S. S. Du, Over-parameterization exponentially slows down gradient descent for learning a single "
+        "neuron, COLT (2023)."
+    ),
+    "mei2018": (
+        "S. Mei, A. Montanari and P.-M. Nguyen, A mean field view of the landscape of two-layer neural networks, "
+        "Proc. Natl. Acad. Sci. 115(33), E7665 (2018)."
+    ),
 }
