@@ -48,7 +48,9 @@ environment solving
 results progress
 run
 methods.sde
-methods.fluctuations methods.chain methods.ode methods.vectors
+methods.fluctuations methods.chain methods.dmft methods.ode methods.vectors
+methods.dmft_fields
+methods.dmft_weights methods.inputs
 methods.stepwise methods.batch_sums
 methods.base
 gaussian.moments gaussian.risk

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from twolayer.losses import Loss, register_loss
     from twolayer.methods.base import Method, Until, register_method
     from twolayer.methods.chain import Chain
+    from twolayer.methods.dmft import DMFT
     from twolayer.methods.ode import ODE
     from twolayer.methods.sde import SDE
     from twolayer.methods.vectors import Vectors
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from twolayer.problem import Problem
     from twolayer.results import cite, load, save
     from twolayer.scaling import Scaling, d
-    from twolayer.solving import DivergenceWarning, applicable, refusals, rerun, solve
+    from twolayer.solving import DivergenceWarning, HeavyTailWarning, applicable, refusals, rerun, solve
     from twolayer.sweeps.api import SweepWarning, plan_sweep, sweep
     from twolayer.sweeps.files import load_sweep, merge_sweeps
 
@@ -61,6 +62,7 @@ _HOME = {
     **dict.fromkeys(("Loss", "register_loss"), "losses"),
     **dict.fromkeys(("Method", "Until", "register_method"), "methods.base"),
     "Chain": "methods.chain",
+    "DMFT": "methods.dmft",
     "ODE": "methods.ode",
     "SDE": "methods.sde",
     "Vectors": "methods.vectors",
@@ -68,12 +70,13 @@ _HOME = {
     "Problem": "problem",
     **dict.fromkeys(("cite", "load", "save"), "results"),
     **dict.fromkeys(("Scaling", "d"), "scaling"),
-    **dict.fromkeys(("DivergenceWarning", "applicable", "refusals", "rerun", "solve"), "solving"),
+    **dict.fromkeys(("DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"), "solving"),
     **dict.fromkeys(("SweepWarning", "plan_sweep", "sweep"), "sweeps.api"),
     **dict.fromkeys(("load_sweep", "merge_sweeps"), "sweeps.files"),
 }
 
 __all__ = [
+    "DMFT",
     "ODE",
     "SDE",
     "SGD",
@@ -81,6 +84,7 @@ __all__ = [
     "Chain",
     "DivergenceWarning",
     "EscapeTime",
+    "HeavyTailWarning",
     "InputError",
     "Interrupted",
     "Loss",
