@@ -47,8 +47,13 @@ plot.style
 environment solving
 results progress
 run
-methods.sde
+methods.sde methods.giant
+methods.map
+methods.mean_step
+methods.step_spread
 methods.fluctuations methods.chain methods.ode methods.vectors
+methods.averaged
+methods.flow
 methods.stepwise methods.batch_sums
 methods.base
 gaussian.moments gaussian.risk

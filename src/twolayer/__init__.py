@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from twolayer.losses import Loss, register_loss
     from twolayer.methods.base import Method, Until, register_method
     from twolayer.methods.chain import Chain
+    from twolayer.methods.giant import GiantSteps
+    from twolayer.methods.map import Map
     from twolayer.methods.ode import ODE
     from twolayer.methods.sde import SDE
     from twolayer.methods.vectors import Vectors
@@ -61,6 +63,8 @@ _HOME = {
     **dict.fromkeys(("Loss", "register_loss"), "losses"),
     **dict.fromkeys(("Method", "Until", "register_method"), "methods.base"),
     "Chain": "methods.chain",
+    "GiantSteps": "methods.giant",
+    "Map": "methods.map",
     "ODE": "methods.ode",
     "SDE": "methods.sde",
     "Vectors": "methods.vectors",
@@ -81,9 +85,11 @@ __all__ = [
     "Chain",
     "DivergenceWarning",
     "EscapeTime",
+    "GiantSteps",
     "InputError",
     "Interrupted",
     "Loss",
+    "Map",
     "Method",
     "Overlaps",
     "Passage",

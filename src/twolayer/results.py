@@ -4,6 +4,7 @@ Dimensions ``seed``, ``time``, ``neuron``, ``neuron_``, ``direction``; variables
 
     M (seed, time, neuron, direction)   Q (seed, time, neuron, neuron_)   a (seed, time, neuron)
     risk, excess_risk (seed, time)      outcome (seed)   stop_step, stop_time (seed)
+    train_risk (seed, time), where samples are reused
 
 with the clocks ``time``, ``step``, ``sample``, ``alpha`` as coordinates along time (attribute ``units``: "" or a power
 of d for limits without a dimension). Attributes are JSON text: ``description`` (problem, algorithm, method, run),
@@ -113,6 +114,10 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
         },
         coords,
     )
+    if snapshot.train_risk is not None:
+        dataset["train_risk"] = ("seed", "time"), snapshot.train_risk
+    for name, (dims, values) in record.extras.items():
+        dataset[name] = dims, values[tuple(slice(count) if dim == "time" else slice(None) for dim in dims)]
     run: dict[str, Any] = {"seeds": task.seeds, "seed": task.seed, "first": task.first, "start_dim": start.dim}
     if task.until is not None:
         run["until"] = [task.until.quantity, task.until.value, task.until.relative]
