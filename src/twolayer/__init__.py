@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from twolayer.analysis.escape import EscapeTime, escape_time
     from twolayer.analysis.mediocrity import admissible_lr, escape_gain, optimal_lr, stationary_risk
     from twolayer.analysis.passage import Passage, first_passage
+    from twolayer.analysis.second_layer import SecondLayer, fit_second_layer, layerwise, simulate_second_layer
     from twolayer.comparison import compare
     from twolayer.environment import about
     from twolayer.errors import InputError, Interrupted, Refused, RunFailed
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from twolayer.methods.base import Method, Until, register_method
     from twolayer.methods.chain import Chain
     from twolayer.methods.dmft import DMFT
+    from twolayer.methods.giant import GiantSteps
+    from twolayer.methods.map import Map
     from twolayer.methods.ode import ODE
     from twolayer.methods.sde import SDE
     from twolayer.methods.vectors import Vectors
@@ -53,6 +56,7 @@ _HOME = {
     **dict.fromkeys(("EscapeTime", "escape_time"), "analysis.escape"),
     **dict.fromkeys(("admissible_lr", "escape_gain", "optimal_lr", "stationary_risk"), "analysis.mediocrity"),
     **dict.fromkeys(("Passage", "first_passage"), "analysis.passage"),
+    **dict.fromkeys(("SecondLayer", "fit_second_layer", "layerwise", "simulate_second_layer"), "analysis.second_layer"),
     "compare": "comparison",
     **dict.fromkeys(("InputError", "Interrupted", "Refused", "RunFailed"), "errors"),
     **dict.fromkeys(("Activation", "register_activation"), "functions.activation"),
@@ -63,6 +67,8 @@ _HOME = {
     **dict.fromkeys(("Method", "Until", "register_method"), "methods.base"),
     "Chain": "methods.chain",
     "DMFT": "methods.dmft",
+    "GiantSteps": "methods.giant",
+    "Map": "methods.map",
     "ODE": "methods.ode",
     "SDE": "methods.sde",
     "Vectors": "methods.vectors",
@@ -84,10 +90,12 @@ __all__ = [
     "Chain",
     "DivergenceWarning",
     "EscapeTime",
+    "GiantSteps",
     "HeavyTailWarning",
     "InputError",
     "Interrupted",
     "Loss",
+    "Map",
     "Method",
     "Overlaps",
     "Passage",
@@ -95,6 +103,7 @@ __all__ = [
     "Refused",
     "RunFailed",
     "Scaling",
+    "SecondLayer",
     "SweepWarning",
     "Target",
     "Teacher",
@@ -110,7 +119,9 @@ __all__ = [
     "escape_gain",
     "escape_time",
     "first_passage",
+    "fit_second_layer",
     "gallery",
+    "layerwise",
     "load",
     "load_sweep",
     "merge_sweeps",
@@ -124,6 +135,7 @@ __all__ = [
     "register_method",
     "rerun",
     "save",
+    "simulate_second_layer",
     "solve",
     "stationary_risk",
     "sweep",

@@ -20,6 +20,8 @@ from twolayer.gaussian.moments import check_start
 from twolayer.methods.base import METHODS, Method, Outcome, Task, Until
 from twolayer.methods.chain import Chain
 from twolayer.methods.dmft import DMFT
+from twolayer.methods.giant import GiantSteps
+from twolayer.methods.map import Map
 from twolayer.methods.ode import ODE
 from twolayer.methods.sde import SDE
 from twolayer.methods.vectors import Vectors
@@ -32,7 +34,7 @@ from twolayer.run import follow
 
 __all__ = ["DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"]
 
-for _cls in (Chain, DMFT, ODE, SDE, Vectors):  # in one order, whichever of them was imported first
+for _cls in (Chain, DMFT, GiantSteps, Map, ODE, SDE, Vectors):  # in one order, whichever of them was imported first
     METHODS[_cls.__name__.lower()] = METHODS.pop(_cls.__name__.lower())
 
 
@@ -88,7 +90,7 @@ def applicable(problem: Problem, algorithm: SGD) -> list[str]:
     Examples
     --------
     >>> applicable(Problem("He2(z1)", "He2"), SGD(lr=0.5, batch="4*d"))
-    ['Chain', 'Vectors']
+    ['Chain', 'GiantSteps', 'Map', 'Vectors']
     """
     return [name for name, reason in refusals(problem, algorithm).items() if reason is None]
 

@@ -17,7 +17,7 @@ import twolayer as tl
 from twolayer.errors import choice, positive_integer
 from twolayer.gallery.measuring import canvas, colours, points
 from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.gallery.stepping import Pair, follow, mark_steps
+from twolayer.gallery.stepping import Pair, follow, headline, mark_steps
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "momentum": {"momentum": 0.5},
@@ -106,5 +106,5 @@ def _draw(pairs: dict[str, Pair], steps: int, dim: int) -> Any:
         for ax in (top, bottom):
             mark_steps(ax, steps)
             ax.legend(fontsize=7)
-    figure.suptitle(f"Reused samples: lines DMFT, points d = {dim} (full: neuron 1, open: neuron 2)", fontsize=10)
+    headline(figure, f"Reused samples: lines DMFT, points d = {dim} (full: neuron 1, open: neuron 2)")
     return figure

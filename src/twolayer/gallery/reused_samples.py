@@ -2,8 +2,9 @@
 
     M^{t+1} = M^t + α E[F^t h*ᵀ],    training risk = ½ E[(y − f(h^t))²],    test risk = ½ E[(y − f(λ))²], λ ~ N(0, Ω^t)
 
-The setting of the papers on reused batches: two ReLU neurons of opposite signs, y = tanh(z1 + He3(z2)), α = 3. Overlaps,
-norms and both risks of simulations lie on the theory within their errors; the two risks separate at the first step.
+The setting of the papers on reused batches: two ReLU neurons of opposite signs, y = tanh(z1 + He3(z2)), α = 3.
+Overlaps, norms and both risks of simulations lie on the theory within their errors; the two risks separate at the
+first step.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import twolayer as tl
 from twolayer.errors import positive_integer
 from twolayer.gallery.measuring import canvas, colours, points
 from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.gallery.stepping import Pair, follow, mark_steps
+from twolayer.gallery.stepping import Pair, follow, headline, mark_steps
 
 JUDGED = ("M", "Q", "train_risk", "risk")
 LIMIT = 5.0
@@ -125,5 +126,5 @@ def _draw(pairs: dict[int, Pair], steps: int) -> Any:
         mark_steps(ax, steps)
         ax.set_title(title)
         ax.legend(fontsize=7)
-    figure.suptitle("Gradient descent on the same samples at every step (bars: two standard errors)", fontsize=10)
+    headline(figure, "Gradient descent on the same samples at every step (bars: two standard errors)")
     return figure

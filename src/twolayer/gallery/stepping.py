@@ -7,16 +7,18 @@ A batch of α d samples makes steps of order one, so runs at finite d scatter by
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer.gallery.parts import part
 
-__all__ = ["Pair", "follow", "mark_steps", "orthogonal", "strength"]
+__all__ = ["Pair", "follow", "headline", "mark_steps", "orthogonal", "strength"]
 
 FLOOR = 1e-9  # below this a number counts as exact
 
@@ -81,3 +83,8 @@ def mark_steps(ax: Axes, steps: int) -> None:
     """Whole steps on the axis of x."""
     ax.set_xticks(range(0, steps + 1, max(1, steps // 6)))
     ax.set_xlabel("step")
+
+
+def headline(figure: Figure, text: str) -> None:
+    """A title over all panels, broken into lines that fit."""
+    figure.suptitle(textwrap.fill(text, max(30, int(13 * figure.get_figwidth()))), fontsize=10)
