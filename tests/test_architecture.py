@@ -46,12 +46,12 @@ plot.style
 environment solving
 results progress
 run
-methods.sde
+methods.meanfield methods.rates methods.sde
 methods.fluctuations methods.chain methods.ode methods.vectors
-methods.stepwise methods.batch_sums
+methods.flow methods.stepwise methods.batch_sums
 methods.base
-gaussian.moments gaussian.risk
-gaussian.engines
+gaussian.moments gaussian.risk gaussian.wide
+gaussian.engines gaussian.ensemble
 gaussian.variance
 gaussian.targets
 gaussian.nodes
@@ -59,6 +59,7 @@ gaussian.full gaussian.erf gaussian.polynomial gaussian.relu gaussian.quadratic
 gaussian.averages gaussian.forms
 gaussian.quadrature gaussian.sampling
 kernel
+particles
 overlaps clocks
 problem regimes
 algorithm

@@ -33,10 +33,13 @@ if TYPE_CHECKING:
     from twolayer.losses import Loss, register_loss
     from twolayer.methods.base import Method, Until, register_method
     from twolayer.methods.chain import Chain
+    from twolayer.methods.meanfield import MeanField
     from twolayer.methods.ode import ODE
+    from twolayer.methods.rates import rates
     from twolayer.methods.sde import SDE
     from twolayer.methods.vectors import Vectors
     from twolayer.overlaps import Overlaps
+    from twolayer.particles import Particles
     from twolayer.problem import Problem
     from twolayer.results import cite, load, save
     from twolayer.scaling import Scaling, d
@@ -61,10 +64,13 @@ _HOME = {
     **dict.fromkeys(("Loss", "register_loss"), "losses"),
     **dict.fromkeys(("Method", "Until", "register_method"), "methods.base"),
     "Chain": "methods.chain",
+    "MeanField": "methods.meanfield",
     "ODE": "methods.ode",
+    "rates": "methods.rates",
     "SDE": "methods.sde",
     "Vectors": "methods.vectors",
     "Overlaps": "overlaps",
+    "Particles": "particles",
     "Problem": "problem",
     **dict.fromkeys(("cite", "load", "save"), "results"),
     **dict.fromkeys(("Scaling", "d"), "scaling"),
@@ -84,8 +90,10 @@ __all__ = [
     "InputError",
     "Interrupted",
     "Loss",
+    "MeanField",
     "Method",
     "Overlaps",
+    "Particles",
     "Passage",
     "Problem",
     "Refused",
@@ -114,6 +122,7 @@ __all__ = [
     "optimal_lr",
     "plan_sweep",
     "plot",
+    "rates",
     "refusals",
     "register_activation",
     "register_loss",

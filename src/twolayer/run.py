@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from twolayer.methods.base import Evolution, Outcome, Snapshot
+from twolayer.methods.base import Evolution, Measure, Outcome, Snapshot
 
 __all__ = ["Monitor", "Record", "follow"]
 
@@ -47,7 +47,7 @@ class Silent:
 class Record:
     """What came out of a run: snapshots at the save points passed, outcomes and where they happened."""
 
-    snapshot: Snapshot
+    snapshot: Snapshot | Measure
     outcome: np.ndarray
     stop: np.ndarray
     interrupted: bool
@@ -73,5 +73,5 @@ def follow(evolution: Evolution, points: np.ndarray, label: str, monitor: Monito
     outcome = np.array(Outcome.CODES)[codes]
     if interrupted:
         outcome = np.where(codes == 0, Outcome.INTERRUPTED, outcome)
-    joined = Snapshot(*(np.concatenate(x, axis=1) for x in zip(*parts, strict=True)))
+    joined = type(parts[0])(*(np.concatenate(x, axis=1) for x in zip(*parts, strict=True)))
     return Record(joined, outcome, stop, interrupted, {} if interrupted else evolution.notes())
