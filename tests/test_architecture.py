@@ -51,9 +51,9 @@ methods.sde methods.giant
 methods.map
 methods.mean_step
 methods.step_spread
-methods.fluctuations methods.chain methods.ode methods.vectors
-methods.averaged
-methods.flow
+methods.fluctuations methods.chain methods.dmft methods.ode methods.vectors
+methods.averaged methods.dmft_fields
+methods.flow methods.dmft_weights methods.inputs
 methods.stepwise methods.batch_sums
 methods.base
 gaussian.moments gaussian.risk

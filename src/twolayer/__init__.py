@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from twolayer.losses import Loss, register_loss
     from twolayer.methods.base import Method, Until, register_method
     from twolayer.methods.chain import Chain
+    from twolayer.methods.dmft import DMFT
     from twolayer.methods.giant import GiantSteps
     from twolayer.methods.map import Map
     from twolayer.methods.ode import ODE
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from twolayer.problem import Problem
     from twolayer.results import cite, load, save
     from twolayer.scaling import Scaling, d
-    from twolayer.solving import DivergenceWarning, applicable, refusals, rerun, solve
+    from twolayer.solving import DivergenceWarning, HeavyTailWarning, applicable, refusals, rerun, solve
     from twolayer.sweeps.api import SweepWarning, plan_sweep, sweep
     from twolayer.sweeps.files import load_sweep, merge_sweeps
 
@@ -65,6 +66,7 @@ _HOME = {
     "Chain": "methods.chain",
     "GiantSteps": "methods.giant",
     "Map": "methods.map",
+    "DMFT": "methods.dmft",
     "ODE": "methods.ode",
     "SDE": "methods.sde",
     "Vectors": "methods.vectors",
@@ -72,12 +74,13 @@ _HOME = {
     "Problem": "problem",
     **dict.fromkeys(("cite", "load", "save"), "results"),
     **dict.fromkeys(("Scaling", "d"), "scaling"),
-    **dict.fromkeys(("DivergenceWarning", "applicable", "refusals", "rerun", "solve"), "solving"),
+    **dict.fromkeys(("DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"), "solving"),
     **dict.fromkeys(("SweepWarning", "plan_sweep", "sweep"), "sweeps.api"),
     **dict.fromkeys(("load_sweep", "merge_sweeps"), "sweeps.files"),
 }
 
 __all__ = [
+    "DMFT",
     "ODE",
     "SDE",
     "SGD",
@@ -86,6 +89,7 @@ __all__ = [
     "DivergenceWarning",
     "EscapeTime",
     "GiantSteps",
+    "HeavyTailWarning",
     "InputError",
     "Interrupted",
     "Loss",

@@ -46,6 +46,14 @@ PAPERS: dict[str, str] = {
         "Y. Dandi, E. Troiani, L. Arnaboldi, L. Pesce, L. Zdeborová and F. Krzakala, The benefits of reusing batches "
         "for gradient descent in two-layer networks: breaking the curse of information and leap exponents, ICML (2024)."
     ),
+    "gerbelot2024": (
+        "C. Gerbelot, E. Troiani, F. Mignacco, F. Krzakala and L. Zdeborová, Rigorous dynamical mean-field theory for "
+        "stochastic gradient descent methods, SIAM J. Math. Data Sci. 6, 400 (2024)."
+    ),
+    "celentano2021": (
+        "M. Celentano, C. Cheng and A. Montanari, The high-dimensional asymptotics of first order methods with random "
+        "data, arXiv:2112.07572 (2021)."
+    ),
     "xu2023": (
         "W. Xu and S. S. Du, Over-parameterization exponentially slows down gradient descent for learning a single "
         "neuron, COLT (2023)."
