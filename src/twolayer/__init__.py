@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from twolayer.analysis.escape import EscapeTime, escape_time
     from twolayer.analysis.mediocrity import admissible_lr, escape_gain, optimal_lr, stationary_risk
     from twolayer.analysis.passage import Passage, first_passage
+    from twolayer.analysis.phases import Phase, PhaseDiagram, phase_diagram
+    from twolayer.analysis.prefactors import RecoverySteps, recovery_steps
+    from twolayer.analysis.weak_recovery import WeakRecovery, weak_recovery
     from twolayer.comparison import compare
     from twolayer.environment import about
     from twolayer.errors import InputError, Interrupted, Refused, RunFailed
@@ -52,6 +55,9 @@ _HOME = {
     **dict.fromkeys(("EscapeTime", "escape_time"), "analysis.escape"),
     **dict.fromkeys(("admissible_lr", "escape_gain", "optimal_lr", "stationary_risk"), "analysis.mediocrity"),
     **dict.fromkeys(("Passage", "first_passage"), "analysis.passage"),
+    **dict.fromkeys(("Phase", "PhaseDiagram", "phase_diagram"), "analysis.phases"),
+    **dict.fromkeys(("RecoverySteps", "recovery_steps"), "analysis.prefactors"),
+    **dict.fromkeys(("WeakRecovery", "weak_recovery"), "analysis.weak_recovery"),
     "compare": "comparison",
     **dict.fromkeys(("InputError", "Interrupted", "Refused", "RunFailed"), "errors"),
     **dict.fromkeys(("Activation", "register_activation"), "functions.activation"),
@@ -87,7 +93,10 @@ __all__ = [
     "Method",
     "Overlaps",
     "Passage",
+    "Phase",
+    "PhaseDiagram",
     "Problem",
+    "RecoverySteps",
     "Refused",
     "RunFailed",
     "Scaling",
@@ -96,6 +105,7 @@ __all__ = [
     "Teacher",
     "Until",
     "Vectors",
+    "WeakRecovery",
     "about",
     "admissible_lr",
     "analyse",
@@ -112,8 +122,10 @@ __all__ = [
     "merge_sweeps",
     "moments",
     "optimal_lr",
+    "phase_diagram",
     "plan_sweep",
     "plot",
+    "recovery_steps",
     "refusals",
     "register_activation",
     "register_loss",
@@ -123,6 +135,7 @@ __all__ = [
     "solve",
     "stationary_risk",
     "sweep",
+    "weak_recovery",
 ]
 
 
