@@ -32,7 +32,7 @@ gallery.parts
 taskfile comparison
 analysis.escape analysis.weak_recovery analysis.phases
 analysis.mediocrity analysis.passage analysis.prefactors
-sweeps.api
+stages sweeps.api
 sweeps.driver
 sweeps.files sweeps.planning
 sweeps.store

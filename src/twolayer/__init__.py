@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from twolayer.results import cite, load, save
     from twolayer.scaling import Scaling, d
     from twolayer.solving import DivergenceWarning, applicable, refusals, rerun, solve
+    from twolayer.stages import Stage, solve_stages
     from twolayer.sweeps.api import SweepWarning, plan_sweep, sweep
     from twolayer.sweeps.files import load_sweep, merge_sweeps
 
@@ -75,6 +76,7 @@ _HOME = {
     **dict.fromkeys(("cite", "load", "save"), "results"),
     **dict.fromkeys(("Scaling", "d"), "scaling"),
     **dict.fromkeys(("DivergenceWarning", "applicable", "refusals", "rerun", "solve"), "solving"),
+    **dict.fromkeys(("Stage", "solve_stages"), "stages"),
     **dict.fromkeys(("SweepWarning", "plan_sweep", "sweep"), "sweeps.api"),
     **dict.fromkeys(("load_sweep", "merge_sweeps"), "sweeps.files"),
 }
@@ -100,6 +102,7 @@ __all__ = [
     "Refused",
     "RunFailed",
     "Scaling",
+    "Stage",
     "SweepWarning",
     "Target",
     "Teacher",
@@ -133,6 +136,7 @@ __all__ = [
     "rerun",
     "save",
     "solve",
+    "solve_stages",
     "stationary_risk",
     "sweep",
     "weak_recovery",
