@@ -22,7 +22,7 @@ HOUSE = """
 __main__
 cli
 cli.compare cli.rerun
-cli.about cli.analyse cli.cite cli.escape cli.gallery cli.moments cli.plot cli.solve cli.sweep
+cli.about cli.analyse cli.cite cli.escape cli.gallery cli.moments cli.phase_diagram cli.plot cli.solve cli.sweep
 cli.common
 gallery.escape_dimension gallery.escape_learning_rate gallery.escape_width gallery.mediocrity gallery.second_layer gallery.stochasticity gallery.trajectories
 gallery
@@ -30,9 +30,9 @@ gallery.measuring
 gallery.registry
 gallery.parts
 taskfile comparison
-analysis.escape
-analysis.mediocrity analysis.passage
-sweeps.api
+analysis.escape analysis.weak_recovery analysis.phases
+analysis.mediocrity analysis.passage analysis.prefactors
+stages sweeps.api
 sweeps.driver
 sweeps.files sweeps.planning
 sweeps.store
@@ -42,7 +42,7 @@ sweeps.grid
 sweeps.reductions sweeps.reporting sweeps.executors
 plot
 plot.pair
-plot.averages plot.dynamics plot.target
+plot.averages plot.dynamics plot.phases plot.target
 plot.style
 environment solving
 results progress

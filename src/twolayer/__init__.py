@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from twolayer.analysis.escape import EscapeTime, escape_time
     from twolayer.analysis.mediocrity import admissible_lr, escape_gain, optimal_lr, stationary_risk
     from twolayer.analysis.passage import Passage, first_passage
+    from twolayer.analysis.phases import Phase, PhaseDiagram, phase_diagram
+    from twolayer.analysis.prefactors import RecoverySteps, recovery_steps
+    from twolayer.analysis.weak_recovery import WeakRecovery, weak_recovery
     from twolayer.comparison import compare
     from twolayer.environment import about
     from twolayer.errors import InputError, Interrupted, Refused, RunFailed
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from twolayer.results import cite, load, save
     from twolayer.scaling import Scaling, d
     from twolayer.solving import DivergenceWarning, HeavyTailWarning, applicable, refusals, rerun, solve
+    from twolayer.stages import Stage, solve_stages
     from twolayer.sweeps.api import SweepWarning, plan_sweep, sweep
     from twolayer.sweeps.files import load_sweep, merge_sweeps
 
@@ -55,6 +59,9 @@ _HOME = {
     **dict.fromkeys(("EscapeTime", "escape_time"), "analysis.escape"),
     **dict.fromkeys(("admissible_lr", "escape_gain", "optimal_lr", "stationary_risk"), "analysis.mediocrity"),
     **dict.fromkeys(("Passage", "first_passage"), "analysis.passage"),
+    **dict.fromkeys(("Phase", "PhaseDiagram", "phase_diagram"), "analysis.phases"),
+    **dict.fromkeys(("RecoverySteps", "recovery_steps"), "analysis.prefactors"),
+    **dict.fromkeys(("WeakRecovery", "weak_recovery"), "analysis.weak_recovery"),
     "compare": "comparison",
     **dict.fromkeys(("InputError", "Interrupted", "Refused", "RunFailed"), "errors"),
     **dict.fromkeys(("Activation", "register_activation"), "functions.activation"),
@@ -75,6 +82,7 @@ _HOME = {
     **dict.fromkeys(("cite", "load", "save"), "results"),
     **dict.fromkeys(("Scaling", "d"), "scaling"),
     **dict.fromkeys(("DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"), "solving"),
+    **dict.fromkeys(("Stage", "solve_stages"), "stages"),
     **dict.fromkeys(("SweepWarning", "plan_sweep", "sweep"), "sweeps.api"),
     **dict.fromkeys(("load_sweep", "merge_sweeps"), "sweeps.files"),
 }
@@ -97,15 +105,20 @@ __all__ = [
     "Method",
     "Overlaps",
     "Passage",
+    "Phase",
+    "PhaseDiagram",
     "Problem",
+    "RecoverySteps",
     "Refused",
     "RunFailed",
     "Scaling",
+    "Stage",
     "SweepWarning",
     "Target",
     "Teacher",
     "Until",
     "Vectors",
+    "WeakRecovery",
     "about",
     "admissible_lr",
     "analyse",
@@ -122,8 +135,10 @@ __all__ = [
     "merge_sweeps",
     "moments",
     "optimal_lr",
+    "phase_diagram",
     "plan_sweep",
     "plot",
+    "recovery_steps",
     "refusals",
     "register_activation",
     "register_loss",
@@ -131,8 +146,10 @@ __all__ = [
     "rerun",
     "save",
     "solve",
+    "solve_stages",
     "stationary_risk",
     "sweep",
+    "weak_recovery",
 ]
 
 

@@ -150,6 +150,10 @@ def unpack(dataset: xr.Dataset) -> dict[str, Any]:
     if dataset.attrs.get("schema") != SCHEMA:
         raise InputError("Argument `dataset` must be a result of twolayer, but has no description.")
     description = json.loads(dataset.attrs["description"])
+    if "stages" in description:
+        raise InputError(
+            "Argument `dataset` was made in stages, which are not run again from a file: use solve_stages."
+        )
     for part in ("target", "activation"):
         value = description["problem"][part]
         if isinstance(value, str) and value.startswith("<function"):
