@@ -22,16 +22,17 @@ HOUSE = """
 __main__
 cli
 cli.compare cli.rerun
-cli.about cli.analyse cli.cite cli.escape cli.gallery cli.moments cli.plot cli.solve cli.sweep
+cli.about cli.analyse cli.cite cli.escape cli.gallery cli.moments cli.phase_diagram cli.plot cli.solve cli.sweep
 cli.common
 gallery.escape_dimension gallery.escape_learning_rate gallery.escape_width gallery.mediocrity gallery.second_layer gallery.stochasticity gallery.trajectories
 gallery
 gallery.measuring
 gallery.registry
+gallery.parts
 taskfile comparison
-analysis.escape
-analysis.mediocrity analysis.passage
-sweeps.api
+analysis.escape analysis.weak_recovery analysis.phases
+analysis.mediocrity analysis.passage analysis.prefactors
+stages sweeps.api
 sweeps.driver
 sweeps.files sweeps.planning
 sweeps.store
@@ -41,14 +42,19 @@ sweeps.grid
 sweeps.reductions sweeps.reporting sweeps.executors
 plot
 plot.pair
-plot.averages plot.dynamics plot.target
-plot.style
+plot.averages plot.dynamics plot.measure plot.phases plot.target
+plot.style analysis.measure
 environment solving
 results progress
 run
-methods.meanfield methods.rates methods.sde
-methods.fluctuations methods.chain methods.ode methods.vectors
-methods.flow methods.stepwise methods.batch_sums
+methods.giant methods.meanfield methods.rates methods.sde
+methods.map
+methods.mean_step
+methods.step_spread
+methods.fluctuations methods.chain methods.dmft methods.ode methods.vectors
+methods.averaged methods.dmft_fields
+methods.flow methods.dmft_weights methods.inputs
+methods.stepwise methods.batch_sums
 methods.base
 gaussian.moments gaussian.risk gaussian.wide
 gaussian.engines gaussian.ensemble
@@ -70,7 +76,7 @@ functions.activation
 functions.expression
 functions.typeset functions.kinks functions.integrable
 functions.syntax functions.hermite
-losses wishart papers
+losses wishart papers statistics
 random files
 errors precision
 """

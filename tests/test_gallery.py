@@ -10,21 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+from matplotlib.animation import FuncAnimation
 from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer.cli import main
 from twolayer.gallery import measuring, mediocrity, registry, trajectories
+from twolayer.gallery.parts import part
+from twolayer.papers import PAPERS
 
-NAMES = (
-    "escape-dimension",
-    "escape-learning-rate",
-    "escape-width",
-    "mediocrity",
-    "second-layer",
-    "stochasticity",
-    "trajectories",
-)
+NAMES = tuple(registry.figures())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -35,12 +30,18 @@ def test_every_figure_writes_its_files_and_agrees(
     said = json.loads(capsys.readouterr().out)
     assert said["agrees"] is True
     assert "nan" not in said["verdict"]
-    assert sorted(p.name for p in (tmp_path / "new").iterdir()) == [f"{name}.nc", f"{name}.png"]
+    assert sorted(p.name for p in (tmp_path / "new").iterdir()) == sorted(Path(f).name for f in said["files"])
+    assert {f"{name}.nc", f"{name}.png"} <= {Path(f).name for f in said["files"]}
     assert (tmp_path / "new" / f"{name}.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     data = tl.load(tmp_path / "new" / f"{name}.nc")
     assert data.attrs["verdict"] == said["verdict"]
     assert set(json.loads(data.attrs["settings"])) == {*registry.figures()[name].settings, "seed"}
-    assert "Arnaboldi" in tl.cite(data)
+    assert all(PAPERS[key] in tl.cite(data) for key in registry.figures()[name].papers)
+
+
+def test_every_figure_is_described_with_its_command() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "gallery.md").read_text(encoding="utf-8")
+    assert [name for name in NAMES if f"`twolayer gallery run {name}`" not in text] == []
 
 
 def test_the_list_names_every_figure_and_imports_no_jax() -> None:
@@ -78,7 +79,9 @@ def test_bad_input_is_refused_before_any_work(
 
 
 def test_settings_take_the_type_of_their_default() -> None:
-    settings = {"dims": (10,), "lr": 0.1, "seeds": 4}
+    settings = {"dims": (10,), "lr": 0.1, "seeds": 4, "target": "z1", "targets": ("z1",)}
+    assert registry.read_setting("target=He2(z1)", settings) == ("target", "He2(z1)")
+    assert registry.read_setting("targets=z1,He2(z1)", settings) == ("targets", ("z1", "He2(z1)"))
     assert registry.read_setting("dims=7", settings) == ("dims", (7,))
     assert registry.read_setting("dims=7,100", settings) == ("dims", (7, 100))
     assert registry.read_setting("lr=1", settings) == ("lr", 1.0)
@@ -98,6 +101,33 @@ def test_a_negative_verdict_is_written_and_ends_with_code_one(
     assert tl.load(tmp_path / "wrong.nc").x.values.tolist() == [5, 6]
     assert main(["gallery", "run", "wrong", "--out", str(tmp_path), "--set", "size=4"]) == 1
     assert tl.load(tmp_path / "wrong.nc").x.values.tolist() == [0, 1, 2, 3]
+
+
+def test_an_interrupted_figure_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[int] = []
+
+    def draw(*, seed: int = 0, size: int = 3) -> registry.Plate:
+        def piece(i: int) -> dict[str, int]:
+            computed.append(i)
+            if i == 2 and len(computed) == 3:
+                raise KeyboardInterrupt
+            return {"x": 10 * i + seed}
+
+        values = [int(part(f"piece {i}", lambda i=i: piece(i)).x) for i in range(size)]
+        figure = Figure()
+        dot = figure.subplots().plot([0], [0])
+        moving = FuncAnimation(figure, lambda i: dot[0].set_data([i], [i]), frames=2)
+        return registry.Plate(figure, xr.Dataset({"x": ("i", values)}), registry.Verdict(True, "fine"), moving)
+
+    monkeypatch.setitem(registry._ENTRIES, "broken", registry.Entry("broken", "stops once", draw, {}))
+    with pytest.raises(KeyboardInterrupt):
+        registry.run("broken", out=tmp_path)
+    plate = registry.run("broken", out=tmp_path)
+    assert computed == [0, 1, 2, 2]
+    assert plate.data.x.values.tolist() == [0, 10, 20]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["broken.gif", "broken.nc", "broken.png"]
+    assert (tmp_path / "broken.gif").read_bytes()[:4] == b"GIF8"
+    assert registry.run("broken", out=tmp_path, seed=1).data.x.values.tolist() == [1, 11, 21]  # nothing old is taken
 
 
 def test_the_expected_hessian_is_the_mean_over_the_sphere() -> None:

@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     from twolayer import gallery, plot
     from twolayer.algorithm import SGD
     from twolayer.analysis.escape import EscapeTime, escape_time
+    from twolayer.analysis.measure import measure_histogram, measure_moments
     from twolayer.analysis.mediocrity import admissible_lr, escape_gain, optimal_lr, stationary_risk
     from twolayer.analysis.passage import Passage, first_passage
+    from twolayer.analysis.phases import Phase, PhaseDiagram, phase_diagram
+    from twolayer.analysis.prefactors import RecoverySteps, recovery_steps
+    from twolayer.analysis.weak_recovery import WeakRecovery, weak_recovery
     from twolayer.comparison import compare
     from twolayer.environment import about
     from twolayer.errors import InputError, Interrupted, Refused, RunFailed
@@ -33,6 +37,9 @@ if TYPE_CHECKING:
     from twolayer.losses import Loss, register_loss
     from twolayer.methods.base import Method, Until, register_method
     from twolayer.methods.chain import Chain
+    from twolayer.methods.dmft import DMFT
+    from twolayer.methods.giant import GiantSteps
+    from twolayer.methods.map import Map
     from twolayer.methods.meanfield import MeanField
     from twolayer.methods.ode import ODE
     from twolayer.methods.rates import rates
@@ -43,7 +50,8 @@ if TYPE_CHECKING:
     from twolayer.problem import Problem
     from twolayer.results import cite, load, save
     from twolayer.scaling import Scaling, d
-    from twolayer.solving import DivergenceWarning, applicable, refusals, rerun, solve
+    from twolayer.solving import DivergenceWarning, HeavyTailWarning, applicable, refusals, rerun, solve
+    from twolayer.stages import Stage, solve_stages
     from twolayer.sweeps.api import SweepWarning, plan_sweep, sweep
     from twolayer.sweeps.files import load_sweep, merge_sweeps
 
@@ -53,8 +61,12 @@ _HOME = {
     "about": "environment",
     "SGD": "algorithm",
     **dict.fromkeys(("EscapeTime", "escape_time"), "analysis.escape"),
+    **dict.fromkeys(("measure_histogram", "measure_moments"), "analysis.measure"),
     **dict.fromkeys(("admissible_lr", "escape_gain", "optimal_lr", "stationary_risk"), "analysis.mediocrity"),
     **dict.fromkeys(("Passage", "first_passage"), "analysis.passage"),
+    **dict.fromkeys(("Phase", "PhaseDiagram", "phase_diagram"), "analysis.phases"),
+    **dict.fromkeys(("RecoverySteps", "recovery_steps"), "analysis.prefactors"),
+    **dict.fromkeys(("WeakRecovery", "weak_recovery"), "analysis.weak_recovery"),
     "compare": "comparison",
     **dict.fromkeys(("InputError", "Interrupted", "Refused", "RunFailed"), "errors"),
     **dict.fromkeys(("Activation", "register_activation"), "functions.activation"),
@@ -64,6 +76,9 @@ _HOME = {
     **dict.fromkeys(("Loss", "register_loss"), "losses"),
     **dict.fromkeys(("Method", "Until", "register_method"), "methods.base"),
     "Chain": "methods.chain",
+    "GiantSteps": "methods.giant",
+    "Map": "methods.map",
+    "DMFT": "methods.dmft",
     "MeanField": "methods.meanfield",
     "ODE": "methods.ode",
     "rates": "methods.rates",
@@ -74,12 +89,14 @@ _HOME = {
     "Problem": "problem",
     **dict.fromkeys(("cite", "load", "save"), "results"),
     **dict.fromkeys(("Scaling", "d"), "scaling"),
-    **dict.fromkeys(("DivergenceWarning", "applicable", "refusals", "rerun", "solve"), "solving"),
+    **dict.fromkeys(("DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"), "solving"),
+    **dict.fromkeys(("Stage", "solve_stages"), "stages"),
     **dict.fromkeys(("SweepWarning", "plan_sweep", "sweep"), "sweeps.api"),
     **dict.fromkeys(("load_sweep", "merge_sweeps"), "sweeps.files"),
 }
 
 __all__ = [
+    "DMFT",
     "ODE",
     "SDE",
     "SGD",
@@ -87,23 +104,31 @@ __all__ = [
     "Chain",
     "DivergenceWarning",
     "EscapeTime",
+    "GiantSteps",
+    "HeavyTailWarning",
     "InputError",
     "Interrupted",
     "Loss",
+    "Map",
     "MeanField",
     "Method",
     "Overlaps",
     "Particles",
     "Passage",
+    "Phase",
+    "PhaseDiagram",
     "Problem",
+    "RecoverySteps",
     "Refused",
     "RunFailed",
     "Scaling",
+    "Stage",
     "SweepWarning",
     "Target",
     "Teacher",
     "Until",
     "Vectors",
+    "WeakRecovery",
     "about",
     "admissible_lr",
     "analyse",
@@ -117,12 +142,16 @@ __all__ = [
     "gallery",
     "load",
     "load_sweep",
+    "measure_histogram",
+    "measure_moments",
     "merge_sweeps",
     "moments",
     "optimal_lr",
+    "phase_diagram",
     "plan_sweep",
     "plot",
     "rates",
+    "recovery_steps",
     "refusals",
     "register_activation",
     "register_loss",
@@ -130,8 +159,10 @@ __all__ = [
     "rerun",
     "save",
     "solve",
+    "solve_stages",
     "stationary_risk",
     "sweep",
+    "weak_recovery",
 ]
 
 

@@ -2,7 +2,8 @@
 
     sample = step·n_b,    alpha = sample/d,    time t = lr·step/p
 
-A limit without a dimension has clocks in units of powers of d: with lr = γ0 d^(−δ), step = (t p/γ0) d^δ.
+A limit without a dimension has clocks in units of powers of d: with lr = γ0 d^(−δ), step = (t p/γ0) d^δ. Limits that
+take steps have δ = 0 and need no dimension to count them.
 """
 
 from __future__ import annotations
@@ -37,14 +38,18 @@ class Clocks:
         return self.algorithm.lr / self.problem.p
 
     def steps(self, time: float) -> float:
-        """Number of steps in a time, at finite dimension."""
-        assert self.dim is not None
-        return time / self.step_in_time(self.dim)
+        """Number of steps in a time, at finite dimension or with lr of order one."""
+        return time / self._one_step
 
     def time(self, steps: Any) -> Any:
-        """Time of a number of steps, at finite dimension."""
-        assert self.dim is not None
-        return np.asarray(steps) * self.step_in_time(self.dim)
+        """Time of a number of steps, at finite dimension or with lr of order one."""
+        return np.asarray(steps) * self._one_step
+
+    @property
+    def _one_step(self) -> float:
+        law = self.step_in_time
+        assert self.dim is not None or law.exponent == 0
+        return law.coefficient if self.dim is None else law(self.dim)
 
     def coordinates(self, time: np.ndarray, unit: float = 0.0) -> dict[str, tuple[np.ndarray, str]]:
         """The four clocks at times t = time·d^unit, each with its unit ("" or a power of d)."""

@@ -22,10 +22,6 @@ PAPERS: dict[str, str] = {
         "L. Arnaboldi, L. Stephan, F. Krzakala and B. Loureiro, From high-dimensional & mean-field dynamics to "
         "dimensionless ODEs: a unifying approach to SGD in two-layers networks, COLT (2023)."
     ),
-    "mei2018": (
-        "S. Mei, A. Montanari and P.-M. Nguyen, A mean field view of the landscape of two-layer neural networks, "
-        "PNAS 115, E7665 (2018)."
-    ),
     "chizat2018": (
         "L. Chizat and F. Bach, On the global convergence of gradient descent for over-parameterized models using "
         "optimal transport, NeurIPS 31 (2018)."
@@ -49,5 +45,25 @@ PAPERS: dict[str, str] = {
     "dandi2023": (
         "Y. Dandi, F. Krzakala, B. Loureiro, L. Pesce and L. Stephan, Learning two-layer neural networks, one (giant) "
         "step at a time, arXiv:2305.18270 (2023)."
+    ),
+    "dandi2024": (
+        "Y. Dandi, E. Troiani, L. Arnaboldi, L. Pesce, L. Zdeborová and F. Krzakala, The benefits of reusing batches "
+        "for gradient descent in two-layer networks: breaking the curse of information and leap exponents, ICML (2024)."
+    ),
+    "gerbelot2024": (
+        "C. Gerbelot, E. Troiani, F. Mignacco, F. Krzakala and L. Zdeborová, Rigorous dynamical mean-field theory for "
+        "stochastic gradient descent methods, SIAM J. Math. Data Sci. 6, 400 (2024)."
+    ),
+    "celentano2021": (
+        "M. Celentano, C. Cheng and A. Montanari, The high-dimensional asymptotics of first order methods with random "
+        "data, arXiv:2112.07572 (2021)."
+    ),
+    "xu2023": (
+        "W. Xu and S. S. Du, Over-parameterization exponentially slows down gradient descent for learning a single "
+        "neuron, COLT (2023)."
+    ),
+    "mei2018": (
+        "S. Mei, A. Montanari and P.-M. Nguyen, A mean field view of the landscape of two-layer neural networks, "
+        "Proc. Natl. Acad. Sci. 115(33), E7665 (2018)."
     ),
 }

@@ -4,6 +4,7 @@ Dimensions ``seed``, ``time``, ``neuron``, ``neuron_``, ``direction``; variables
 
     M (seed, time, neuron, direction)   Q (seed, time, neuron, neuron_)   a (seed, time, neuron)
     risk, excess_risk (seed, time)      outcome (seed)   stop_step, stop_time (seed)
+    train_risk (seed, time), where samples are reused
 
 In a mean field a neuron is a particle: q (seed, time, neuron) = |w⊥|² and weight (neuron) are given too, and Q only
 where the start had one, as the mean M P⁺ Mᵀ + diag q over directions of the orthogonal parts.
@@ -114,6 +115,10 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
         },
         coords,
     )
+    if isinstance(snapshot, Snapshot) and snapshot.train_risk is not None:
+        dataset["train_risk"] = ("seed", "time"), snapshot.train_risk
+    for name, (dims, values) in record.extras.items():
+        dataset[name] = dims, values[tuple(slice(count) if dim == "time" else slice(None) for dim in dims)]
     run: dict[str, Any] = {"seeds": task.seeds, "seed": task.seed, "first": task.first, "start_dim": start.dim}
     if task.until is not None:
         run["until"] = [task.until.quantity, task.until.value, task.until.relative]
@@ -185,6 +190,10 @@ def unpack(dataset: xr.Dataset) -> dict[str, Any]:
     if dataset.attrs.get("schema") != SCHEMA:
         raise InputError("Argument `dataset` must be a result of twolayer, but has no description.")
     description = json.loads(dataset.attrs["description"])
+    if "stages" in description:
+        raise InputError(
+            "Argument `dataset` was made in stages, which are not run again from a file: use solve_stages."
+        )
     for part in ("target", "activation"):
         value = description["problem"][part]
         if isinstance(value, str) and value.startswith("<function"):

@@ -19,6 +19,9 @@ from twolayer.errors import InputError, Interrupted, Refused, RunFailed, choice,
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.base import METHODS, Method, Outcome, Task, Until
 from twolayer.methods.chain import Chain
+from twolayer.methods.dmft import DMFT
+from twolayer.methods.giant import GiantSteps
+from twolayer.methods.map import Map
 from twolayer.methods.meanfield import MeanField
 from twolayer.methods.ode import ODE
 from twolayer.methods.sde import SDE
@@ -31,14 +34,18 @@ from twolayer.progress import monitor_for
 from twolayer.results import to_dataset, unpack
 from twolayer.run import follow
 
-__all__ = ["DivergenceWarning", "applicable", "refusals", "rerun", "solve"]
+__all__ = ["DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"]
 
-for _cls in (Chain, MeanField, ODE, SDE, Vectors):  # in one order, whichever of them was imported first
+for _cls in (Chain, DMFT, GiantSteps, Map, MeanField, ODE, SDE, Vectors):  # in one order, whatever was imported first
     METHODS[_cls.__name__.lower()] = METHODS.pop(_cls.__name__.lower())
 
 
 class DivergenceWarning(UserWarning):
     """Some seeds diverged; the dataset says which, where, and what to change."""
+
+
+class HeavyTailWarning(UserWarning):
+    """Reused samples come back to the fields through a polynomial of high degree: averages have heavy tails."""
 
 
 def method_by_name(word: str, dim: int | None, knobs: dict[str, Any]) -> Method:
@@ -86,7 +93,7 @@ def applicable(problem: Problem, algorithm: SGD) -> list[str]:
     Examples
     --------
     >>> applicable(Problem("He2(z1)", "He2"), SGD(lr=0.5, batch="4*d"))
-    ['Chain', 'Vectors']
+    ['Chain', 'GiantSteps', 'Map', 'Vectors']
     """
     return [name for name, reason in refusals(problem, algorithm).items() if reason is None]
 
@@ -210,6 +217,15 @@ def make_task(
         rank = int(np.linalg.matrix_rank(problem.P, hermitian=True))
         if method.dimension < rank:
             reject("dim", method.dimension, f"at least the {rank} independent directions of the target")
+    steep = problem.activation.polynomial
+    if algorithm.dataset is not None and steep is not None and len(steep) > 3:
+        warnings.warn(
+            f"Activation {problem.activation.name} is a polynomial of degree {len(steep) - 1}: on reused samples each "
+            "step raises the fields to a higher power, their tails grow out of hand, and averages over samples or "
+            "points mean little; use an activation that grows no faster than linearly.",
+            HeavyTailWarning,
+            stacklevel=4,  # through make_task, solve and its decorator to the caller
+        )
     clocks = Clocks(problem, algorithm, method.dimension or start.dim)
     points = method.save_points(clocks, time, steps, save)
     return Task(problem, algorithm, start, points, clocks, _seeds(start, seeds, method), seed, until, first)

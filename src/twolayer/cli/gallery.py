@@ -26,16 +26,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """List the figures, or make one; exit code 1 if measurement and theory disagree."""
     from twolayer.errors import choice
-    from twolayer.gallery.registry import figures, read_setting, write
+    from twolayer.gallery.registry import figures, files_of, read_setting
     from twolayer.gallery.registry import run as make
 
     known = figures()
     if args.action == "list":
         if args.json:
-            emit({name: {"title": entry.title, "settings": entry.settings} for name, entry in known.items()})
+            emit({n: {"group": e.group, "title": e.title, "settings": e.settings} for n, e in known.items()})
         else:
             for name, entry in known.items():
-                print(f"{name:<{max(map(len, known))}}  {entry.title}")
+                print(f"{name:<{max(map(len, known))}}  {entry.group:<13}  {entry.title}")
         return 0
     if args.name is None:
         raise InputError(f"twolayer gallery run needs a NAME; figures are {', '.join(known)}.")
@@ -43,8 +43,8 @@ def run(args: argparse.Namespace) -> int:
     settings = dict(read_setting(text, entry.settings) for text in args.set)
     folder = _folder(args.out)
     with one_line_warnings():
-        plate = make(args.name, quick=args.quick, seed=args.seed or 0, **settings)
-    files = [str(path) for path in write(plate, folder)]
+        plate = make(args.name, quick=args.quick, seed=args.seed or 0, out=folder, **settings)
+    files = [str(path) for path in files_of(plate, folder)]
     if args.json:
         emit({"name": args.name, "agrees": plate.verdict.agrees, "verdict": plate.verdict.text, "files": files})
     else:

@@ -3,6 +3,7 @@
     @figure("name", "what it shows", quick={…})   on   f(*, seed, settings…) → Plate(figure, data, verdict)
 
 Settings are the keyword arguments of the function; ``quick`` holds those of a smaller version that takes seconds.
+Figures of one source form a group.
 """
 
 from __future__ import annotations
@@ -19,13 +20,24 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import xarray as xr
+from matplotlib.animation import Animation, PillowWriter
 from matplotlib.figure import Figure
 
 from twolayer.errors import InputError, choice, closest, reject, short
+from twolayer.gallery.parts import keeping
 
-__all__ = ["Entry", "Plate", "Verdict", "figure", "figures", "read_setting", "run", "write"]
+__all__ = ["Entry", "Plate", "Verdict", "figure", "figures", "files_of", "read_setting", "run", "write"]
 
-PAPERS = ("arnaboldi2023escaping",)
+GROUPS = {
+    "escape": ("arnaboldi2023escaping",),
+    "mean-field": ("arnaboldi2023dimensionless",),
+    "recovery": ("benarous2021", "xu2023"),
+    "phase-diagram": ("arnaboldi2024",),
+    "giant-steps": ("dandi2023", "dandi2024"),
+}
+"""Groups of figures, with the papers behind them."""
+
+FRAMES_PER_SECOND = 12
 
 
 class Verdict(NamedTuple):
@@ -36,11 +48,12 @@ class Verdict(NamedTuple):
 
 
 class Plate(NamedTuple):
-    """A finished figure with its data and its verdict."""
+    """A finished figure with its data, its verdict and, where it moves, its animation."""
 
     figure: Figure
     data: xr.Dataset
     verdict: Verdict
+    animation: Animation | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +64,8 @@ class Entry:
     title: str
     draw: Callable[..., Plate]
     quick: Mapping[str, Any]
+    group: str = "escape"
+    papers: tuple[str, ...] = GROUPS["escape"]
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -63,7 +78,7 @@ _ENTRIES: dict[str, Entry] = {}
 
 
 def figure(
-    name: str, title: str, *, quick: Mapping[str, Any]
+    name: str, title: str, *, quick: Mapping[str, Any], group: str = "escape", papers: tuple[str, ...] | None = None
 ) -> Callable[[Callable[..., Plate]], Callable[..., Plate]]:
     """Decorator: put a figure into the gallery.
 
@@ -73,17 +88,22 @@ def figure(
         What it is called on the command line, and what it shows.
     quick : mapping
         Settings of the smaller version.
+    group : str
+        One of `GROUPS`.
+    papers : tuple of str, optional
+        Keys of the papers behind it, where they are not those of the group.
     """
+    behind = GROUPS[choice("group", group, GROUPS)] if papers is None else papers
 
     def register(draw: Callable[..., Plate]) -> Callable[..., Plate]:
-        _ENTRIES[name] = Entry(name, title, draw, dict(quick))
+        _ENTRIES[name] = Entry(name, title, draw, dict(quick), group, behind)
         return draw
 
     return register
 
 
 def figures() -> dict[str, Entry]:
-    """All figures by name.
+    """All figures by name, group after group.
 
     Examples
     --------
@@ -92,7 +112,8 @@ def figures() -> dict[str, Entry]:
     """
     for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
         importlib.import_module(f"twolayer.gallery.{module.name}")
-    return dict(sorted(_ENTRIES.items()))
+    order = list(GROUPS)
+    return {entry.name: entry for entry in sorted(_ENTRIES.values(), key=lambda e: (order.index(e.group), e.name))}
 
 
 def read_setting(text: str, settings: Mapping[str, Any]) -> tuple[str, Any]:
@@ -108,20 +129,29 @@ def read_setting(text: str, settings: Mapping[str, Any]) -> tuple[str, Any]:
         raise InputError(f"--set must be KEY=VALUE, but got {short(text)}.")
     if key not in settings:
         raise InputError(f"Unknown setting {key!r}{closest(key, settings)}; settings are {', '.join(settings)}.")
+    default = settings[key]
+    if isinstance(default[0] if isinstance(default, tuple) else default, str):
+        return key, tuple(value.split(",")) if isinstance(default, tuple) else value
     try:
         given = ast.literal_eval(value)
     except (ValueError, SyntaxError):
         reject(key, value, "a number, or numbers with commas between them")
-    return key, _like(key, given, settings[key])
+    return key, _like(key, given, default)
 
 
 def _like(key: str, value: Any, default: Any) -> Any:
-    """The value, checked to be of the kind of the default: an integer, a number, or a sequence of either."""
+    """The value, checked to be of the kind of the default: an integer, a number, text, or a sequence of these."""
     if isinstance(default, tuple):
         items = value if isinstance(value, list | tuple) else (value,)
         if not items:
             reject(key, value, "at least one number")
         return tuple(_like(key, item, default[0]) for item in items)
+    if isinstance(default, bool) and not isinstance(value, bool):
+        reject(key, value, "True or False")
+    if isinstance(default, str) and not isinstance(value, str):
+        reject(key, value, "text")
+    if isinstance(default, bool | str):
+        return value
     number = not isinstance(value, bool) and isinstance(value, int | float)
     if isinstance(default, int) and not (number and value == int(value) and value > 0):
         reject(key, value, "a positive integer")
@@ -130,7 +160,9 @@ def _like(key: str, value: Any, default: Any) -> Any:
     return type(default)(value)
 
 
-def run(name: str, *, quick: bool = False, seed: int = 0, **settings: Any) -> Plate:
+def run(
+    name: str, *, quick: bool = False, seed: int = 0, out: str | os.PathLike[str] | None = None, **settings: Any
+) -> Plate:
     """Make a figure.
 
     Parameters
@@ -141,6 +173,9 @@ def run(name: str, *, quick: bool = False, seed: int = 0, **settings: Any) -> Pl
         The smaller version.
     seed : int
         Seed of all random numbers.
+    out : path, optional
+        A folder to write into. Finished pieces are kept there until the figure is written, so that the same call
+        after an interruption goes on where it stopped.
     **settings
         Settings of the figure to change.
 
@@ -166,27 +201,46 @@ def run(name: str, *, quick: bool = False, seed: int = 0, **settings: Any) -> Pl
     for key in settings:
         choice("settings", key, every)
     chosen = {**(entry.quick if quick else {}), **{k: _like(k, v, every[k]) for k, v in settings.items()}}
-    with house_style():
-        plate = entry.draw(seed=seed, **chosen)
-    plate.data.attrs |= {
-        "schema": SCHEMA,
-        "gallery": name,
-        "settings": json.dumps({**every, **chosen, "seed": seed}),
-        "verdict": plate.verdict.text,
-        "agrees": json.dumps(plate.verdict.agrees),
-        "versions": json.dumps(versions()),
-        "papers": json.dumps(PAPERS),
-    }
+    described = {**every, **chosen, "seed": seed}
+    folder = None if out is None else Path(out)
+    with keeping(folder, name, {**described, **versions()}) as forget:
+        with house_style():
+            plate = entry.draw(seed=seed, **chosen)
+        plate.data.attrs |= {
+            "schema": SCHEMA,
+            "gallery": name,
+            "settings": json.dumps(described),
+            "verdict": plate.verdict.text,
+            "agrees": json.dumps(plate.verdict.agrees),
+            "versions": json.dumps(versions()),
+            "papers": json.dumps(entry.papers),
+        }
+        if folder is not None:
+            write(plate, folder)
+            forget()
     return plate
 
 
-def write(plate: Plate, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
-    """Write NAME.png and NAME.nc into an existing folder, each all or nothing."""
+def files_of(plate: Plate, folder: str | os.PathLike[str]) -> list[Path]:
+    """NAME.png, NAME.nc and, where it moves, NAME.gif."""
+    base = Path(folder) / plate.data.attrs["gallery"]
+    suffixes = (".png", ".nc") if plate.animation is None else (".png", ".nc", ".gif")
+    return [base.with_suffix(suffix) for suffix in suffixes]
+
+
+def write(plate: Plate, folder: str | os.PathLike[str]) -> list[Path]:
+    """Write the files of a figure into an existing folder, each all or nothing."""
+    from twolayer.files import write_atomically
     from twolayer.plot import save_figure
     from twolayer.plot.style import house_style
     from twolayer.results import save
 
-    base = Path(folder) / plate.data.attrs["gallery"]
+    files = files_of(plate, folder)
+    moving = plate.animation
     with house_style():
-        drawn = save_figure(plate.figure, base.with_suffix(".png"))
-    return drawn, save(plate.data, base.with_suffix(".nc"))
+        save_figure(plate.figure, files[0])
+        save(plate.data, files[1])
+        if moving is not None:
+            writer = PillowWriter(fps=FRAMES_PER_SECOND)
+            write_atomically(files[2], lambda path: moving.save(path, writer=writer))
+    return files

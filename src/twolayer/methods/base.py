@@ -86,11 +86,15 @@ class Until:
 
 
 class Snapshot(NamedTuple):
-    """Overlaps and second layer at save points: Q (seeds, n, p, p), M (seeds, n, p, k), a (seeds, n, p)."""
+    """Overlaps and second layer at save points: Q (seeds, n, p, p), M (seeds, n, p, k), a (seeds, n, p).
+
+    Where samples are reused, also the risk on them, (seeds, n).
+    """
 
     Q: np.ndarray
     M: np.ndarray
     a: np.ndarray
+    train_risk: np.ndarray | None = None
 
 
 class Measure(NamedTuple):
@@ -158,6 +162,10 @@ class Evolution(abc.ABC):
 
     def notes(self) -> dict[str, Any]:
         """What the result should record about the numerics, after the run."""
+        return {}
+
+    def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+        """More variables of the result, after the run: dimensions and values by name."""
         return {}
 
 

@@ -89,8 +89,10 @@ def integrate(equation: Equation, quantity: str | None, control: Control, max_st
             throw=False,
         )
         saved, last = solution.ys
-        end = jax.tree.map(lambda x: x[0], last)
-        blown = diverged(0.0, end, None) | (solution.result == diffrax.RESULTS.dt_min_reached)
+        end, at = jax.tree.map(lambda x: x[0], last), solution.ts[1][0]
+        # steps too small for the clock are a blow-up, unless only rounding is left of the way to the end
+        stuck = (solution.result == diffrax.RESULTS.dt_min_reached) & (times[-1] - at > 100 * RESOLUTION * times[-1])
+        blown = diverged(0.0, end, None) | stuck
         code = jnp.where(
             blown,
             DIVERGED,
@@ -100,7 +102,8 @@ def integrate(equation: Equation, quantity: str | None, control: Control, max_st
                 jnp.where(solution.result == diffrax.RESULTS.max_steps_reached, MAX_STEPS, OK),
             ),
         )
-        return saved, end, solution.ts[1][0], code
+        saved = jax.tree.map(lambda x, y: jnp.where(jnp.isfinite(x), x, y), saved, end)
+        return saved, end, at, code
 
     return jax.vmap(one)(y, control.level, control.sign)
 
@@ -131,8 +134,7 @@ class FlowEvolution(Evolution):
 
     def thresholds(self, rtol: float) -> Control:
         """Tolerances, and the level at which each start is to stop."""
-        until = self.task.until
-        quantity = None if until is None else until.quantity
+        until, quantity = self.task.until, self.quantity
         values = np.asarray(jax.vmap(lambda y: self.equation().watched(quantity, y))(self.start()))
         level = np.zeros_like(values)
         if until is not None:
@@ -177,11 +179,18 @@ class FlowEvolution(Evolution):
         tick(float(times[-1]))
         return (path, code, stop), self.seen(new)
 
+    @property
+    def quantity(self) -> str | None:
+        """What the threshold of the task refers to."""
+        return None if self.task.until is None else self.task.until.quantity
+
+    def window_of(self, y: Any, times: np.ndarray) -> Any:
+        """One window: states at its save points and at its end, where it ended, and the outcome codes."""
+        return integrate(self.equation(), self.quantity, self.control, self.max_steps, y, jnp.asarray(times))
+
     def _integrate(self, y: Any, times: np.ndarray) -> Any:
         """Integrate, and do it again with finer averages while those used are too coarse at the end."""
-        quantity = None if self.task.until is None else self.task.until.quantity
         while True:
-            out = integrate(self.equation(), quantity, self.control, self.max_steps, y, jnp.asarray(times))
-            saved, end, at, code = jax.tree.map(np.asarray, out)
+            saved, end, at, code = jax.tree.map(np.asarray, self.window_of(y, times))
             if code[0] != OK or not self.refine(jax.tree.map(lambda x: x[0], end)):
                 return saved, end, at, code

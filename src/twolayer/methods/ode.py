@@ -12,32 +12,22 @@ Cost: evaluations of the averages, O((p + k)³) for quadratic, O(p²(p + k)²) f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 
 from twolayer.algorithm import SGD
 from twolayer.errors import choice, finite_number, positive_integer
-from twolayer.gaussian.engines import ENGINES, LOG2_POINTS, Averager, Engine, adapt, relative_error
-from twolayer.methods.base import Evolution, Method, Snapshot, Task, register_method
-from twolayer.methods.flow import Equation, FlowEvolution
+from twolayer.gaussian.engines import ENGINES, LOG2_POINTS, Engine
+from twolayer.methods.averaged import AveragedEvolution, Overlap, Precision
+from twolayer.methods.base import Evolution, Method, Task, register_method
+from twolayer.methods.flow import Equation
 from twolayer.methods.stepwise import watched_value
 from twolayer.problem import Problem
 from twolayer.regimes import regime_of
 
 __all__ = ["ODE"]
-
-ROUNDING = 1e-14  # relative error of closed forms
-
-
-class Overlap(NamedTuple):
-    """The state of the equation."""
-
-    Q: Any
-    M: Any
-    a: Any
 
 
 class Field(Equation):
@@ -97,70 +87,16 @@ def field_of(engine: Engine, problem: Problem, algorithm: SGD, watcher: Engine |
     )
 
 
-class ODEEvolution(FlowEvolution):
-    """Overlaps of all starts; the engine is refined along the way where its error grows."""
-
-    def __init__(self, task: Task, method: ODE) -> None:
-        super().__init__(task, method.max_steps)
-        self.method = method
-        Q, M, a = (x[0] for x in task.starts())
-        self.averager, self.order = self._engine(Q, M, a)
-        self.worst = 0.0
-        risky = task.until is not None and task.until.quantity in ("risk", "excess_risk")
-        self.watcher = adapt(task.problem, "squared", Q, M, a)[0].engine if risky else None
-        self.control = self.thresholds(method.rtol or (1e-6 if self.averager.sampled else 1e-8))
-
-    def start(self) -> Overlap:
-        """Overlaps of all starts."""
-        return Overlap(*self.task.starts())
-
-    def seen(self, states: Overlap) -> Snapshot:
-        """The overlaps themselves."""
-        return Snapshot(*states)
-
-    def _engine(self, Q: np.ndarray, M: np.ndarray, a: np.ndarray, at_least: int = 12) -> tuple[Averager, int]:
-        return adapt(
-            self.task.problem,
-            self.task.algorithm.loss,
-            Q,
-            M,
-            a,
-            engine=self.method.engine,
-            tolerance=self.method.tolerance,
-            log2_points=self.method.log2_points,
-            at_least=at_least,
-        )
+class ODEEvolution(AveragedEvolution):
+    """Overlaps of all starts."""
 
     def equation(self) -> Field:
         """Averages at the present order, with the rates of the regime."""
         return field_of(self.averager.engine, self.task.problem, self.task.algorithm, self.watcher)
 
-    def refine(self, end: Overlap) -> bool:
-        """A finer engine, if the present one is too coarse here."""
-        Q, M, a = end
-        finer, order = self._engine(Q, M, a, self.order)
-        if order != self.order:
-            self.averager, self.order = finer, order
-            return True
-        self.worst = max(self.worst, self._truncation(Q, M, a))
-        return False
-
-    def _truncation(self, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> float:
-        problem = self.task.problem
-        if self.averager.coarse is None:
-            return 0.0
-        error = self.averager.truncation(Q, M, a, problem.noise)
-        return relative_error(self.averager, error, problem, Q, M, a)
-
     def notes(self) -> dict[str, Any]:
-        """Regime, engine, and its error at the start (sampling included) and along the way."""
-        problem = self.task.problem
-        Q, M, a = (x[0] for x in self.task.starts())
-        error = ROUNDING
-        if self.averager.coarse is not None or self.averager.sampled:
-            absolute = self.averager.error(Q, M, a, problem.noise)
-            error = max(self.worst, relative_error(self.averager, absolute, problem, Q, M, a))
-        return {"regime": regime_of(self.task.algorithm).name, "engine": self.averager.label, "engine_error": error}
+        """The regime too."""
+        return {"regime": regime_of(self.task.algorithm).name, **super().notes()}
 
 
 @register_method
@@ -216,7 +152,8 @@ class ODE(Method):
             return f"with {laws} the steps stay of order one as d → ∞: the limit is a discrete map, that of GiantSteps"
         if regime.name == "noise map":
             return (
-                f"with {laws} every step changes the norms by order one: the limit is a discrete map, not an equation"
+                f"with {laws} every step changes the norms by order one: the limit is a discrete map, not an "
+                "equation; Map iterates the mean step at finite d"
             )
         if not regime.continuous:
             return (
@@ -231,4 +168,5 @@ class ODE(Method):
 
     def prepare(self, task: Task) -> Evolution:
         """Choose the engine at the start."""
-        return ODEEvolution(task, self)
+        precision = Precision(self.engine, self.tolerance, self.log2_points)
+        return ODEEvolution(task, precision, self.rtol, self.max_steps)

@@ -21,7 +21,8 @@ from twolayer.algorithm import SGD
 from twolayer.errors import InputError, Refused
 from twolayer.gaussian.engines import adapt, relative_error
 from twolayer.gaussian.moments import check_start
-from twolayer.methods.ode import ODE, Field, Overlap, field_of
+from twolayer.methods.averaged import Overlap
+from twolayer.methods.ode import ODE, Field, field_of
 from twolayer.overlaps import Overlaps
 from twolayer.precision import float64
 from twolayer.problem import Problem

@@ -172,12 +172,14 @@ def _records(pairs: Sequence[tuple[Method, Task]]) -> list[Record]:
 def _cut(record: Record, low: int, high: int, points: int) -> Record:
     """The runs low … high − 1, with their last state repeated where all had stopped before the last save point."""
 
-    def full(x: np.ndarray) -> np.ndarray:
+    def full(x: np.ndarray | None) -> Any:
+        if x is None:
+            return None
         own = x[low:high]
         return np.concatenate([own, np.repeat(own[:, -1:], points - own.shape[1], axis=1)], axis=1)
 
     snapshot = type(record.snapshot)(*map(full, record.snapshot))
-    return Record(snapshot, record.outcome[low:high], record.stop[low:high], False, record.notes)
+    return Record(snapshot, record.outcome[low:high], record.stop[low:high], False, record.notes, record.extras)
 
 
 def _risks(pairs: Sequence[tuple[Method, Task]], records: Sequence[Record]) -> list[tuple[np.ndarray, str]]:
@@ -191,7 +193,7 @@ def _risks(pairs: Sequence[tuple[Method, Task]], records: Sequence[Record]) -> l
         else:
             same.setdefault((task.problem.replace(noise=0.0), len(task.points)), []).append(i)
     for (problem, points), members in same.items():
-        Q, M, a = (np.concatenate(x) for x in zip(*(records[i].snapshot for i in members), strict=True))
+        Q, M, a = (np.concatenate(x) for x in zip(*(records[i].snapshot[:3] for i in members), strict=True))
         values, rule = excess_risks(problem, Q, M, a, affordable=points)
         parts = np.split(values, np.cumsum([len(records[i].snapshot.a) for i in members])[:-1])
         found |= {i: (part, rule) for i, part in zip(members, parts, strict=True)}
