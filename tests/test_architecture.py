@@ -24,14 +24,14 @@ cli
 cli.compare cli.rerun
 cli.about cli.analyse cli.cite cli.escape cli.gallery cli.moments cli.phase_diagram cli.plot cli.solve cli.sweep
 cli.common
-gallery.escape_dimension gallery.escape_learning_rate gallery.escape_width gallery.mediocrity gallery.second_layer gallery.stochasticity gallery.trajectories
+gallery.escape_dimension gallery.escape_learning_rate gallery.escape_width gallery.layerwise_training gallery.mediocrity gallery.reuse_minibatch gallery.reuse_or_fresh gallery.reuse_variants gallery.reused_samples gallery.second_layer gallery.staircases gallery.stochasticity gallery.trajectories
 gallery
-gallery.measuring
+gallery.measuring gallery.stepping
 gallery.registry
 gallery.parts
 taskfile comparison
 analysis.escape analysis.weak_recovery analysis.phases
-analysis.mediocrity analysis.passage analysis.prefactors
+analysis.mediocrity analysis.passage analysis.prefactors analysis.second_layer
 stages sweeps.api
 sweeps.driver
 sweeps.files sweeps.planning
@@ -52,8 +52,8 @@ methods.map
 methods.mean_step
 methods.step_spread
 methods.fluctuations methods.chain methods.dmft methods.ode methods.vectors
-methods.averaged methods.dmft_fields
-methods.flow methods.dmft_weights methods.inputs
+methods.averaged methods.dmft_fields methods.inputs
+methods.flow methods.dmft_weights
 methods.stepwise methods.batch_sums
 methods.base
 gaussian.moments gaussian.risk gaussian.wide

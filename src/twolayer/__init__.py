@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from twolayer.analysis.passage import Passage, first_passage
     from twolayer.analysis.phases import Phase, PhaseDiagram, phase_diagram
     from twolayer.analysis.prefactors import RecoverySteps, recovery_steps
+    from twolayer.analysis.second_layer import SecondLayer, fit_second_layer, layerwise, simulate_second_layer
     from twolayer.analysis.weak_recovery import WeakRecovery, weak_recovery
     from twolayer.comparison import compare
     from twolayer.environment import about
@@ -67,6 +68,7 @@ _HOME = {
     **dict.fromkeys(("Phase", "PhaseDiagram", "phase_diagram"), "analysis.phases"),
     **dict.fromkeys(("RecoverySteps", "recovery_steps"), "analysis.prefactors"),
     **dict.fromkeys(("WeakRecovery", "weak_recovery"), "analysis.weak_recovery"),
+    **dict.fromkeys(("SecondLayer", "fit_second_layer", "layerwise", "simulate_second_layer"), "analysis.second_layer"),
     "compare": "comparison",
     **dict.fromkeys(("InputError", "Interrupted", "Refused", "RunFailed"), "errors"),
     **dict.fromkeys(("Activation", "register_activation"), "functions.activation"),
@@ -122,6 +124,7 @@ __all__ = [
     "Refused",
     "RunFailed",
     "Scaling",
+    "SecondLayer",
     "Stage",
     "SweepWarning",
     "Target",
@@ -139,7 +142,9 @@ __all__ = [
     "escape_gain",
     "escape_time",
     "first_passage",
+    "fit_second_layer",
     "gallery",
+    "layerwise",
     "load",
     "load_sweep",
     "measure_histogram",
@@ -158,6 +163,7 @@ __all__ = [
     "register_method",
     "rerun",
     "save",
+    "simulate_second_layer",
     "solve",
     "solve_stages",
     "stationary_risk",
