@@ -21,9 +21,13 @@ if TYPE_CHECKING:
     from twolayer import gallery, plot
     from twolayer.algorithm import SGD
     from twolayer.analysis.escape import EscapeTime, escape_time
+    from twolayer.analysis.measure import measure_histogram, measure_moments
     from twolayer.analysis.mediocrity import admissible_lr, escape_gain, optimal_lr, stationary_risk
     from twolayer.analysis.passage import Passage, first_passage
+    from twolayer.analysis.phases import Phase, PhaseDiagram, phase_diagram
+    from twolayer.analysis.prefactors import RecoverySteps, recovery_steps
     from twolayer.analysis.second_layer import SecondLayer, fit_second_layer, layerwise, simulate_second_layer
+    from twolayer.analysis.weak_recovery import WeakRecovery, weak_recovery
     from twolayer.comparison import compare
     from twolayer.environment import about
     from twolayer.errors import InputError, Interrupted, Refused, RunFailed
@@ -37,14 +41,18 @@ if TYPE_CHECKING:
     from twolayer.methods.dmft import DMFT
     from twolayer.methods.giant import GiantSteps
     from twolayer.methods.map import Map
+    from twolayer.methods.meanfield import MeanField
     from twolayer.methods.ode import ODE
+    from twolayer.methods.rates import rates
     from twolayer.methods.sde import SDE
     from twolayer.methods.vectors import Vectors
     from twolayer.overlaps import Overlaps
+    from twolayer.particles import Particles
     from twolayer.problem import Problem
     from twolayer.results import cite, load, save
     from twolayer.scaling import Scaling, d
     from twolayer.solving import DivergenceWarning, HeavyTailWarning, applicable, refusals, rerun, solve
+    from twolayer.stages import Stage, solve_stages
     from twolayer.sweeps.api import SweepWarning, plan_sweep, sweep
     from twolayer.sweeps.files import load_sweep, merge_sweeps
 
@@ -54,8 +62,12 @@ _HOME = {
     "about": "environment",
     "SGD": "algorithm",
     **dict.fromkeys(("EscapeTime", "escape_time"), "analysis.escape"),
+    **dict.fromkeys(("measure_histogram", "measure_moments"), "analysis.measure"),
     **dict.fromkeys(("admissible_lr", "escape_gain", "optimal_lr", "stationary_risk"), "analysis.mediocrity"),
     **dict.fromkeys(("Passage", "first_passage"), "analysis.passage"),
+    **dict.fromkeys(("Phase", "PhaseDiagram", "phase_diagram"), "analysis.phases"),
+    **dict.fromkeys(("RecoverySteps", "recovery_steps"), "analysis.prefactors"),
+    **dict.fromkeys(("WeakRecovery", "weak_recovery"), "analysis.weak_recovery"),
     **dict.fromkeys(("SecondLayer", "fit_second_layer", "layerwise", "simulate_second_layer"), "analysis.second_layer"),
     "compare": "comparison",
     **dict.fromkeys(("InputError", "Interrupted", "Refused", "RunFailed"), "errors"),
@@ -66,17 +78,21 @@ _HOME = {
     **dict.fromkeys(("Loss", "register_loss"), "losses"),
     **dict.fromkeys(("Method", "Until", "register_method"), "methods.base"),
     "Chain": "methods.chain",
-    "DMFT": "methods.dmft",
     "GiantSteps": "methods.giant",
     "Map": "methods.map",
+    "DMFT": "methods.dmft",
+    "MeanField": "methods.meanfield",
     "ODE": "methods.ode",
+    "rates": "methods.rates",
     "SDE": "methods.sde",
     "Vectors": "methods.vectors",
     "Overlaps": "overlaps",
+    "Particles": "particles",
     "Problem": "problem",
     **dict.fromkeys(("cite", "load", "save"), "results"),
     **dict.fromkeys(("Scaling", "d"), "scaling"),
     **dict.fromkeys(("DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"), "solving"),
+    **dict.fromkeys(("Stage", "solve_stages"), "stages"),
     **dict.fromkeys(("SweepWarning", "plan_sweep", "sweep"), "sweeps.api"),
     **dict.fromkeys(("load_sweep", "merge_sweeps"), "sweeps.files"),
 }
@@ -96,19 +112,26 @@ __all__ = [
     "Interrupted",
     "Loss",
     "Map",
+    "MeanField",
     "Method",
     "Overlaps",
+    "Particles",
     "Passage",
+    "Phase",
+    "PhaseDiagram",
     "Problem",
+    "RecoverySteps",
     "Refused",
     "RunFailed",
     "Scaling",
     "SecondLayer",
+    "Stage",
     "SweepWarning",
     "Target",
     "Teacher",
     "Until",
     "Vectors",
+    "WeakRecovery",
     "about",
     "admissible_lr",
     "analyse",
@@ -124,11 +147,16 @@ __all__ = [
     "layerwise",
     "load",
     "load_sweep",
+    "measure_histogram",
+    "measure_moments",
     "merge_sweeps",
     "moments",
     "optimal_lr",
+    "phase_diagram",
     "plan_sweep",
     "plot",
+    "rates",
+    "recovery_steps",
     "refusals",
     "register_activation",
     "register_loss",
@@ -137,8 +165,10 @@ __all__ = [
     "save",
     "simulate_second_layer",
     "solve",
+    "solve_stages",
     "stationary_risk",
     "sweep",
+    "weak_recovery",
 ]
 
 

@@ -89,8 +89,10 @@ def integrate(equation: Equation, quantity: str | None, control: Control, max_st
             throw=False,
         )
         saved, last = solution.ys
-        end = jax.tree.map(lambda x: x[0], last)
-        blown = diverged(0.0, end, None) | (solution.result == diffrax.RESULTS.dt_min_reached)
+        end, at = jax.tree.map(lambda x: x[0], last), solution.ts[1][0]
+        # steps too small for the clock are a blow-up, unless only rounding is left of the way to the end
+        stuck = (solution.result == diffrax.RESULTS.dt_min_reached) & (times[-1] - at > 100 * RESOLUTION * times[-1])
+        blown = diverged(0.0, end, None) | stuck
         code = jnp.where(
             blown,
             DIVERGED,
@@ -100,7 +102,8 @@ def integrate(equation: Equation, quantity: str | None, control: Control, max_st
                 jnp.where(solution.result == diffrax.RESULTS.max_steps_reached, MAX_STEPS, OK),
             ),
         )
-        return saved, end, solution.ts[1][0], code
+        saved = jax.tree.map(lambda x, y: jnp.where(jnp.isfinite(x), x, y), saved, end)
+        return saved, end, at, code
 
     return jax.vmap(one)(y, control.level, control.sign)
 
