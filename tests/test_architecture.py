@@ -22,7 +22,7 @@ HOUSE = """
 __main__
 cli
 cli.compare cli.rerun
-cli.about cli.analyse cli.cite cli.escape cli.gallery cli.moments cli.plot cli.solve cli.sweep
+cli.about cli.analyse cli.cite cli.escape cli.gallery cli.moments cli.plot cli.recovery cli.solve cli.sweep
 cli.common
 gallery.escape_dimension gallery.escape_learning_rate gallery.escape_width gallery.mediocrity gallery.second_layer gallery.stochasticity gallery.trajectories
 gallery
@@ -30,8 +30,8 @@ gallery.measuring
 gallery.registry
 gallery.parts
 taskfile comparison
-analysis.escape
-analysis.mediocrity analysis.passage
+analysis.escape analysis.recovery
+analysis.mediocrity analysis.passage analysis.population_loss analysis.relu_students
 sweeps.api
 sweeps.driver
 sweeps.files sweeps.planning
@@ -47,11 +47,11 @@ plot.style
 environment solving
 results progress
 run
-methods.sde
+methods.population methods.sde
 methods.fluctuations methods.chain methods.ode methods.vectors
 methods.stepwise methods.batch_sums
 methods.base
-gaussian.moments gaussian.risk
+gaussian.descent gaussian.moments gaussian.risk
 gaussian.engines
 gaussian.variance
 gaussian.targets

@@ -23,6 +23,16 @@ if TYPE_CHECKING:
     from twolayer.analysis.escape import EscapeTime, escape_time
     from twolayer.analysis.mediocrity import admissible_lr, escape_gain, optimal_lr, stationary_risk
     from twolayer.analysis.passage import Passage, first_passage
+    from twolayer.analysis.population_loss import PopulationLoss, critical_alpha, population_loss
+    from twolayer.analysis.recovery import Recovery, recovery
+    from twolayer.analysis.relu_students import (
+        ReluStudents,
+        SymmetricPair,
+        aligned_excess,
+        cubic_bound,
+        relu_students,
+        symmetric_pair,
+    )
     from twolayer.comparison import compare
     from twolayer.environment import about
     from twolayer.errors import InputError, Interrupted, Refused, RunFailed
@@ -34,6 +44,7 @@ if TYPE_CHECKING:
     from twolayer.methods.base import Method, Until, register_method
     from twolayer.methods.chain import Chain
     from twolayer.methods.ode import ODE
+    from twolayer.methods.population import Population
     from twolayer.methods.sde import SDE
     from twolayer.methods.vectors import Vectors
     from twolayer.overlaps import Overlaps
@@ -52,6 +63,12 @@ _HOME = {
     **dict.fromkeys(("EscapeTime", "escape_time"), "analysis.escape"),
     **dict.fromkeys(("admissible_lr", "escape_gain", "optimal_lr", "stationary_risk"), "analysis.mediocrity"),
     **dict.fromkeys(("Passage", "first_passage"), "analysis.passage"),
+    **dict.fromkeys(("PopulationLoss", "critical_alpha", "population_loss"), "analysis.population_loss"),
+    **dict.fromkeys(("Recovery", "recovery"), "analysis.recovery"),
+    **dict.fromkeys(
+        ("ReluStudents", "SymmetricPair", "aligned_excess", "cubic_bound", "relu_students", "symmetric_pair"),
+        "analysis.relu_students",
+    ),
     "compare": "comparison",
     **dict.fromkeys(("InputError", "Interrupted", "Refused", "RunFailed"), "errors"),
     **dict.fromkeys(("Activation", "register_activation"), "functions.activation"),
@@ -62,6 +79,7 @@ _HOME = {
     **dict.fromkeys(("Method", "Until", "register_method"), "methods.base"),
     "Chain": "methods.chain",
     "ODE": "methods.ode",
+    "Population": "methods.population",
     "SDE": "methods.sde",
     "Vectors": "methods.vectors",
     "Overlaps": "overlaps",
@@ -87,21 +105,29 @@ __all__ = [
     "Method",
     "Overlaps",
     "Passage",
+    "Population",
+    "PopulationLoss",
     "Problem",
+    "Recovery",
     "Refused",
+    "ReluStudents",
     "RunFailed",
     "Scaling",
     "SweepWarning",
+    "SymmetricPair",
     "Target",
     "Teacher",
     "Until",
     "Vectors",
     "about",
     "admissible_lr",
+    "aligned_excess",
     "analyse",
     "applicable",
     "cite",
     "compare",
+    "critical_alpha",
+    "cubic_bound",
     "d",
     "escape_gain",
     "escape_time",
@@ -114,15 +140,19 @@ __all__ = [
     "optimal_lr",
     "plan_sweep",
     "plot",
+    "population_loss",
+    "recovery",
     "refusals",
     "register_activation",
     "register_loss",
     "register_method",
+    "relu_students",
     "rerun",
     "save",
     "solve",
     "stationary_risk",
     "sweep",
+    "symmetric_pair",
 ]
 
 

@@ -2,7 +2,8 @@
 
     sample = step·n_b,    alpha = sample/d,    time t = lr·step/p
 
-A limit without a dimension has clocks in units of powers of d: with lr = γ0 d^(−δ), step = (t p/γ0) d^δ.
+A limit without a dimension has clocks in units of powers of d: with lr = γ0 d^(−δ), step = (t p/γ0) d^δ. Limits that
+take steps have δ = 0 and need no dimension to count them.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from twolayer.algorithm import SGD
-from twolayer.errors import InputError, finite_number, positive_integer, reject, require
+from twolayer.errors import InputError, choice, finite_number, positive_integer, reject, require
 from twolayer.problem import Problem
 from twolayer.scaling import Scaling
 
 __all__ = ["Clocks", "save_steps", "save_times"]
 
 MAX_STEPS = 2**32 - 1
+LOG_POINTS, SPAN = 200, 1e-6  # save="log": how many points, and the first one of a continuous clock
 
 
 @dataclass(frozen=True)
@@ -37,14 +39,18 @@ class Clocks:
         return self.algorithm.lr / self.problem.p
 
     def steps(self, time: float) -> float:
-        """Number of steps in a time, at finite dimension."""
-        assert self.dim is not None
-        return time / self.step_in_time(self.dim)
+        """Number of steps in a time, at finite dimension or with lr of order one."""
+        return time / self._one_step
 
     def time(self, steps: Any) -> Any:
-        """Time of a number of steps, at finite dimension."""
-        assert self.dim is not None
-        return np.asarray(steps) * self.step_in_time(self.dim)
+        """Time of a number of steps, at finite dimension or with lr of order one."""
+        return np.asarray(steps) * self._one_step
+
+    @property
+    def _one_step(self) -> float:
+        law = self.step_in_time
+        assert self.dim is not None or law.exponent == 0
+        return law.coefficient if self.dim is None else law(self.dim)
 
     def coordinates(self, time: np.ndarray, unit: float = 0.0) -> dict[str, tuple[np.ndarray, str]]:
         """The four clocks at times t = time·d^unit, each with its unit ("" or a power of d)."""
@@ -95,7 +101,7 @@ def save_times(clocks: Clocks, time: Any, steps: Any, save: Any, unit: float = 0
     """Save points of a continuous method, from 0, in units of d^unit when there is no dimension.
 
     ``time`` (or ``steps``) is the end of the run or the save points themselves; ``save`` is how many intervals to
-    save, or the save points.
+    save, the save points, or "log" for points in geometric progression.
     """
     name, end = _end(time, steps)
     scale = 1.0
@@ -134,4 +140,8 @@ def _points(name: str, end: Any, save: Any) -> np.ndarray:
         points = _increasing("save", save)
         require(points[-1] <= last * (1 + 1e-12), "save", list(save), f"at most {name} = {end}")
         return points
+    if isinstance(save, str):
+        choice("save", save, ("log",))
+        first = min(1.0, last) if name == "steps" else last * SPAN
+        return np.concatenate([[0.0], np.geomspace(first, last, LOG_POINTS)])
     return np.linspace(0.0, last, positive_integer("save", save) + 1)

@@ -4,6 +4,7 @@ Dimensions ``seed``, ``time``, ``neuron``, ``neuron_``, ``direction``; variables
 
     M (seed, time, neuron, direction)   Q (seed, time, neuron, neuron_)   a (seed, time, neuron)
     risk, excess_risk (seed, time)      outcome (seed)   stop_step, stop_time (seed)
+    Q_perp (seed, time, neuron, neuron_), where the method carries it to more digits than Q and M do
 
 with the clocks ``time``, ``step``, ``sample``, ``alpha`` as coordinates along time (attribute ``units``: "" or a power
 of d for limits without a dimension). Attributes are JSON text: ``description`` (problem, algorithm, method, run),
@@ -29,13 +30,13 @@ from twolayer.algorithm import SGD
 from twolayer.errors import InputError, short
 from twolayer.files import write_atomically
 from twolayer.gaussian.risk import excess_risks
-from twolayer.methods.base import METHODS, Method, Outcome, Task
+from twolayer.methods.base import METHODS, Method, Task
 from twolayer.overlaps import Overlaps
 from twolayer.papers import PAPERS
 from twolayer.problem import Problem
 from twolayer.run import Record
 
-__all__ = ["cite", "describe_problem", "load", "quantities", "save", "to_dataset", "unpack"]
+__all__ = ["cite", "describe_problem", "known_risks", "load", "quantities", "save", "to_dataset", "unpack"]
 
 SCHEMA = "twolayer/1"
 PACKAGES = ("twolayer", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
@@ -72,6 +73,13 @@ def describe_problem(problem: Problem) -> dict[str, Any]:
     }
 
 
+def known_risks(record: Record) -> tuple[np.ndarray, str] | None:
+    """Excess risks and their rule where the method knows them better than the overlaps do."""
+    if "excess_risk" not in record.extras:
+        return None
+    return record.extras["excess_risk"][1], str(record.notes["engine"])
+
+
 def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarray, str] | None = None) -> xr.Dataset:
     """Build the dataset of a run; excess risks and their rule may be known already."""
     problem, snapshot = task.problem, record.snapshot
@@ -80,7 +88,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
     position = np.asarray(task.points[:count])
     time = task.clocks.time(position) if method.stepwise else position
     stop_time = task.clocks.time(record.stop) if method.stepwise else record.stop
-    excess, rule = risks or excess_risks(problem, snapshot.Q, snapshot.M, snapshot.a)
+    excess, rule = risks or known_risks(record) or excess_risks(problem, snapshot.Q, snapshot.M, snapshot.a)
     clocks = task.clocks.coordinates(np.asarray(time, dtype=float), unit)
     stops = task.clocks.coordinates(np.asarray(stop_time, dtype=float), unit)
     coords: dict[str, Any] = {
@@ -113,6 +121,9 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
         },
         coords,
     )
+    for name, (dims, values) in record.extras.items():
+        if name not in dataset:
+            dataset[name] = dims, values[tuple(slice(count) if dim == "time" else slice(None) for dim in dims)]
     run: dict[str, Any] = {"seeds": task.seeds, "seed": task.seed, "first": task.first, "start_dim": start.dim}
     if task.until is not None:
         run["until"] = [task.until.quantity, task.until.value, task.until.relative]
@@ -122,7 +133,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
         "method": method.describe(),
         "run": run,
     }
-    advice = {o: Outcome.ADVICE[o] for o in sorted(set(record.outcome))}
+    advice = {o: record.advice(o) for o in sorted(set(record.outcome))}
     dataset.attrs = {
         "schema": SCHEMA,
         "description": json.dumps(description),

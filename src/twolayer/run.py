@@ -7,7 +7,7 @@ Compiled code is called in pieces of a fraction of a second; nothing calls back 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -45,13 +45,22 @@ class Silent:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What came out of a run: snapshots at the save points passed, outcomes and where they happened."""
+    """What came out of a run: snapshots at the save points passed, outcomes and where they happened.
+
+    ``extras`` are further variables of the method, by name with their dimensions.
+    """
 
     snapshot: Snapshot
     outcome: np.ndarray
     stop: np.ndarray
     interrupted: bool
     notes: dict[str, Any]
+    extras: dict[str, tuple[tuple[str, ...], np.ndarray]] = field(default_factory=dict)
+
+    def advice(self, outcome: str) -> str:
+        """What goes with an outcome: the method's own advice, or the general one."""
+        own: dict[str, str] = self.notes.get("advice", {})
+        return own.get(outcome, Outcome.ADVICE[outcome])
 
 
 def follow(evolution: Evolution, points: np.ndarray, label: str, monitor: Monitor) -> Record:
@@ -74,4 +83,5 @@ def follow(evolution: Evolution, points: np.ndarray, label: str, monitor: Monito
     if interrupted:
         outcome = np.where(codes == 0, Outcome.INTERRUPTED, outcome)
     joined = Snapshot(*(np.concatenate(x, axis=1) for x in zip(*parts, strict=True)))
-    return Record(joined, outcome, stop, interrupted, {} if interrupted else evolution.notes())
+    more = ({}, {}) if interrupted else (evolution.notes(), evolution.extras())
+    return Record(joined, outcome, stop, interrupted, *more)

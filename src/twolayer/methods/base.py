@@ -43,7 +43,8 @@ class Outcome:
     }
 
 
-QUANTITIES = ("overlap", "risk", "excess_risk")
+RISING = ("overlap", "alignment")
+QUANTITIES = (*RISING, "risk", "excess_risk")
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class Until:
     Parameters
     ----------
     quantity : str
-        ``"overlap"``: ‖M‖_F from below; ``"risk"`` or ``"excess_risk"``: from above.
+        ``"overlap"``: ‖M‖_F from below; ``"alignment"``: M_11 with its sign, from below; ``"risk"`` or
+        ``"excess_risk"``: from above.
     value : float
     relative : bool
         Whether the value is a fraction of the start's.
@@ -71,6 +73,11 @@ class Until:
     def __post_init__(self) -> None:
         choice("quantity", self.quantity, QUANTITIES)
         finite_number("value", self.value, minimum=0.0, accepted="a number ≥ 0")
+
+    @property
+    def sign(self) -> float:
+        """+1 for a quantity that falls to its value, −1 for one that rises to it."""
+        return -1.0 if self.quantity in RISING else 1.0
 
 
 class Snapshot(NamedTuple):
@@ -135,16 +142,25 @@ class Evolution(abc.ABC):
         """Per seed, the outcome code (0 while running) and the position on the clock where it stopped."""
 
     def notes(self) -> dict[str, Any]:
-        """What the result should record about the numerics, after the run."""
+        """What the result should record about the numerics, after the run; ``advice`` by outcome is shown with it."""
+        return {}
+
+    def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+        """More variables of the result, after the run: dimensions and values by name."""
         return {}
 
 
 @dataclass(frozen=True)
 class Method(abc.ABC):
-    """A lens. Subclasses are frozen dataclasses; their fields are the knobs of that method alone."""
+    """A lens. Subclasses are frozen dataclasses; their fields are the knobs of that method alone.
+
+    ``stepwise`` methods have the clock of the algorithm's steps, others that of time. Methods that do not describe
+    SGD at its own batch size are not ``compared`` with it unless asked for.
+    """
 
     stochastic: ClassVar[bool] = False
     stepwise: ClassVar[bool] = False
+    compared: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ()
 
     @property

@@ -30,7 +30,7 @@ from twolayer.methods.stepwise import watched_value
 from twolayer.problem import Problem
 from twolayer.regimes import regime_of
 
-__all__ = ["ODE"]
+__all__ = ["ODE", "ODEEvolution"]
 
 LIMIT = 1e6  # squared norm beyond which a solution counts as diverged; the equations blow up in finite time
 RESOLUTION = 1e-14  # smallest step, relative to the time reached
@@ -49,7 +49,7 @@ class Overlap(NamedTuple):
 
 
 class Field(eqx.Module):
-    """The right-hand side: an engine and the weights of its terms."""
+    """The right-hand side: an engine and the weights of its terms. The state may be anything with overlaps."""
 
     engine: Engine
     flow: Any
@@ -58,6 +58,14 @@ class Field(eqx.Module):
     label_noise: Any
     projected: bool = eqx.field(static=True)
     trained: bool = eqx.field(static=True)
+
+    def overlaps(self, y: Overlap) -> Overlap:
+        """The overlaps of a state: itself."""
+        return y
+
+    def watched(self, quantity: str, watcher: Any, y: Overlap) -> Any:
+        """The watched quantity of a state."""
+        return watched_value(quantity, watcher, *y, self.label_noise)
 
     def __call__(self, t: Any, y: Overlap, args: Any = None) -> Overlap:
         """dy/dt."""
@@ -86,16 +94,20 @@ class Control(NamedTuple):
 
 @eqx.filter_jit
 def integrate(
-    field: Field, watcher: Any, quantity: str | None, control: Control, max_steps: int, y: Overlap, times: Any
+    field: Any, watcher: Any, quantity: str | None, control: Control, max_steps: int, y: Any, times: Any
 ) -> Any:
     """One start from times[0] to times[-1], saved at all later times; vmapped over starts."""
 
-    def diverged(t: Any, y: Overlap, args: Any, **kwargs: Any) -> Any:
-        return jnp.maximum(jnp.diagonal(y.Q).max(), (y.a**2).max()) > LIMIT
+    def diverged(t: Any, y: Any, args: Any, **kwargs: Any) -> Any:
+        Q, _, a = field.overlaps(y)
+        return jnp.maximum(jnp.diagonal(Q).max(), (a**2).max()) > LIMIT
 
-    def one(y: Overlap, level: Any, sign: Any) -> Any:
-        def distance(t: Any, y: Overlap, args: Any, **kwargs: Any) -> Any:
-            away = sign * (watched_value(quantity, watcher, y.Q, y.M, y.a, field.label_noise) - level)
+    def one(y: Any, level: Any, sign: Any) -> Any:
+        def distance(t: Any, y: Any, args: Any, **kwargs: Any) -> Any:
+            value = field.watched(quantity, watcher, y)
+            # what grows or decays exponentially is found in its logarithm
+            ratio = jnp.maximum(value / jnp.where(level > 0, level, 1.0), 1e-300)
+            away = sign * jnp.where(level > 0, jnp.log(ratio), value - level)
             return jnp.where(diverged(t, y, args), -1.0, away)
 
         watched = quantity is not None
@@ -138,7 +150,7 @@ def integrate(
 class ODEEvolution(Evolution):
     """Overlaps of all starts; the engine is refined along the way where its error grows."""
 
-    def __init__(self, task: Task, method: ODE) -> None:
+    def __init__(self, task: Task, method: Any) -> None:
         self.task, self.method = task, method
         problem, algorithm = task.problem, task.algorithm
         self.regime = regime_of(algorithm)
@@ -151,16 +163,13 @@ class ODEEvolution(Evolution):
         self.worst = 0.0
         until = task.until
         self.quantity = None if until is None else until.quantity
-        risky = self.quantity in ("risk", "excess_risk")
-        self.watcher = adapt(problem, "squared", Q[0], M[0], a[0])[0].engine if risky else None
-        values = np.asarray(
-            jax.vmap(lambda Q, M, a: watched_value(self.quantity, self.watcher, Q, M, a, problem.noise))(Q, M, a)
-        )
+        self.watcher: Any = None
+        values = self._watch(Q, M, a)
         level = np.zeros_like(values)
         if until is not None:
             level = until.value * values if until.relative else np.full_like(values, until.value)
         rtol = method.rtol or (1e-6 if self.averager.sampled else 1e-8)
-        sign = np.full_like(values, -1.0 if self.quantity == "overlap" else 1.0)
+        sign = np.full_like(values, 1.0 if until is None else until.sign)
         self.control = Control(np.asarray(rtol), np.asarray(rtol * 1e-2), level, sign)
         self.window = max(1, -(-(len(task.points) - 1) // CHUNKS))
 
@@ -177,7 +186,15 @@ class ODEEvolution(Evolution):
             at_least=at_least,
         )
 
-    def _field(self) -> Field:
+    def _watch(self, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> np.ndarray:
+        """The watched quantity at the starts, and the engine for it."""
+        problem = self.task.problem
+        if self.quantity in ("risk", "excess_risk"):
+            self.watcher = adapt(problem, "squared", Q[0], M[0], a[0])[0].engine
+        each: Any = jax.vmap(lambda Q, M, a: watched_value(self.quantity, self.watcher, Q, M, a, problem.noise))
+        return np.asarray(each(Q, M, a))
+
+    def _field(self) -> Any:
         problem, algorithm = self.task.problem, self.task.algorithm
         # arrays, not floats: they are data of the compiled code, which one sweep over rates or noises then shares
         rates = (self.flow, self.noise_rate, self.flow * problem.p * algorithm.weight_decay, problem.noise)
@@ -195,12 +212,20 @@ class ODEEvolution(Evolution):
     def initial(self) -> Any:
         """The starts, nothing stopped; all save points passed so far are kept to restart from."""
         n = self.task.seeds
-        y = Overlap(*(x[:, None] for x in self.task.starts()))
+        y = type(self._start())(*(x[:, None] for x in self._start()))
         return y, np.zeros(n, np.int32), np.full(n, np.nan)
 
     def snapshot(self, state: Any) -> Snapshot:
         """Overlaps at the last save point."""
-        return Snapshot(*(x[:, -1:] for x in state[0]))
+        return self._seen(type(state[0])(*(x[:, -1:] for x in state[0])))
+
+    def _start(self) -> Any:
+        """States at the starts, with a leading seed axis."""
+        return Overlap(*self.task.starts())
+
+    def _seen(self, path: Any) -> Snapshot:
+        """States at save points, (seeds, n) each, as overlaps."""
+        return Snapshot(*path)
 
     def stopped(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
         """Outcome codes and times."""
@@ -212,7 +237,8 @@ class ODEEvolution(Evolution):
         points = self.task.points
         begin = min(first, len(points) - 1 - self.window)
         times = points[begin : begin + self.window + 1]
-        y = Overlap(*(x[:, begin] for x in path))
+        kind = type(path)
+        y = kind(*(x[:, begin] for x in path))
         saved, end, at, ended = self._integrate(y, times)
         running = code == 0
         code = np.where(running, ended, code).astype(np.int32)
@@ -224,23 +250,20 @@ class ODEEvolution(Evolution):
             frozen = np.where(running.reshape(-1, *[1] * (last.ndim - 1)), last, old[:, -1])
             shape = (*late.shape, *[1] * (x.ndim - 2))
             new.append(np.where(late.reshape(shape), frozen[:, None], x)[:, first - begin :])
-        path = Overlap(*(np.concatenate([old, x], axis=1) for old, x in zip(path, new, strict=True)))
+        path = kind(*(np.concatenate([old, x], axis=1) for old, x in zip(path, new, strict=True)))
         tick(float(times[-1]))
-        return (path, code, stop), Snapshot(*new)
+        return (path, code, stop), self._seen(kind(*new))
 
-    def _integrate(self, y: Overlap, times: np.ndarray) -> Any:
+    def _window(self, y: Any, times: np.ndarray) -> Any:
+        """Integrate over one window with the present engine."""
+        options = (self.quantity, self.control, self.method.max_steps)
+        out = integrate(self._field(), self.watcher, *options, y, jnp.asarray(times))
+        return jax.tree.map(np.asarray, out)
+
+    def _integrate(self, y: Any, times: np.ndarray) -> Any:
         """Integrate, and do it again with a finer engine while the one used is too coarse at the end."""
         while True:
-            out = integrate(
-                self._field(),
-                self.watcher,
-                self.quantity,
-                self.control,
-                self.method.max_steps,
-                y,
-                jnp.asarray(times),
-            )
-            saved, end, at, code = jax.tree.map(np.asarray, out)
+            saved, end, at, code = self._window(y, times)
             Q, M, a = (x[0] for x in end)
             finer, order = self._engine(Q, M, a, self.order) if code[0] == OK else (self.averager, self.order)
             if order == self.order:

@@ -28,7 +28,7 @@ from twolayer.methods.base import Method, Outcome, Snapshot, Stackable, Task
 from twolayer.overlaps import Overlaps
 from twolayer.precision import float64
 from twolayer.problem import Problem
-from twolayer.results import describe_problem, to_dataset, versions
+from twolayer.results import describe_problem, known_risks, to_dataset, versions
 from twolayer.run import Record, Silent, follow
 from twolayer.solving import make_task
 from twolayer.sweeps.grid import Cell, Run
@@ -177,7 +177,10 @@ def _cut(record: Record, low: int, high: int, points: int) -> Record:
         return np.concatenate([own, np.repeat(own[:, -1:], points - own.shape[1], axis=1)], axis=1)
 
     snapshot = Snapshot(*map(full, record.snapshot))
-    return Record(snapshot, record.outcome[low:high], record.stop[low:high], False, record.notes)
+    extras = {
+        k: (dims, full(x)) if dims[:2] == ("seed", "time") else (dims, x) for k, (dims, x) in record.extras.items()
+    }
+    return Record(snapshot, record.outcome[low:high], record.stop[low:high], False, record.notes, extras)
 
 
 def _risks(pairs: Sequence[tuple[Method, Task]], records: Sequence[Record]) -> list[tuple[np.ndarray, str]]:
@@ -186,7 +189,12 @@ def _risks(pairs: Sequence[tuple[Method, Task]], records: Sequence[Record]) -> l
     for i, (_, task) in enumerate(pairs):
         same.setdefault((task.problem.replace(noise=0.0), len(task.points)), []).append(i)
     found: dict[int, tuple[np.ndarray, str]] = {}
-    for (problem, points), members in same.items():
+    for (problem, points), every in same.items():
+        known = {i: risks for i in every if (risks := known_risks(records[i])) is not None}
+        found |= known
+        members = [i for i in every if i not in known]
+        if not members:
+            continue
         Q, M, a = (np.concatenate(x) for x in zip(*(records[i].snapshot for i in members), strict=True))
         values, rule = excess_risks(problem, Q, M, a, affordable=points)
         parts = np.split(values, np.cumsum([len(records[i].snapshot.a) for i in members])[:-1])
