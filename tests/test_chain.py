@@ -74,7 +74,7 @@ def test_path_by_path(batch: int, geometry: str, loss: str, extra: str) -> None:
     factor = GramFactor(min(p, batch), dim - k - columns)
     spec = chain.Spec(kernel_of(problem, algorithm), p, k, columns, batch, factor, bool(extra), None, False)
     params = chain.Params(
-        rates_at(problem, algorithm, dim), L, np.linalg.pinv(L), None, problem.noise, None, None, None, None
+        rates_at(problem, algorithm, dim), L, np.linalg.pinv(L), None, problem.noise, batch, None, None, None, None
     )
     if extra:
         A, B = np.concatenate([A, A]), np.concatenate([B, B])

@@ -248,3 +248,12 @@ def test_the_integrator_gives_up_with_an_error_or_an_outcome() -> None:
         tl.solve(problem, tl.SGD(0.1 / d), tl.ODE(max_steps=2), start, time=100)
     kept = tl.solve(problem, tl.SGD(0.1 / d), tl.ODE(max_steps=2), start, time=100, throw=False)
     assert kept.outcome.values.tolist() == ["max_steps"]
+
+
+def test_a_window_of_a_single_step_is_no_blow_up() -> None:
+    """0.06 + (0.07 − 0.06) is not 0.07: what rounding leaves of the way is no step too small for the clock."""
+    problem, algorithm = tl.Problem("h2(z1)", "h2"), tl.SGD(lr=0.05 / d, geometry="projected")
+    run = tl.solve(problem, algorithm, tl.ODE(), tl.Overlaps([[1.0]], [[0.3]]), time=0.1, save=10)
+    assert run.outcome.values.tolist() == ["ok"]
+    assert np.isfinite(run.M.values).all()
+    assert float(run.time[-1]) == pytest.approx(0.1)

@@ -32,6 +32,7 @@ geometry = "spherical"
 momentum = 0.5
 weight_decay = 0.1
 dataset = "3*d"
+sampling = "replacement"
 train_second_layer = true
 [start]
 Q = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
@@ -87,6 +88,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
         momentum=0.5,
         weight_decay=0.1,
         dataset="3*d",
+        sampling="replacement",
         train_second_layer=True,
     )
     start = task.start(problem)

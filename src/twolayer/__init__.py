@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from twolayer import gallery, plot
     from twolayer.algorithm import SGD
     from twolayer.analysis.escape import EscapeTime, escape_time
+    from twolayer.analysis.measure import measure_histogram, measure_moments
     from twolayer.analysis.mediocrity import admissible_lr, escape_gain, optimal_lr, stationary_risk
     from twolayer.analysis.passage import Passage, first_passage
+    from twolayer.analysis.phases import Phase, PhaseDiagram, phase_diagram
     from twolayer.analysis.population_loss import PopulationLoss, critical_alpha, population_loss
+    from twolayer.analysis.prefactors import RecoverySteps, recovery_steps
     from twolayer.analysis.recovery import Recovery, recovery
     from twolayer.analysis.relu_students import (
         ReluStudents,
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
         relu_students,
         symmetric_pair,
     )
+    from twolayer.analysis.second_layer import SecondLayer, fit_second_layer, layerwise, simulate_second_layer
+    from twolayer.analysis.weak_recovery import WeakRecovery, weak_recovery
     from twolayer.comparison import compare
     from twolayer.environment import about
     from twolayer.errors import InputError, Interrupted, Refused, RunFailed
@@ -43,15 +48,22 @@ if TYPE_CHECKING:
     from twolayer.losses import Loss, register_loss
     from twolayer.methods.base import Method, Until, register_method
     from twolayer.methods.chain import Chain
+    from twolayer.methods.dmft import DMFT
+    from twolayer.methods.giant import GiantSteps
+    from twolayer.methods.map import Map
+    from twolayer.methods.meanfield import MeanField
     from twolayer.methods.ode import ODE
     from twolayer.methods.population import Population
+    from twolayer.methods.rates import rates
     from twolayer.methods.sde import SDE
     from twolayer.methods.vectors import Vectors
     from twolayer.overlaps import Overlaps
+    from twolayer.particles import Particles
     from twolayer.problem import Problem
     from twolayer.results import cite, load, save
     from twolayer.scaling import Scaling, d
-    from twolayer.solving import DivergenceWarning, applicable, refusals, rerun, solve
+    from twolayer.solving import DivergenceWarning, HeavyTailWarning, applicable, refusals, rerun, solve
+    from twolayer.stages import Stage, solve_stages
     from twolayer.sweeps.api import SweepWarning, plan_sweep, sweep
     from twolayer.sweeps.files import load_sweep, merge_sweeps
 
@@ -61,6 +73,7 @@ _HOME = {
     "about": "environment",
     "SGD": "algorithm",
     **dict.fromkeys(("EscapeTime", "escape_time"), "analysis.escape"),
+    **dict.fromkeys(("measure_histogram", "measure_moments"), "analysis.measure"),
     **dict.fromkeys(("admissible_lr", "escape_gain", "optimal_lr", "stationary_risk"), "analysis.mediocrity"),
     **dict.fromkeys(("Passage", "first_passage"), "analysis.passage"),
     **dict.fromkeys(("PopulationLoss", "critical_alpha", "population_loss"), "analysis.population_loss"),
@@ -69,6 +82,10 @@ _HOME = {
         ("ReluStudents", "SymmetricPair", "aligned_excess", "cubic_bound", "relu_students", "symmetric_pair"),
         "analysis.relu_students",
     ),
+    **dict.fromkeys(("Phase", "PhaseDiagram", "phase_diagram"), "analysis.phases"),
+    **dict.fromkeys(("RecoverySteps", "recovery_steps"), "analysis.prefactors"),
+    **dict.fromkeys(("WeakRecovery", "weak_recovery"), "analysis.weak_recovery"),
+    **dict.fromkeys(("SecondLayer", "fit_second_layer", "layerwise", "simulate_second_layer"), "analysis.second_layer"),
     "compare": "comparison",
     **dict.fromkeys(("InputError", "Interrupted", "Refused", "RunFailed"), "errors"),
     **dict.fromkeys(("Activation", "register_activation"), "functions.activation"),
@@ -78,20 +95,28 @@ _HOME = {
     **dict.fromkeys(("Loss", "register_loss"), "losses"),
     **dict.fromkeys(("Method", "Until", "register_method"), "methods.base"),
     "Chain": "methods.chain",
+    "GiantSteps": "methods.giant",
+    "Map": "methods.map",
+    "DMFT": "methods.dmft",
+    "MeanField": "methods.meanfield",
     "ODE": "methods.ode",
     "Population": "methods.population",
+    "rates": "methods.rates",
     "SDE": "methods.sde",
     "Vectors": "methods.vectors",
     "Overlaps": "overlaps",
+    "Particles": "particles",
     "Problem": "problem",
     **dict.fromkeys(("cite", "load", "save"), "results"),
     **dict.fromkeys(("Scaling", "d"), "scaling"),
-    **dict.fromkeys(("DivergenceWarning", "applicable", "refusals", "rerun", "solve"), "solving"),
+    **dict.fromkeys(("DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"), "solving"),
+    **dict.fromkeys(("Stage", "solve_stages"), "stages"),
     **dict.fromkeys(("SweepWarning", "plan_sweep", "sweep"), "sweeps.api"),
     **dict.fromkeys(("load_sweep", "merge_sweeps"), "sweeps.files"),
 }
 
 __all__ = [
+    "DMFT",
     "ODE",
     "SDE",
     "SGD",
@@ -99,26 +124,37 @@ __all__ = [
     "Chain",
     "DivergenceWarning",
     "EscapeTime",
+    "GiantSteps",
+    "HeavyTailWarning",
     "InputError",
     "Interrupted",
     "Loss",
+    "Map",
+    "MeanField",
     "Method",
     "Overlaps",
+    "Particles",
     "Passage",
+    "Phase",
+    "PhaseDiagram",
     "Population",
     "PopulationLoss",
     "Problem",
     "Recovery",
+    "RecoverySteps",
     "Refused",
     "ReluStudents",
     "RunFailed",
     "Scaling",
+    "SecondLayer",
+    "Stage",
     "SweepWarning",
     "SymmetricPair",
     "Target",
     "Teacher",
     "Until",
     "Vectors",
+    "WeakRecovery",
     "about",
     "admissible_lr",
     "aligned_excess",
@@ -132,16 +168,23 @@ __all__ = [
     "escape_gain",
     "escape_time",
     "first_passage",
+    "fit_second_layer",
     "gallery",
+    "layerwise",
     "load",
     "load_sweep",
+    "measure_histogram",
+    "measure_moments",
     "merge_sweeps",
     "moments",
     "optimal_lr",
+    "phase_diagram",
     "plan_sweep",
     "plot",
     "population_loss",
+    "rates",
     "recovery",
+    "recovery_steps",
     "refusals",
     "register_activation",
     "register_loss",
@@ -149,10 +192,13 @@ __all__ = [
     "relu_students",
     "rerun",
     "save",
+    "simulate_second_layer",
     "solve",
+    "solve_stages",
     "stationary_risk",
     "sweep",
     "symmetric_pair",
+    "weak_recovery",
 ]
 
 

@@ -17,6 +17,7 @@ from twolayer.scaling import Scaling, positive_law
 __all__ = ["SGD"]
 
 GEOMETRIES = ("free", "projected", "spherical")
+SAMPLINGS = ("sequence", "replacement")
 MAX_COUNT = 2**53  # larger numbers of samples are not integers in double precision
 
 
@@ -40,6 +41,9 @@ class SGD:
         λ: rows shrink by the factor 1 − lr·λ at each step (first layer only).
     dataset : Scaling, int or str, optional
         None: every sample is new. Otherwise this many samples are fixed and batches are drawn from them.
+    sampling : str
+        How batches are drawn from a dataset. ``"sequence"``: it is cut into batches, which are visited in turn, over
+        and over; ``"replacement"``: every sample of every batch is any of them, with equal chance.
     train_second_layer : bool
         Whether a takes the step (lr/p) mean_ν e^ν σ(λ^ν) too.
 
@@ -57,6 +61,7 @@ class SGD:
     momentum: float
     weight_decay: float
     dataset: Scaling | None
+    sampling: str
     train_second_layer: bool
 
     def __init__(
@@ -68,6 +73,7 @@ class SGD:
         momentum: float = 0.0,
         weight_decay: float = 0.0,
         dataset: Any = None,
+        sampling: str = "sequence",
         train_second_layer: bool = False,
     ) -> None:
         momentum = finite_number("momentum", momentum, minimum=0.0, accepted="a number in [0, 1)")
@@ -75,6 +81,9 @@ class SGD:
         decay = finite_number("weight_decay", weight_decay, minimum=0.0, accepted="a finite number ≥ 0")
         if not isinstance(train_second_layer, bool):
             reject("train_second_layer", train_second_layer, "True or False")
+        choice("sampling", sampling, SAMPLINGS)
+        if dataset is None:
+            require(sampling == "sequence", "sampling", sampling, "left out where every sample is new (dataset=None)")
         for name, value in {
             "lr": positive_law(lr, "lr"),
             "batch": _count(batch, "batch"),
@@ -83,9 +92,12 @@ class SGD:
             "momentum": momentum,
             "weight_decay": decay,
             "dataset": None if dataset is None else _count(dataset, "dataset"),
+            "sampling": sampling,
             "train_second_layer": train_second_layer,
         }.items():
             object.__setattr__(self, name, value)
+        if self.dataset is not None and self.dataset.exponent == self.batch.exponent:
+            self._check_parts(self.batch.coefficient, self.dataset.coefficient, "")
 
     @property
     def delta(self) -> float:
@@ -108,16 +120,37 @@ class SGD:
         return _rounded(self.batch, dim, "batch")
 
     def dataset_at(self, dim: int) -> int | None:
-        """Number of fixed samples at dimension ``dim``, or None for fresh data."""
+        """Number of fixed samples at dimension ``dim``, or None for fresh data.
+
+        Laws of the same power keep their ratio: batches of 0.6 d in sequence are five of them to a dataset of 3 d at
+        every d.
+
+        Examples
+        --------
+        >>> SGD(lr=0.1, batch="0.6*d", dataset="3*d").dataset_at(1001)
+        3005
+        """
         if self.dataset is None:
             return None
+        batch = self.batch_at(dim)
+        if self.sampling == "sequence" and self.dataset.exponent == self.batch.exponent:
+            return batch * round(self.dataset.coefficient / self.batch.coefficient)
         size = _rounded(self.dataset, dim, "dataset")
-        if self.batch_at(dim) > size:
-            raise InputError(
-                f"Argument `batch` must be at most the dataset, but batch = {self.batch} is {self.batch_at(dim)} "
-                f"and dataset = {self.dataset} is {size} at dim = {dim}."
-            )
+        self._check_parts(batch, size, f" at dim = {dim}")
         return size
+
+    def _check_parts(self, batch: float, size: float, where: str) -> None:
+        """Refuse a dataset that batches do not fit into."""
+        said = f"batch = {self.batch} and dataset = {self.dataset}"
+        if where:
+            said += f" are {batch:g} and {size:g}{where}"
+        if batch > size * (1 + 1e-12):
+            raise InputError(f"Argument `batch` must be at most the dataset, but {said}.")
+        if self.sampling == "sequence" and abs(size / batch - round(size / batch)) > 1e-9:
+            raise InputError(
+                "Argument `dataset` must be a whole number of batches that are taken in sequence (or give "
+                f"sampling='replacement'), but {said}."
+            )
 
     def replace(self, **changes: Any) -> SGD:
         """The same algorithm with some arguments changed.
@@ -142,6 +175,7 @@ class SGD:
             "momentum": self.momentum,
             "weight_decay": self.weight_decay,
             "dataset": None if self.dataset is None else str(self.dataset),
+            "sampling": self.sampling,
             "train_second_layer": self.train_second_layer,
         }
 

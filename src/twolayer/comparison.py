@@ -46,7 +46,7 @@ def default_methods(
     out: list[Method] = []
     for name in applicable(problem, algorithm):
         cls = METHODS[name.lower()]
-        if not cls.compared:
+        if not cls.in_comparisons:
             continue
         try:
             method = cls()

@@ -22,6 +22,10 @@ PAPERS: dict[str, str] = {
         "L. Arnaboldi, L. Stephan, F. Krzakala and B. Loureiro, From high-dimensional & mean-field dynamics to "
         "dimensionless ODEs: a unifying approach to SGD in two-layers networks, COLT (2023)."
     ),
+    "chizat2018": (
+        "L. Chizat and F. Bach, On the global convergence of gradient descent for over-parameterized models using "
+        "optimal transport, NeurIPS 31 (2018)."
+    ),
     "arnaboldi2023escaping": (
         "L. Arnaboldi, F. Krzakala, B. Loureiro and L. Stephan, Escaping mediocrity: how two-layer networks learn hard "
         "generalized linear models with SGD, arXiv:2305.18502 (2023)."
@@ -45,6 +49,14 @@ PAPERS: dict[str, str] = {
     "dandi2024": (
         "Y. Dandi, E. Troiani, L. Arnaboldi, L. Pesce, L. Zdeborová and F. Krzakala, The benefits of reusing batches "
         "for gradient descent in two-layer networks: breaking the curse of information and leap exponents, ICML (2024)."
+    ),
+    "gerbelot2024": (
+        "C. Gerbelot, E. Troiani, F. Mignacco, F. Krzakala and L. Zdeborová, Rigorous dynamical mean-field theory for "
+        "stochastic gradient descent methods, SIAM J. Math. Data Sci. 6, 400 (2024)."
+    ),
+    "celentano2021": (
+        "M. Celentano, C. Cheng and A. Montanari, The high-dimensional asymptotics of first order methods with random "
+        "data, arXiv:2112.07572 (2021)."
     ),
     "xu2023": (
         "W. Xu and S. S. Du, Over-parameterization exponentially slows down gradient descent for learning a single "

@@ -40,6 +40,7 @@ class Role(enum.IntEnum):
     INPUTS = 5
     LABELS = 6
     DIFFUSION = 7
+    BATCHES = 8
 
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from twolayer.methods.base import Evolution, Outcome, Snapshot
+from twolayer.methods.base import Evolution, Measure, Outcome, Snapshot
 
 __all__ = ["Monitor", "Record", "follow"]
 
@@ -50,7 +50,7 @@ class Record:
     ``extras`` are further variables of the method, by name with their dimensions.
     """
 
-    snapshot: Snapshot
+    snapshot: Snapshot | Measure
     outcome: np.ndarray
     stop: np.ndarray
     interrupted: bool
@@ -82,6 +82,7 @@ def follow(evolution: Evolution, points: np.ndarray, label: str, monitor: Monito
     outcome = np.array(Outcome.CODES)[codes]
     if interrupted:
         outcome = np.where(codes == 0, Outcome.INTERRUPTED, outcome)
-    joined = Snapshot(*(np.concatenate(x, axis=1) for x in zip(*parts, strict=True)))
+    kind: Any = type(parts[0])
+    joined = kind(*(None if x[0] is None else np.concatenate(x, axis=1) for x in zip(*parts, strict=True)))
     more = ({}, {}) if interrupted else (evolution.notes(), evolution.extras())
     return Record(joined, outcome, stop, interrupted, *more)

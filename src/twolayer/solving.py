@@ -19,25 +19,34 @@ from twolayer.errors import InputError, Interrupted, Refused, RunFailed, choice,
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.base import METHODS, Method, Outcome, Task, Until
 from twolayer.methods.chain import Chain
+from twolayer.methods.dmft import DMFT
+from twolayer.methods.giant import GiantSteps
+from twolayer.methods.map import Map
+from twolayer.methods.meanfield import MeanField
 from twolayer.methods.ode import ODE
 from twolayer.methods.population import Population
 from twolayer.methods.sde import SDE
 from twolayer.methods.vectors import Vectors
 from twolayer.overlaps import Overlaps
+from twolayer.particles import Particles
 from twolayer.precision import float64
 from twolayer.problem import Problem
 from twolayer.progress import monitor_for
 from twolayer.results import to_dataset, unpack
 from twolayer.run import follow
 
-__all__ = ["DivergenceWarning", "applicable", "refusals", "rerun", "solve"]
+__all__ = ["DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"]
 
-for _cls in (Chain, ODE, SDE, Vectors, Population):  # in one order, whichever of them was imported first
+for _cls in (Chain, DMFT, GiantSteps, Map, MeanField, ODE, SDE, Vectors, Population):  # whatever was imported first
     METHODS[_cls.__name__.lower()] = METHODS.pop(_cls.__name__.lower())
 
 
 class DivergenceWarning(UserWarning):
     """Some seeds diverged; the dataset says which, where, and what to change."""
+
+
+class HeavyTailWarning(UserWarning):
+    """Reused samples come back to the fields through a polynomial of high degree: averages have heavy tails."""
 
 
 def method_by_name(word: str, dim: int | None, knobs: dict[str, Any]) -> Method:
@@ -52,8 +61,9 @@ def method_by_name(word: str, dim: int | None, knobs: dict[str, Any]) -> Method:
     fields = {f.name for f in dataclasses.fields(cls)}
     for knob in knobs:
         choice(f"method.{word}", knob, sorted(fields))
-    arguments = {"dim": dim, **knobs} if "dim" in fields else dict(knobs)
-    if "dim" in fields and arguments["dim"] is None:
+    arguments = {"dim": dim, **knobs} if "dim" in fields and dim is not None else dict(knobs)
+    needs = {f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING}
+    if needs - set(arguments):
         raise InputError(f"Method `{word}` needs a dimension: give dim.")
     return cls(**arguments)
 
@@ -84,7 +94,7 @@ def applicable(problem: Problem, algorithm: SGD) -> list[str]:
     Examples
     --------
     >>> applicable(Problem("He2(z1)", "He2"), SGD(lr=0.5, batch="4*d"))
-    ['Chain', 'Vectors', 'Population']
+    ['Chain', 'GiantSteps', 'Map', 'Vectors', 'Population']
     """
     return [name for name, reason in refusals(problem, algorithm).items() if reason is None]
 
@@ -103,9 +113,9 @@ def check_parts(problem: Any, algorithm: Any, method: Any) -> None:
         reject("method", method, f"one of {', '.join(c.__name__ for c in METHODS.values())}, such as ODE()")
 
 
-def _seeds(start: Overlaps, seeds: int | None, method: Method) -> int:
+def _seeds(start: Overlaps | Particles, seeds: int | None, method: Method) -> int:
     """How many runs: as many as there are starts, else as asked; a deterministic method from one start runs once."""
-    if start.batch:
+    if isinstance(start, Overlaps) and start.batch:
         n = start.batch[0]
         if len(start.batch) > 1 or seeds not in (None, 1, n):
             raise InputError(f"Argument `seeds` must be {n}, one for each start, but got {seeds}.")
@@ -119,7 +129,7 @@ def solve(
     problem: Problem,
     algorithm: SGD,
     method: Method,
-    start: Overlaps,
+    start: Overlaps | Particles,
     *,
     time: Any = None,
     steps: Any = None,
@@ -138,8 +148,8 @@ def solve(
     algorithm : SGD
     method : Method
         Such as ``Chain(dim=10_000)`` or ``ODE()``; the knobs of a method are in its constructor.
-    start : Overlaps
-        One start for all seeds, or one for each (leading axis).
+    start : Overlaps or Particles
+        One start for all seeds, or one for each (leading axis). Particles are for methods of infinite width.
     time, steps : float or int, or increasing sequence
         End of the run in time t = lr·step/p, or in steps; a sequence gives the save points themselves.
     save : int, "log" or increasing sequence
@@ -179,7 +189,7 @@ def make_task(
     problem: Problem,
     algorithm: SGD,
     method: Method,
-    start: Overlaps,
+    start: Overlaps | Particles,
     *,
     time: Any = None,
     steps: Any = None,
@@ -191,8 +201,13 @@ def make_task(
 ) -> Task:
     """The checked task of a run: the arguments of `solve`, for runs from number ``first`` on."""
     check_parts(problem, algorithm, method)
-    if not isinstance(start, Overlaps):
-        reject("start", start, "Overlaps")
+    if isinstance(start, Particles) and not method.takes_particles:
+        raise InputError(
+            f"Argument `start` must be Overlaps for {type(method).__name__}, which follows overlaps between neurons, "
+            "but got Particles, which have none; MeanField starts from them."
+        )
+    if not isinstance(start, Overlaps | Particles):
+        reject("start", start, "Overlaps" + (" or Particles" if method.takes_particles else ""))
     check_start(problem, start)
     random.check_seed(seed)
     reason = method.refusal(problem, algorithm)
@@ -203,6 +218,15 @@ def make_task(
         rank = int(np.linalg.matrix_rank(problem.P, hermitian=True))
         if method.dimension < rank:
             reject("dim", method.dimension, f"at least the {rank} independent directions of the target")
+    steep = problem.activation.polynomial
+    if algorithm.dataset is not None and steep is not None and len(steep) > 3:
+        warnings.warn(
+            f"Activation {problem.activation.name} is a polynomial of degree {len(steep) - 1}: on reused samples each "
+            "step raises the fields to a higher power, their tails grow out of hand, and averages over samples or "
+            "points mean little; use an activation that grows no faster than linearly.",
+            HeavyTailWarning,
+            stacklevel=4,  # through make_task, solve and its decorator to the caller
+        )
     clocks = Clocks(problem, algorithm, method.dimension or start.dim)
     points = method.save_points(clocks, time, steps, save)
     return Task(problem, algorithm, start, points, clocks, _seeds(start, seeds, method), seed, until, first)

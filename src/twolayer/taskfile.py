@@ -1,7 +1,7 @@
 """Task files: one TOML description for every lens.
 
 [problem]    target, activation, width, noise, gram, second_layer, directions
-[algorithm]  lr, batch, loss, geometry, momentum, weight_decay, dataset, train_second_layer
+[algorithm]  lr, batch, loss, geometry, momentum, weight_decay, dataset, sampling, train_second_layer
 [start]      random = "sphere" | "hemisphere" | "gaussian" with seed, or Q, M, a
 [run]        dim, time | steps, save, seeds, seed, methods, until
 [method.ode] knobs of one method
@@ -67,6 +67,7 @@ class AlgorithmTable(_Table):
     momentum: float = 0.0
     weight_decay: float = 0.0
     dataset: str | int | float | None = None
+    sampling: str = "sequence"
     train_second_layer: bool = False
 
 

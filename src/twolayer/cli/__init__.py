@@ -24,6 +24,7 @@ COMMANDS = {
     "sweep": "run a grid of task files, resumable, here or on a cluster",
     "escape": "how long phase retrieval needs to leave a random start, in formulas and measured",
     "recovery": "information exponent of a single-index task, and samples until it is recovered",
+    "phase-diagram": "where batch size and learning rate let SGD learn a target, in formulas and measured",
     "gallery": "figures of the sources, each with its data and a verdict",
     "moments": "the averages that drive the dynamics, with engine and error",
     "plot": "draw a saved result again",
@@ -76,7 +77,7 @@ def _dispatch(argv: list[str]) -> int:
         known = ", ".join(COMMANDS)
         raise InputError(f"Unknown command {short(name)}{closest(name, COMMANDS)}; commands are {known}.")
     parser = _Parser(prog=f"twolayer {name}", description=COMMANDS[name].capitalize() + ".", allow_abbrev=False)
-    command: Any = importlib.import_module(f"twolayer.cli.{name}")
+    command: Any = importlib.import_module(f"twolayer.cli.{name.replace('-', '_')}")
     command.add_arguments(parser)
     return int(command.run(parser.read(rest)))
 

@@ -120,14 +120,18 @@ class PartsEngine(Engine):
     variance: Any
 
     @property
+    def closed(self) -> bool:
+        """Whether no part is truncated or sampled."""
+        return not isinstance(self.forms, NumericForms) and self.variance.label == "closed form" == self.target.label
+
+    @property
     def label(self) -> str:
         """Which rules are used."""
         closed = not isinstance(self.forms, NumericForms)
         first = f"closed form ({self.forms.name})" if closed else "quadrature over pairs"
         if self.target.label not in ("closed form", first):
             first += f", target by {self.target.label}"
-        same = closed and self.variance.label == "closed form" == self.target.label
-        return first if same else f"{first}; chi: {self.variance.label}"
+        return first if self.closed else f"{first}; chi: {self.variance.label}"
 
     def __call__(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
         """The averages at one point."""
@@ -337,7 +341,7 @@ def select(
 @lru_cache(maxsize=64)
 def _select(builder: _Builder, order: int) -> Averager:
     engine, sampled = builder.build(order)
-    exact = isinstance(engine, QuadraticEngine)
+    exact = isinstance(engine, QuadraticEngine) or (isinstance(engine, PartsEngine) and engine.closed)
     coarse = None if exact else builder.build(max(3 * order // 4, 2), coarse=True)[0]
     others = range(1, SCRAMBLINGS) if sampled else range(0)
     return Averager(engine, coarse, lambda: [builder.build(order, scrambling=i)[0] for i in others], sampled)
@@ -390,6 +394,8 @@ def adapt(
     averager, order = select(problem, loss, engine, at_least, log2_points), at_least
     for order in [n for n in ORDERS if n >= at_least]:
         averager = select(problem, loss, engine, order, log2_points)
+        if averager.coarse is None:
+            break
         error = averager.truncation(Q, M, a, problem.noise)
         if relative_error(averager, error, problem, Q, M, a) <= tolerance:
             break

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-__all__ = ["SCRAMBLINGS", "sobol_normals"]
+__all__ = ["SCRAMBLINGS", "draw_sobol_normals", "sobol_normals"]
 
 SCRAMBLINGS = 5
 """Number of scramblings whose spread estimates the error."""
@@ -19,17 +19,22 @@ SCRAMBLINGS = 5
 SEED = 2024
 
 
+def draw_sobol_normals(dimension: int, log2_points: int, scrambling: int = 0) -> np.ndarray:
+    """Normals of shape (2**log2_points, dimension), drawn at every call."""
+    rng = np.random.default_rng([SEED, dimension, scrambling])
+    uniform = qmc.Sobol(dimension, scramble=True, bits=53, rng=rng).random(2**log2_points)
+    return np.asarray(ndtri(np.clip(uniform, 2.0**-54, 1 - 2.0**-53)))
+
+
 @lru_cache(maxsize=16)
 def sobol_normals(dimension: int, log2_points: int, scrambling: int = 0) -> np.ndarray:
-    """Normals of shape (2**log2_points, dimension).
+    """Normals of shape (2**log2_points, dimension), kept for the next call.
 
     Examples
     --------
     >>> sobol_normals(3, 10).shape
     (1024, 3)
     """
-    rng = np.random.default_rng([SEED, dimension, scrambling])
-    uniform = qmc.Sobol(dimension, scramble=True, bits=53, rng=rng).random(2**log2_points)
-    out = ndtri(np.clip(uniform, 2.0**-54, 1 - 2.0**-53))
+    out = draw_sobol_normals(dimension, log2_points, scrambling)
     out.flags.writeable = False
-    return np.asarray(out)
+    return out

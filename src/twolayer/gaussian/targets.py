@@ -88,7 +88,8 @@ class RidgeTarget(eqx.Module):
         same = self.activation == self.ridge and not isinstance(forms_of(self.ridge, 1), NumericForms)
         return both_polynomial or same
 
-    def _pair(self, c11: Any, c12: Any, c22: Any) -> Pair:
+    def pair(self, c11: Any, c12: Any, c22: Any) -> Pair:
+        """Averages at a student field and a ridge."""
         if self.activation.polynomial is not None and self.ridge.polynomial is not None:
             return PolynomialForms(self.activation.polynomial, self.ridge.polynomial).pair(c11, c12, c22)
         if self.activation == self.ridge:
@@ -104,15 +105,20 @@ class RidgeTarget(eqx.Module):
         """X = h. Cost O(p · ridges) pairs."""
         cross, gram = M @ self.V.T, self.V @ self.P @ self.V.T
         variance = jnp.diagonal(gram)
-        pair = self._pair(jnp.diagonal(Q)[:, None], cross, variance[None, :])
+        pair = self.pair(jnp.diagonal(Q)[:, None], cross, variance[None, :])
         K, D = pair.dd * self.c, (pair.hd * self.c).sum(1)[:, None]
-        both = forms_of(self.ridge, self.order).pair(variance[:, None], gram, variance[None, :]).ff
-        return Linear(K @ (self.V @ self.P) + D * M, K @ cross.T + D * Q, pair.ff @ self.c, self.c @ both @ self.c)
+        return Linear(K @ (self.V @ self.P) + D * M, K @ cross.T + D * Q, pair.ff @ self.c, self.square())
+
+    def square(self) -> Any:
+        """E[h²]."""
+        gram = jnp.asarray(self.V @ self.P @ self.V.T)
+        variance = jnp.diagonal(gram)
+        return self.c @ forms_of(self.ridge, self.order).pair(variance[:, None], gram, variance[None, :]).ff @ self.c
 
     def rows(self, Q: Any, M: Any) -> Rows:
         """X = h, as a combination of the rows."""
         variance = jnp.diagonal(self.V @ self.P @ self.V.T)
-        pair = self._pair(jnp.diagonal(Q)[:, None], M @ self.V.T, variance[None, :])
+        pair = self.pair(jnp.diagonal(Q)[:, None], M @ self.V.T, variance[None, :])
         return Rows(jnp.diag(pair.hd @ self.c), (pair.dd * self.c) @ self.V, pair.ff @ self.c)
 
 

@@ -19,9 +19,21 @@ from twolayer.algorithm import SGD
 from twolayer.clocks import Clocks, save_steps, save_times
 from twolayer.errors import choice, finite_number
 from twolayer.overlaps import Overlaps
+from twolayer.particles import Particles
 from twolayer.problem import Problem
 
-__all__ = ["METHODS", "Evolution", "Method", "Outcome", "Snapshot", "Stackable", "Task", "Until", "register_method"]
+__all__ = [
+    "METHODS",
+    "Evolution",
+    "Measure",
+    "Method",
+    "Outcome",
+    "Snapshot",
+    "Stackable",
+    "Task",
+    "Until",
+    "register_method",
+]
 
 
 class Outcome:
@@ -81,11 +93,24 @@ class Until:
 
 
 class Snapshot(NamedTuple):
-    """Overlaps and second layer at save points: Q (seeds, n, p, p), M (seeds, n, p, k), a (seeds, n, p)."""
+    """Overlaps and second layer at save points: Q (seeds, n, p, p), M (seeds, n, p, k), a (seeds, n, p).
+
+    Where samples are reused, also the risk on them, (seeds, n).
+    """
 
     Q: np.ndarray
     M: np.ndarray
     a: np.ndarray
+    train_risk: np.ndarray | None = None
+
+
+class Measure(NamedTuple):
+    """Particles at save points: M (seeds, n, particles, k), q and a (seeds, n, particles), excess_risk (seeds, n)."""
+
+    M: np.ndarray
+    q: np.ndarray
+    a: np.ndarray
+    excess_risk: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +119,7 @@ class Task:
 
     problem: Problem
     algorithm: SGD
-    start: Overlaps
+    start: Overlaps | Particles
     points: np.ndarray
     clocks: Clocks
     seeds: int
@@ -109,6 +134,7 @@ class Task:
 
     def starts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Q, M, a of every seed, with a leading seed axis."""
+        assert isinstance(self.start, Overlaps)
         Q, M = self.start.Q, self.start.M
         a = self.problem.a(self.seed) if self.start.a is None else self.start.a
         n, p, k = self.seeds, self.problem.p, self.problem.k
@@ -127,11 +153,11 @@ class Evolution(abc.ABC):
         """State at the first save point."""
 
     @abc.abstractmethod
-    def snapshot(self, state: Any) -> Snapshot:
+    def snapshot(self, state: Any) -> Snapshot | Measure:
         """Overlaps of a state, as one save point."""
 
     @abc.abstractmethod
-    def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Snapshot]:
+    def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Snapshot | Measure]:
         """Go on from save point number ``first``: the new state, and snapshots of the save points passed.
 
         ``tick(x)`` reports the position x on the method's clock from time to time.
@@ -154,14 +180,14 @@ class Evolution(abc.ABC):
 class Method(abc.ABC):
     """A lens. Subclasses are frozen dataclasses; their fields are the knobs of that method alone.
 
-    ``stepwise`` methods have the clock of the algorithm's steps, others that of time. Methods that do not describe
-    SGD at its own batch size are not ``compared`` with it unless asked for.
+    ``stepwise`` methods have the clock of the algorithm's steps, others that of time.
     """
 
     stochastic: ClassVar[bool] = False
     stepwise: ClassVar[bool] = False
-    compared: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ()
+    takes_particles: ClassVar[bool] = False
+    in_comparisons: ClassVar[bool] = True  # whether `compare` includes it without being asked
 
     @property
     def name(self) -> str:

@@ -12,7 +12,6 @@ Cost per step and seed O(nodes · p (p + k) + F³) with F = p (2p + k + 3) or so
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -92,7 +91,7 @@ def _tensor(rules: list[tuple[np.ndarray, np.ndarray]]) -> Nodes:
 
 def gaussian_sums(
     kernel: Kernel,
-    batch: int,
+    batch: Any,
     A: Any,
     B: Any,
     a: Any,
@@ -124,7 +123,7 @@ def gaussian_sums(
     mean_own = (average.phi - mean_star @ A.T) @ jnp.linalg.pinv(B).T
     cut = np.cumsum([p * r, p * c, len(upper[0])])
     mean = jnp.concatenate([mean_star.ravel(), mean_own.ravel(), rough[cut[1] : cut[2]], average.second])
-    drawn = mean + symmetric_root(covariance) @ normals / math.sqrt(batch)
+    drawn = mean + symmetric_root(covariance) @ normals / jnp.sqrt(batch)
     gram = jnp.zeros((p, p)).at[upper].set(drawn[cut[1] : cut[2]])
     gram = gram + gram.T - jnp.diag(jnp.diagonal(gram))
     return Sums(

@@ -56,7 +56,7 @@ UNROLLED = (8, 32)  # LQ by unrolled reflections up to this many rows and column
 
 @dataclass(frozen=True)
 class Spec:
-    """Shapes and choices that fix the compiled code."""
+    """Shapes and choices that fix the compiled code; Gaussian sums take the batch as data, and ``batch`` is 0."""
 
     kernel: Kernel
     p: int
@@ -97,6 +97,7 @@ class Params(NamedTuple):
     inverse: Any
     table: Any
     noise: Any
+    batch: Any
     nodes: Nodes | None
     average: Any
     engine: Any
@@ -171,7 +172,7 @@ def sums_of(spec: Spec, params: Params, state: State, normals: Any) -> Sums:
         return batch_sums(spec, params, state, normals.reshape(spec.batch, spec.width))
     rows = (state.A[: spec.p], state.B[: spec.p], state.a)
     frame = (params.L, params.inverse, params.noise, params.nodes, params.average)
-    return gaussian_sums(spec.kernel, spec.batch, *rows, *frame, normals)
+    return gaussian_sums(spec.kernel, params.batch, *rows, *frame, normals)
 
 
 def step(spec: Spec, params: Params, state: State, sums: Sums, T: Any) -> tuple[State, Any]:
@@ -266,7 +267,8 @@ def compiled_form(method: Chain, task: Task) -> tuple[Spec, int, GramFactor]:
     gaussian = method.batch_sums == "gaussian" or (method.batch_sums == "auto" and batch > EXACT_BATCH)
     quantity = None if task.until is None else task.until.quantity
     kernel = kernel_of(problem, algorithm)
-    spec = Spec(kernel, problem.p, rank, columns, batch, factor.compiled, momentum, quantity, gaussian)
+    held = 0 if gaussian else batch
+    spec = Spec(kernel, problem.p, rank, columns, held, factor.compiled, momentum, quantity, gaussian)
     stride = int(np.diff(task.points).min()) if len(task.points) > 1 else 1
     room = SAMPLES_AT_ONCE // spec.draws
     return spec, 2 ** int(np.log2(max(1, min(STEPS_AT_ONCE, stride, room)))), factor
@@ -288,7 +290,8 @@ class ChainEvolution(StepwiseEvolution):
         tables = [compiled_form(*pair)[2].table() for pair in zip(methods, tasks, strict=True)]
         table = self.grouped(self.spread(tables))
         rates = self.rates([method.dim for method in methods])
-        self.params = Params(rates, L, inverse, table, self.noise, nodes, average, self.engine, self.watch)
+        batch = float(algorithm.batch_at(methods[0].dim))
+        self.params = Params(rates, L, inverse, table, self.noise, batch, nodes, average, self.engine, self.watch)
         self.streams = self.keys(random.Role.FIELDS, random.Role.ORTHOGONAL)
 
     def initial_state(self) -> State:

@@ -26,10 +26,10 @@ from twolayer.algorithm import SGD
 from twolayer.clocks import Clocks
 from twolayer.errors import InputError, choice, finite_number, positive_integer, reject
 from twolayer.gaussian.descent import Descent, ReluDescent, descent_of
-from twolayer.gaussian.engines import ENGINES, LOG2_POINTS, Averager
+from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
 from twolayer.kernel import Rates, move, move_second
 from twolayer.methods.base import Evolution, Method, Outcome, Snapshot, Task, register_method
-from twolayer.methods.ode import ODEEvolution, Overlap
+from twolayer.methods.flow import Equation, FlowEvolution
 from twolayer.methods.stepwise import (
     CPU_LANES,
     StepwiseEvolution,
@@ -227,7 +227,7 @@ class DescentEvolution(StepwiseEvolution):
         return self.observer.extras()
 
 
-class RowField(eqx.Module):
+class RowField(Equation):
     """The right-hand side of gradient flow in the coordinates of the rows."""
 
     descent: Descent
@@ -237,12 +237,12 @@ class RowField(eqx.Module):
     projected: bool = eqx.field(static=True)
     trained: bool = eqx.field(static=True)
 
-    def overlaps(self, y: Rows) -> Overlap:
-        """The overlaps of a state."""
-        return Overlap(*self.descent.overlaps(y.W), y.a)
+    def size(self, y: Rows) -> Any:
+        """The largest squared norm."""
+        return jnp.maximum((y.W**2).sum(1).max(), (y.a**2).max())
 
-    def watched(self, quantity: str, watcher: Any, y: Rows) -> Any:
-        """The watched quantity of a state."""
+    def watched(self, quantity: str | None, y: Rows) -> Any:
+        """What a threshold refers to."""
         return watched(quantity, self.descent, y, self.label_noise)
 
     def __call__(self, t: Any, y: Rows, args: Any = None) -> Rows:
@@ -254,23 +254,20 @@ class RowField(eqx.Module):
         return Rows(dW, self.flow * push.second if self.trained else jnp.zeros_like(y.a))
 
 
-class FlowEvolution(ODEEvolution):
-    """Gradient flow from all starts: the integrator of the ODE, on rows."""
+class RowFlowEvolution(FlowEvolution):
+    """Gradient flow from all starts, on rows."""
 
     def __init__(self, task: Task, method: Population) -> None:
+        super().__init__(task, method.max_steps)
         self.observer = Observer(task, method)
-        super().__init__(task, method)
+        self.control = self.thresholds(method.rtol or (1e-6 if self.observer.averager.sampled else 1e-8))
 
-    def _engine(self, Q: np.ndarray, M: np.ndarray, a: np.ndarray, at_least: int = 0) -> tuple[Averager, int]:
-        return self.observer.averager, 0  # chosen for the gradient alone
+    def start(self) -> Rows:
+        """The rows of all starts."""
+        return self.observer.start
 
-    def _watch(self, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> np.ndarray:
-        def one(W: Any, a: Any) -> Any:
-            return watched(self.quantity, self.observer.descent, Rows(W, a), self.task.problem.noise)
-
-        return np.asarray(jax.vmap(one)(*map(jnp.asarray, self.observer.start)))
-
-    def _field(self) -> RowField:
+    def equation(self) -> RowField:
+        """The mean gradient, with the rates of the algorithm."""
         problem, algorithm = self.task.problem, self.task.algorithm
         quick = 1.0 / (1.0 - algorithm.momentum)
         rates = (quick, quick * problem.p * algorithm.weight_decay, problem.noise)
@@ -278,14 +275,13 @@ class FlowEvolution(ODEEvolution):
         projected = algorithm.geometry != "free"
         return RowField(self.observer.descent, flow, decay, noise, projected, algorithm.train_second_layer)
 
-    def _start(self) -> Rows:
-        return self.observer.start
+    def refine(self, end: Any) -> bool:
+        """The rule was chosen at the start."""
+        return False
 
-    def _seen(self, path: Rows) -> Snapshot:
-        return self.observer.see(path)
-
-    def _integrate(self, y: Any, times: np.ndarray) -> Any:
-        return self._window(y, times)
+    def seen(self, states: Rows) -> Snapshot:
+        """Overlaps of all starts, and what they would lose."""
+        return self.observer.see(states)
 
     def notes(self) -> dict[str, Any]:
         """How the averages were taken."""
@@ -336,7 +332,7 @@ class Population(Method):
     tolerance: float = 1e-6
     log2_points: int = LOG2_POINTS
     max_steps: int = 100_000
-    compared: ClassVar[bool] = False
+    in_comparisons: ClassVar[bool] = False
     papers: ClassVar[tuple[str, ...]] = ("xu2023",)
 
     def __post_init__(self) -> None:
@@ -385,5 +381,5 @@ class Population(Method):
 
     def prepare(self, task: Task) -> Evolution:
         """Choose the rule for the gradient at the start."""
-        make: Callable[..., Evolution] = FlowEvolution if self.flow else DescentEvolution
+        make: Callable[..., Evolution] = RowFlowEvolution if self.flow else DescentEvolution
         return make(task, self)

@@ -30,9 +30,10 @@ from twolayer.errors import finite_number, positive_integer
 from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.full import symmetric_root
 from twolayer.gaussian.nodes import target_frame
+from twolayer.methods.averaged import Overlap
 from twolayer.methods.base import Evolution, Method, Task, register_method
 from twolayer.methods.fluctuations import Spread, pack, spread_of, tangent, unpack
-from twolayer.methods.ode import ODE, Field, Overlap
+from twolayer.methods.ode import ODE, Field
 from twolayer.methods.stepwise import Lane, StepwiseEvolution, Watch, accept, in_groups, lane_axes, watched_value
 from twolayer.problem import Problem
 

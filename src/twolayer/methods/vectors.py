@@ -1,12 +1,14 @@
 """Honest SGD in d dimensions with the same kernel: the experiment.
 
-    λ = W z,  λ* = W* z,    W ← move(W, mean_ν g^ν (z^ν)ᵀ),    z ~ N(0, I_d) drawn anew at every step
+    λ = W z,  λ* = W* z,    W ← move(W, mean_ν g^ν (z^ν)ᵀ),    z ~ N(0, I_d), new at every step or from a fixed set
+    training risk = ½ mean_ν (y^ν − f^ν)² over the fixed set
 
 The target rows are put on the first coordinates, W* = (L_P, 0), which is no restriction for isotropic inputs.
-Inputs are streamed: at most 2¹⁸ numbers of them exist at a time, and none is kept. They are drawn with the 24-bit
-mantissa of single precision; all arithmetic is in double precision.
+Inputs are streamed (inputs.py): at most 2¹⁸ numbers of them exist at a time, and none is kept. They are drawn with
+the 24-bit mantissa of single precision; all arithmetic is in double precision.
 
-Cost per step and seed O(n_b p d); memory O(seeds · p d) plus the stream.
+Cost per step and seed O(n_b p d), and O(n p d) at each save point with a set of n samples; memory O(seeds · p d) plus
+the stream.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ from twolayer import random
 from twolayer.algorithm import SGD
 from twolayer.errors import positive_integer
 from twolayer.gaussian.nodes import target_frame
-from twolayer.kernel import Kernel, Products, Rates, Sample, move, move_second
-from twolayer.methods.base import Evolution, Stackable, Task, register_method
+from twolayer.kernel import Products, Rates, Sample, move, move_second
+from twolayer.methods.base import Evolution, Snapshot, Stackable, Task, register_method
+from twolayer.methods.inputs import INPUTS_AT_ONCE, Batch, Spec, draw, draw_again, inputs
 from twolayer.methods.stepwise import (
     StepwiseEvolution,
     Watch,
@@ -41,30 +44,8 @@ from twolayer.problem import Problem
 
 __all__ = ["Vectors"]
 
-INPUTS_AT_ONCE = 2**18  # numbers z_i held per seed
 NS_PER_INPUT, NS_PER_PRODUCT = 3.0, 1.0  # for estimates of cost
 GROUP = 2**18  # seeds in a group times p d: the weights of a group stay in cache
-
-
-@dataclass(frozen=True)
-class Spec:
-    """Shapes and choices that fix the compiled code."""
-
-    kernel: Kernel
-    dim: int
-    batch: int
-    momentum: bool
-    quantity: str | None
-
-    @property
-    def chunk(self) -> int:
-        """Samples drawn at once."""
-        return min(self.batch, max(1, INPUTS_AT_ONCE // self.dim))
-
-    @property
-    def chunks(self) -> int:
-        """Chunks of samples in a batch."""
-        return -(-self.batch // self.chunk)
 
 
 class Params(NamedTuple):
@@ -87,33 +68,11 @@ class State(NamedTuple):
     previous_a: Any
 
 
-class Batch(NamedTuple):
-    """Inputs, as two halves of the flattened (samples, d) array, and noise of one chunk of samples."""
-
-    halves: tuple[Any, Any]
-    noise: Any
-
-
 class Gradient(NamedTuple):
     """Batch means of g zᵀ and e σ(λ)."""
 
     first: Any
     second: Any
-
-
-def draw(spec: Spec, keys: Any, number: Any, chunk: Any) -> Batch:
-    """Inputs z (samples, d), in single precision, and label noise of one chunk; keys (2, 2): inputs, labels."""
-    word, part = jnp.asarray(number).astype(jnp.uint32), jnp.asarray(chunk).astype(jnp.uint32)
-    key = jnp.stack(random.threefry((keys[0, 0], keys[0, 1]), jnp.uint32(0x5EED), part))
-    index = jnp.arange(-(-spec.chunk * spec.dim // 2), dtype=jnp.uint32)
-    labels = part * np.uint32(spec.chunk) + jnp.arange(spec.chunk, dtype=jnp.uint32)
-    return Batch(random.normal_32(key, word, index), random.normal(keys[1], word, labels))
-
-
-def inputs(spec: Spec, batch: Batch) -> Any:
-    """Z (samples, d) in double precision."""
-    flat = jnp.concatenate(batch.halves)[: spec.chunk * spec.dim]
-    return flat.reshape(spec.chunk, spec.dim).astype(jnp.float64)
 
 
 def contribution(
@@ -197,10 +156,34 @@ def advance_group(spec: Spec, params: Params, keys: Any, carry: Any, start: Any,
     return jax.lax.fori_loop(0, (stop - start).max() * spec.chunks, body, (carry, total, first))[0]
 
 
+@partial(jax.jit, static_argnames=("spec",))
+def training_risks(spec: Spec, params: Params, keys: Any, state: State) -> Any:
+    """½ mean (y − f)² over the fixed set, (groups, lanes)."""
+    assert spec.dataset is not None
+    scale = 1 / (2 * spec.dataset)
+
+    def single(params: Params, keys: Any, state: State) -> Any:
+        def body(visit: Any, total: Any) -> Any:
+            batch, inside = draw_again(spec, keys, visit)
+            z = inputs(spec, batch)
+            label = spec.kernel.target(z[:, : params.L.shape[1]] @ params.L.T) + params.rates.noise * batch.noise
+            error = label - spec.kernel.output(z @ state.W.T, state.a)
+            return total + jnp.where(inside, error**2, 0.0).sum()
+
+        return scale * jax.lax.fori_loop(0, spec.visits, body, jnp.zeros(()))
+
+    def group(own: dict[str, Any], state: State, keys: Any) -> Any:
+        mine = params._replace(**own)
+        return jax.vmap(single, (lane_axes(params), 0, 0))(mine, keys, state)
+
+    return in_groups(group, lane_numbers(params), state, keys)
+
+
 def spec_of(dim: int, task: Task) -> Spec:
     """What fixes the compiled code of a task."""
     algorithm, quantity = task.algorithm, None if task.until is None else task.until.quantity
-    return Spec(kernel_of(task.problem, algorithm), dim, algorithm.batch_at(dim), algorithm.momentum > 0, quantity)
+    shapes = (dim, algorithm.batch_at(dim), algorithm.momentum > 0, quantity)
+    return Spec(kernel_of(task.problem, algorithm), *shapes, algorithm.dataset_at(dim), algorithm.sampling)
 
 
 class VectorsEvolution(StepwiseEvolution):
@@ -213,7 +196,8 @@ class VectorsEvolution(StepwiseEvolution):
         super().__init__(tasks, min(sum(task.seeds for task in tasks), room) if self.spec.batch == 1 else 1)
         L = target_frame(self.task.problem.P)[0]
         self.params = Params(self.rates([dim] * len(tasks)), L, self.noise, self.engine, self.watch)
-        self.streams = self.keys(random.Role.INPUTS, random.Role.LABELS)
+        choosing = (random.Role.BATCHES,) if self.spec.at_random else ()
+        self.streams = self.keys(random.Role.INPUTS, random.Role.LABELS, *choosing)
 
     def initial_state(self) -> State:
         """W with the overlaps of the start."""
@@ -234,6 +218,14 @@ class VectorsEvolution(StepwiseEvolution):
         W, L = np.asarray(state.W), self.params.L
         return W @ W.swapaxes(-1, -2), W[..., : L.shape[1]] @ L.T, np.asarray(state.a)
 
+    def snapshot(self, state: Any) -> Snapshot:
+        """Overlaps of all seeds, and the training risk where there is a fixed set."""
+        overlaps = super().snapshot(state)
+        if self.spec.dataset is None:
+            return overlaps
+        risks = np.asarray(training_risks(self.spec, self.params, self.streams, state[0]))
+        return overlaps._replace(train_risk=risks.reshape(-1)[self.lanes, None])
+
 
 @register_method
 @dataclass(frozen=True)
@@ -247,7 +239,9 @@ class Vectors(Stackable):
 
     Notes
     -----
-    Cost per step and seed O(n_b p d); memory O(seeds · p d) plus a stream of 2¹⁸ numbers per seed in a group.
+    With ``dataset=n`` every seed has its own n samples; they are drawn again when they are visited, never stored, and
+    the result holds the training risk. Cost per step and seed O(n_b p d), and O(n p d) at each save point for the
+    training risk; memory O(seeds · p d) plus a stream of 2¹⁸ numbers per seed in a group.
 
     Examples
     --------
@@ -264,13 +258,13 @@ class Vectors(Stackable):
         positive_integer("dim", self.dim)
 
     def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
-        """Fresh samples only."""
-        if algorithm.dataset is not None:
-            return f"it draws every sample anew, while dataset = {algorithm.dataset} asks for reused ones"
+        """None: it does what the algorithm says."""
         return None
 
     def stack_key(self, task: Task) -> Hashable | None:
-        """Everything but the rates, the noise and the thresholds."""
+        """Everything but the rates, the noise and the thresholds; runs on fixed sets stand alone."""
+        if task.algorithm.dataset is not None:
+            return None
         return spec_of(self.dim, task), task.problem.p, task.problem.gram, len(task.points)
 
     def prepare_stack(self, pairs: Sequence[tuple[Vectors, Task]]) -> Evolution:
@@ -278,9 +272,10 @@ class Vectors(Stackable):
         return VectorsEvolution([task for _, task in pairs], self.dim)
 
     def cost(self, task: Task) -> float:
-        """Steps, each of O(n_b p d)."""
+        """Steps, each of O(n_b p d), and visits to the whole set."""
         batch, p = task.algorithm.batch_at(self.dim), task.problem.p
-        return float(task.points[-1]) * batch * self.dim * (NS_PER_INPUT + NS_PER_PRODUCT * p) * 1e-9
+        samples = float(task.points[-1]) * batch + len(task.points) * (task.algorithm.dataset_at(self.dim) or 0)
+        return samples * self.dim * (NS_PER_INPUT + NS_PER_PRODUCT * p) * 1e-9
 
     def footprint(self, task: Task) -> int:
         """The weights, in a few copies, and the stream of inputs."""

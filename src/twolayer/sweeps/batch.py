@@ -24,7 +24,7 @@ from twolayer.algorithm import SGD
 from twolayer.clocks import Clocks
 from twolayer.errors import InputError, RunFailed
 from twolayer.gaussian.risk import excess_risks
-from twolayer.methods.base import Method, Outcome, Snapshot, Stackable, Task
+from twolayer.methods.base import Method, Outcome, Stackable, Task
 from twolayer.overlaps import Overlaps
 from twolayer.precision import float64
 from twolayer.problem import Problem
@@ -172,11 +172,13 @@ def _records(pairs: Sequence[tuple[Method, Task]]) -> list[Record]:
 def _cut(record: Record, low: int, high: int, points: int) -> Record:
     """The runs low … high − 1, with their last state repeated where all had stopped before the last save point."""
 
-    def full(x: np.ndarray) -> np.ndarray:
+    def full(x: np.ndarray | None) -> Any:
+        if x is None:
+            return None
         own = x[low:high]
         return np.concatenate([own, np.repeat(own[:, -1:], points - own.shape[1], axis=1)], axis=1)
 
-    snapshot = Snapshot(*map(full, record.snapshot))
+    snapshot = type(record.snapshot)(*map(full, record.snapshot))
     extras = {
         k: (dims, full(x)) if dims[:2] == ("seed", "time") else (dims, x) for k, (dims, x) in record.extras.items()
     }
@@ -186,16 +188,15 @@ def _cut(record: Record, low: int, high: int, points: int) -> Record:
 def _risks(pairs: Sequence[tuple[Method, Task]], records: Sequence[Record]) -> list[tuple[np.ndarray, str]]:
     """Excess risks of all records, evaluated together where the problem is the same up to its noise."""
     same: dict[Any, list[int]] = {}
-    for i, (_, task) in enumerate(pairs):
-        same.setdefault((task.problem.replace(noise=0.0), len(task.points)), []).append(i)
     found: dict[int, tuple[np.ndarray, str]] = {}
-    for (problem, points), every in same.items():
-        known = {i: risks for i in every if (risks := known_risks(records[i])) is not None}
-        found |= known
-        members = [i for i in every if i not in known]
-        if not members:
-            continue
-        Q, M, a = (np.concatenate(x) for x in zip(*(records[i].snapshot for i in members), strict=True))
+    for i, (_, task) in enumerate(pairs):
+        known = known_risks(records[i])
+        if known is not None:
+            found[i] = known
+        else:
+            same.setdefault((task.problem.replace(noise=0.0), len(task.points)), []).append(i)
+    for (problem, points), members in same.items():
+        Q, M, a = (np.concatenate(x) for x in zip(*(records[i].snapshot[:3] for i in members), strict=True))
         values, rule = excess_risks(problem, Q, M, a, affordable=points)
         parts = np.split(values, np.cumsum([len(records[i].snapshot.a) for i in members])[:-1])
         found |= {i: (part, rule) for i, part in zip(members, parts, strict=True)}

@@ -1,0 +1,203 @@
+"""One neuron near m = 0: what its drift, its self-interaction and its noise are, and how many steps they amount to.
+
+    E[y σ'(λ) z] = g(m) w* + r(m) w,   g = Σ q c_q b_q m^{q−1} ≈ c m^{ℓ−1},   c = ℓ c_ℓ b_ℓ,   r(0) = √2 c_2 b_0
+    E[σ σ'(λ) z] = κ w,                κ = E[λ σ σ'],       s² = E[σ'² e²] at m = 0,       x = γ² s² d/n_b
+    T = (m_0^{2−ℓ} − η^{2−ℓ}) / ((ℓ−2) γ_eff c),    γ_eff = γ/(1 − γκ)  (projected),  γ  (spherical)
+
+σ = Σ c_q h_q, y = Σ b_q h_q in orthonormal Hermite polynomials; T = log(η/m_0)/(γ_eff c) for ℓ = 2. With the
+contraction by noise, dm/dτ = γ_eff c m^{ℓ−1} − (x/2) m has a closed solution too: in v = m^{2−ℓ} it is linear.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer.algorithm import SGD
+from twolayer.errors import InputError, finite_number, positive_integer, reject
+from twolayer.functions.activation import Activation
+from twolayer.functions.exponents import analyse
+from twolayer.functions.hermite import gauss_panels
+from twolayer.gaussian.moments import moments
+from twolayer.overlaps import Overlaps
+from twolayer.precision import float64
+from twolayer.problem import Problem
+
+__all__ = ["Expansion", "RecoverySteps", "expansion", "recovery_steps"]
+
+ZERO = 1e-8  # a Hermite coefficient of σ below this share of the largest counts as zero
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """Drift and self-interaction of one neuron with a = 1 near m = 0.
+
+    Attributes
+    ----------
+    ell : int
+        Smallest order that target and activation share.
+    drift : float
+        c for a target of one direction; of several, ℓ c_ℓ times the norm of the target's tensor of order ℓ.
+    lower : tuple of int
+        Orders 1 ≤ q < ℓ that the activation contains.
+    kappa, tilt : float
+        κ = E[λ σ σ'], and r(0), which a target with E[y] ≠ 0 adds.
+    """
+
+    ell: int
+    drift: float
+    lower: tuple[int, ...]
+    kappa: float
+    tilt: float
+
+    def self_interaction(self, loss: str) -> float:
+        """κ of a step projected back to the sphere: 1 − γκ multiplies the neuron's own direction."""
+        return (self.kappa if loss == "squared" else 0.0) - self.tilt
+
+
+@float64
+def expansion(target: Any, activation: Any, directions: int | None = None) -> Expansion:
+    """Expand what one neuron sees of a target near m = 0.
+
+    Examples
+    --------
+    >>> found = expansion("He3(z1)", "He3")
+    >>> found.ell, round(found.drift, 6), round(found.kappa, 6)
+    (3, 18.0, 18.0)
+    """
+    seen, sigma = analyse(target, directions), Activation.of(activation)
+    orders = sorted({sum(alpha) for alpha in seen.hermite if any(alpha)})
+    if not orders:
+        raise InputError(
+            f"Argument `target` must have a Hermite component of order 1 or more, but {seen.target.name!r} has none."
+        )
+    c = sigma.hermite(max(*orders, 2))
+    present = np.abs(c) > ZERO * np.abs(c).max()
+    shared = [q for q in orders if present[q]]
+    if not shared:
+        words = ", ".join(map(str, orders))
+        raise InputError(
+            f"Argument `activation` must have a Hermite component of an order that the target has ({words}), but "
+            f"{sigma.name} has none: without one the gradient does not point to the target."
+        )
+    ell = shared[0]
+    b = {alpha: value for alpha, value in seen.hermite.items() if sum(alpha) == ell}
+    size = next(iter(b.values())) if seen.target.directions == 1 else math.hypot(*b.values())
+    x, w = gauss_panels(sigma.kinks)
+    kappa = float((w * (x**2 - 1) * np.asarray(sigma(jnp.asarray(x))) ** 2).sum()) / 2  # E[λσσ'] by parts
+    mean = seen.hermite.get((0,) * seen.target.directions, 0.0)
+    tilt = math.sqrt(2) * float(c[2] if present[2] else 0.0) * mean
+    return Expansion(ell, ell * float(c[ell]) * size, tuple(q for q in range(1, ell) if present[q]), kappa, tilt)
+
+
+@dataclass(frozen=True)
+class RecoverySteps:
+    """Predicted steps of weak recovery, and what they are made of.
+
+    Attributes
+    ----------
+    steps : float
+        T without noise; infinite if the drift does not lead to the target.
+    contracted : float
+        T with the contraction by noise; infinite below the unstable point.
+    growth : float
+        γ_eff c: dm/dτ = growth · m^{ℓ−1}.
+    contraction : float
+        x/(1 − γκ)²: what noise adds to the squared norm in one step, relative to it.
+    self_interaction : float
+        γκ of the projected step; 0 for a spherical one.
+    unstable : float
+        m_c: from below it noise wins (ℓ ≥ 3; 0 for ℓ ≤ 2).
+    """
+
+    ell: int
+    steps: float
+    contracted: float
+    growth: float
+    contraction: float
+    self_interaction: float
+    unstable: float
+
+
+def recovery_steps(
+    problem: Problem, algorithm: SGD, dim: int, level: float = 0.5, *, start: float | None = None
+) -> RecoverySteps:
+    """Steps until one neuron has overlap ``level`` with the target direction, from the leading order near m = 0.
+
+    Parameters
+    ----------
+    problem : Problem
+        One neuron, one direction.
+    algorithm : SGD
+        Projected or spherical, squared or correlation loss.
+    dim : int
+        d.
+    level : float
+        η in (0, 1).
+    start : float, optional
+        m_0 > 0; d^{−1/2} by default.
+
+    Notes
+    -----
+    Relative corrections are of the order of γ_eff c η^{ℓ−2} (a step is finite) and of η² (higher orders of m).
+
+    Examples
+    --------
+    >>> algorithm = SGD(lr=0.02, batch="d**2", geometry="projected")
+    >>> round(recovery_steps(Problem("h3(z1)", "h3"), algorithm, 10**6).steps)
+    15635
+    """
+    dim = positive_integer("dim", dim, 2)
+    eta = check_level(level)
+    if (problem.p, problem.k) != (1, 1):
+        raise InputError(
+            f"Argument `problem` must have one neuron and one direction for these formulas, but has {problem.p} and "
+            f"{problem.k}: measure with weak_recovery."
+        )
+    if algorithm.loss.name not in ("squared", "correlation"):
+        reject("loss", algorithm.loss.name, "'squared' or 'correlation' for these formulas")
+    if algorithm.geometry == "free" or algorithm.momentum or algorithm.weight_decay or algorithm.train_second_layer:
+        raise InputError(
+            "Argument `algorithm` must be projected or spherical SGD on the first layer, without momentum and weight "
+            f"decay, but got {algorithm!r}."
+        )
+    m = finite_number("start", dim**-0.5 if start is None else start, accepted=f"a number in (0, {eta})")
+    if not 0 < m < eta:
+        reject("start", start, f"a number in (0, {eta})")
+    found, a, gamma = expansion(problem.target, problem.activation), float(problem.a()[0]), algorithm.lr(dim)
+    own = (found.kappa * a**2 if algorithm.loss.name == "squared" else 0.0) - found.tilt * a
+    own = gamma * own if algorithm.geometry == "projected" else 0.0
+    ell, drift = found.ell, found.drift * a
+    if ell % 2:
+        drift = abs(drift)  # towards the target for one sign of m_0, which is the one meant
+    noise = float(moments(problem, Overlaps([[1.0]], [[0.0]], problem.P), algorithm.loss).chi[0, 0])
+    x = gamma**2 * noise * dim / algorithm.batch_at(dim)
+    if own >= 1 or drift <= 0:
+        return RecoverySteps(ell, math.inf, math.inf, 0.0, x, own, 1.0)
+    growth, contraction = gamma * drift / (1 - own), x / (1 - own) ** 2
+    if ell == 2:
+        steps = math.log(eta / m) / growth
+        rest = growth - contraction / 2
+        contracted = math.log(eta / m) / rest if rest > 0 else math.inf
+        return RecoverySteps(ell, steps, contracted, growth, contraction, own, 0.0)
+    first, last, order = m ** (2 - ell), eta ** (2 - ell), ell - 2
+    steps = (first - last) / (order * growth)
+    slow = growth - contraction / 2 * max(first, last)
+    contracted = math.inf
+    if slow > 0:
+        ratio = contraction / 2 * (first - last) / (growth - contraction / 2 * first)
+        contracted = 2 / (order * contraction) * math.log1p(ratio)
+    unstable = (contraction / (2 * growth)) ** (1 / order) if ell > 2 else 0.0
+    return RecoverySteps(ell, steps, contracted, growth, contraction, own, unstable)
+
+
+def check_level(level: object) -> float:
+    """η of weak recovery, a number in (0, 1)."""
+    eta = finite_number("level", level, accepted="a number in (0, 1)")
+    if not 0 < eta < 1:
+        reject("level", level, "a number in (0, 1)")
+    return eta

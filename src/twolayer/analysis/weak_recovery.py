@@ -1,0 +1,260 @@
+"""Weak recovery measured: the first step at which student and target overlap by η, and how it grows with d.
+
+    T = min{ t : ‖M_t‖_F ≥ η },    median over runs ~ d^θ
+
+Runs of the exact chain at several dimensions, each from its own random start. A run that has not recovered by the last
+step is censored: it counts as later than all others. For odd ℓ a neuron with m_0 < 0 is pushed to m = 0 and must wait
+for the noise, so its sign is the user's choice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from twolayer.algorithm import SGD
+from twolayer.analysis.passage import first_passage
+from twolayer.analysis.prefactors import check_level, expansion, recovery_steps
+from twolayer.errors import choice, positive_integer, reject
+from twolayer.functions.activation import Activation
+from twolayer.functions.exponents import analyse
+from twolayer.methods.base import Until
+from twolayer.methods.chain import Chain
+from twolayer.overlaps import Overlaps
+from twolayer.problem import Problem
+from twolayer.scaling import positive_law
+from twolayer.solving import solve
+from twolayer.statistics import Fit, Median, median, median_power_law
+
+__all__ = ["WeakRecovery", "oriented", "weak_recovery"]
+
+SIGNS = ("positive", "negative", "random")
+LEAST = 64  # steps that every measurement may take: blocks of random numbers then have one size, compiled once
+GAUSSIAN_ABOVE = 2**14
+LATE = 0.19  # 15 % of the random starts have |m_0| √d below this
+
+
+@dataclass(frozen=True, eq=False)
+class WeakRecovery:
+    """Steps of weak recovery of all runs at all dimensions.
+
+    Attributes
+    ----------
+    dims : tuple of int
+    steps : array (dims, seeds)
+        T of every run; infinite where it is censored.
+    limits : tuple of int
+        Steps after which the runs of each dimension were given up.
+    batch_sums : tuple of str
+        How batches were summed at each dimension.
+    ell : int
+        Order at which drift begins.
+    """
+
+    problem: Problem
+    algorithm: SGD
+    level: float
+    dims: tuple[int, ...]
+    steps: np.ndarray
+    limits: tuple[int, ...]
+    batch_sums: tuple[str, ...]
+    ell: int
+
+    @property
+    def mu(self) -> float:
+        """μ of the batch size."""
+        return self.algorithm.mu
+
+    @property
+    def delta(self) -> float:
+        """δ of the learning rate."""
+        return self.algorithm.delta
+
+    @property
+    def medians(self) -> list[Median]:
+        """Median of T at each dimension, with its interval (95 %)."""
+        return [median(row) for row in self.steps]
+
+    @property
+    def censored(self) -> list[int]:
+        """Runs that did not recover, at each dimension."""
+        return [int(np.isinf(row).sum()) for row in self.steps]
+
+    @property
+    def learned(self) -> bool:
+        """Whether more than half of the runs recovered at the largest dimension."""
+        return bool(np.isfinite(self.steps[int(np.argmax(self.dims))]).mean() > 0.5)
+
+    def fit(self) -> Fit | None:
+        """Exponent of the median of T against d, of T/log d for ℓ = 2; None where too many runs are censored."""
+        known = [i for i, row in enumerate(self.steps) if np.isinf(row).mean() < 0.25]
+        if len(known) < 2 or not self.learned or self.steps.shape[1] < 2:
+            return None
+        dims = np.array([self.dims[i] for i in known], dtype=float)
+        rows = [self.steps[i] / (np.log(self.dims[i]) if self.ell == 2 else 1.0) for i in known]
+        return median_power_law(dims, rows)
+
+    @property
+    def theta(self) -> float | None:
+        """The fitted exponent θ."""
+        fit = self.fit()
+        return None if fit is None else fit.slope
+
+    @property
+    def theta_error(self) -> float | None:
+        """Its standard error, from resampling the runs."""
+        fit = self.fit()
+        return None if fit is None else fit.error
+
+    def __str__(self) -> str:
+        rows = [
+            f"d = {dim:<9} T = {m.value:<9.5g} [{m.low:.5g}, {m.high:.5g}]"
+            + (f"   {lost} of {self.steps.shape[1]} not in {limit} steps" if lost else "")
+            for dim, m, lost, limit in zip(self.dims, self.medians, self.censored, self.limits, strict=True)
+        ]
+        fit = self.fit()
+        return "\n".join(
+            [
+                *rows,
+                *(
+                    []
+                    if fit is None
+                    else [f"theta = {fit.slope:.4g} ± {fit.error:.2g}" + (" of T/log d" if self.ell == 2 else "")]
+                ),
+            ]
+        )
+
+
+def weak_recovery(
+    problem: Problem,
+    algorithm: SGD,
+    dims: Sequence[int] | int,
+    *,
+    level: float = 0.5,
+    seeds: int = 32,
+    seed: int = 0,
+    sign: str = "positive",
+    start: str = "random",
+    steps: Any = None,
+    batch_sums: str = "auto",
+    progress: Any = None,
+) -> WeakRecovery:
+    """Measure the steps of weak recovery with the exact chain.
+
+    Parameters
+    ----------
+    problem : Problem
+    algorithm : SGD
+        Projected or spherical; ``lr`` and ``batch`` as laws in d.
+    dims : int or sequence of int
+    level : float
+        η in (0, 1).
+    seeds, seed : int
+        Runs at each dimension, each from its own start.
+    sign : str
+        For odd ℓ: ``"positive"`` turns the starts towards the target, ``"negative"`` away from it, ``"random"`` leaves
+        them. For even ℓ signs do not matter.
+    start : str
+        ``"random"``: uniform on the sphere; ``"typical"``: |m_0| = d^{−1/2} exactly (one neuron, one direction).
+    steps : int, Scaling or str, optional
+        When to give up, a law in d; by default a multiple of what the formulas predict, or 10 000.
+    batch_sums : str
+        As for `Chain`; ``"auto"`` draws the sums over more than 2¹⁴ samples from their Gaussian limit.
+
+    Notes
+    -----
+    Cost per step and run: O(n_b) for exact sums; independent of n_b for Gaussian ones, and of d for both.
+
+    Examples
+    --------
+    >>> algorithm = SGD(lr="0.2", batch="2*d", loss="correlation", geometry="projected")
+    >>> result = weak_recovery(Problem("h2(z1)", "h2"), algorithm, dims=(100, 200), seeds=16)
+    >>> result.learned, result.steps.shape
+    (True, (2, 16))
+    """
+    eta = check_level(level)
+    choice("sign", sign, SIGNS)
+    choice("start", start, ("random", "typical"))
+    choice("batch_sums", batch_sums, ("auto", "exact", "gaussian"))
+    seeds = positive_integer("seeds", seeds)
+    sizes = tuple(positive_integer("dims", n, 2) for n in np.atleast_1d(np.asarray(dims, dtype=object)))
+    if not sizes:
+        reject("dims", dims, "at least one dimension")
+    if algorithm.geometry == "free":
+        reject("geometry", "free", "'projected' or 'spherical': an overlap is a cosine only on the sphere")
+    if start == "typical" and (problem.p, problem.k) != (1, 1):
+        reject("start", start, "'random' for several neurons or directions")
+    ell = expansion(problem.target, problem.activation).ell
+    limits = tuple(_limit(problem, algorithm, dim, eta, start, steps) for dim in sizes)
+    rows, sums = [], []
+    for dim, limit in zip(sizes, limits, strict=True):
+        chosen = batch_sums
+        if chosen == "auto" and algorithm.batch_at(dim) > GAUSSIAN_ABOVE:
+            chosen = "gaussian"
+        starts = _starts(problem, dim, seeds, seed, sign, start)
+        run = solve(
+            problem,
+            algorithm,
+            Chain(dim, batch_sums=chosen),
+            starts,
+            steps=limit,
+            save=1,
+            seed=seed,
+            until=Until("overlap", eta),
+            progress=progress,
+        )
+        rows.append(np.ceil(first_passage(run).steps))
+        sums.append("gaussian" if chosen == "gaussian" else "exact")
+    return WeakRecovery(problem, algorithm, eta, sizes, np.array(rows), limits, tuple(sums), ell)
+
+
+def _limit(problem: Problem, algorithm: SGD, dim: int, eta: float, start: str, steps: Any) -> int:
+    """Last step at a dimension: as asked, or late enough for 85 % of the starts."""
+    if steps is not None:
+        return max(1, round(positive_law(steps, "steps")(dim)))
+    if (problem.p, problem.k) != (1, 1) or dim**-0.5 >= eta:
+        return 10_000
+    predicted = recovery_steps(problem, algorithm, dim, eta)
+    late = 1.0 if start == "typical" else LATE ** min(0, 2 - predicted.ell)
+    steps_ = predicted.contracted if math.isfinite(predicted.contracted) else predicted.steps
+    return 10_000 if not math.isfinite(steps_) else math.ceil(LEAST + max(3.0, 2 * late) * steps_)
+
+
+def _starts(problem: Problem, dim: int, seeds: int, seed: int, sign: str, start: str) -> Overlaps:
+    starts = Overlaps.random(problem, dim, seed, size=seeds)
+    if start == "typical":
+        M = np.copysign(dim**-0.5, starts.M)
+        starts = Overlaps(starts.Q, M, problem.P, starts.a, dim)
+    return starts if sign == "random" else oriented(problem, starts, away=sign == "negative")
+
+
+def oriented(problem: Problem, starts: Overlaps, away: bool = False) -> Overlaps:
+    """Starts with every neuron turned so that its first drift leads to the target, or away from it.
+
+    Turning w to −w changes the sign of the drift along the target only for odd ℓ; for even ℓ nothing is changed.
+
+    Examples
+    --------
+    >>> problem = Problem("He3(z1)", "He3")
+    >>> oriented(problem, Overlaps([[1.0]], [[-0.1]])).M.tolist()
+    [[0.1]]
+    """
+    ell = expansion(problem.target, problem.activation).ell
+    if ell % 2 == 0:
+        return starts
+    if not np.allclose(problem.P, np.eye(problem.k)):
+        reject("gram", problem.P.tolist(), "the identity for starts with a sign; use sign='random'")
+    c = Activation.of(problem.activation).hermite(ell)[ell]
+    pull = np.zeros(starts.M.shape[:-1])
+    for alpha, b in analyse(problem.target).hermite.items():
+        if sum(alpha) == ell:
+            weight = b / math.sqrt(math.prod(math.factorial(n) for n in alpha))
+            pull = pull + weight * np.prod(starts.M ** np.array(alpha), axis=-1)
+    a = problem.a() if starts.a is None else starts.a
+    turn = np.where(c * a * pull < 0, -1.0, 1.0) * (-1.0 if away else 1.0)
+    Q = starts.Q * turn[..., :, None] * turn[..., None, :]
+    return Overlaps(Q, starts.M * turn[..., None], starts.P, starts.a, starts.dim)

@@ -1,0 +1,86 @@
+"""Giant steps: lr = O(1) and batches of order d or more, as d → ∞. The limit is a map from step to step.
+
+    M' = M + η psi,    Q' = Q + η (phi + phiᵀ) + η² [ chi/α + v Ω⁺ vᵀ ],    n_b = α d,  η = lr/p
+
+then rows are divided by their norms if they are projected or spherical. With larger batches, n_b ≫ d, the term with
+chi is gone: gradient descent on the population risk with a finite step. Fluctuations are of order d^(−1/2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from twolayer.algorithm import SGD
+from twolayer.errors import choice, positive_integer, reject
+from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
+from twolayer.methods.averaged import Precision
+from twolayer.methods.base import Evolution, Method, Task, register_method
+from twolayer.methods.map import REUSED
+from twolayer.methods.mean_step import MeanStepEvolution, StepRates, Terms
+from twolayer.problem import Problem
+from twolayer.regimes import regime_of
+
+__all__ = ["GiantSteps"]
+
+
+@register_method
+@dataclass(frozen=True)
+class GiantSteps(Method):
+    """The limit d → ∞ of steps of order one on fresh batches of order d: a deterministic map of the overlaps.
+
+    Parameters
+    ----------
+    band : bool
+        Follow the fluctuations too: ``M_band`` and ``Q_band`` in the result are standard deviations of M and Q times
+        d^(1/2). They come from the linearised map and the noise of every step, not from the last step alone.
+    engine, tolerance, log2_points
+        As in `ODE`.
+
+    Notes
+    -----
+    α is read from ``batch=α*d``. Cost per step: one evaluation of the averages; with a band also 2F evaluations on
+    2¹³ points and nodes · F², F = p k + p (p + 1)/2.
+
+    Examples
+    --------
+    >>> GiantSteps().name
+    'giantsteps'
+    """
+
+    band: bool = False
+    engine: str = "auto"
+    tolerance: float = 1e-6
+    log2_points: int = LOG2_POINTS
+    stepwise: ClassVar[bool] = True
+    papers: ClassVar[tuple[str, ...]] = ("dandi2023", "arnaboldi2024")
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.band, bool):
+            reject("band", self.band, "True or False")
+        choice("engine", self.engine, ENGINES)
+        positive_integer("log2_points", self.log2_points, 4)
+
+    def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
+        """Only fresh samples, and only where steps stay of order one."""
+        if algorithm.dataset is not None:
+            return REUSED.format(algorithm.dataset)
+        if self.band and algorithm.momentum:
+            return "the linearised map of the band has no rows of the step before: use momentum = 0 or band = False"
+        if regime_of(algorithm).name == "giant steps":
+            return None
+        return (
+            f"giant steps have lr = O(1) and batches of at least order d, such as lr = 0.5, batch = 4*d, but with "
+            f"lr = {algorithm.lr}, batch = {algorithm.batch} the limit is another one; Map iterates the mean step at "
+            "any lr and batch"
+        )
+
+    def prepare(self, task: Task) -> Evolution:
+        """Read lr and α off the laws."""
+        problem, algorithm = task.problem, task.algorithm
+        lr, batch = algorithm.lr.coefficient, algorithm.batch
+        norm = 1 / batch.coefficient if batch.exponent < 1 + 1e-9 else 0.0
+        decay, momentum = 1 - lr * algorithm.weight_decay, algorithm.momentum or None
+        rates = StepRates(lr / problem.p, decay, momentum, norm, 0.0, True, problem.noise)
+        precision = Precision(self.engine, self.tolerance, self.log2_points)
+        return MeanStepEvolution(task, precision, rates, Terms(band=self.band))

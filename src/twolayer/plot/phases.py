@@ -1,0 +1,162 @@
+"""Figure of a phase diagram: batch size n_b ~ d^μ against learning rate γ ~ d^(−δ), and against T ~ d^θ.
+
+Green: what projected SGD on the squared loss learns. Orange: what correlation loss or spherical gradients learn beyond.
+Grey: not learned. Hatched: not learned, and the norm of a step cannot be expanded. Black: T polylogarithmic, blue: one
+step. Red: the validity lines of the expansion, solid as derived (δ = (1 − μ)/2), dotted as published (δ = 1/4 − μ/2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from twolayer.errors import choice
+from twolayer.plot.style import house_style
+
+if TYPE_CHECKING:
+    from twolayer.analysis.phases import PhaseDiagram
+
+__all__ = ["COLOURS", "draw_phases", "phases"]
+
+COLOURS = {
+    "sgd": "#4daf4a",
+    "correlation": "#ff9f3f",
+    "not": "#c9c9c9",
+    "validity": "#d62728",
+    "polylog": "#111111",
+    "one": "#1f77b4",
+}
+LABELS = {
+    "delta": r"$\delta$   (learning rate $\gamma \sim d^{-\delta}$)",
+    "theta": r"$\theta$   (steps $T \sim d^{\theta}$)",
+}
+PLANES = {"delta": ("delta",), "theta": ("theta",), "both": ("delta", "theta")}
+ALPHA = 0.45
+
+
+def phases(
+    diagram: PhaseDiagram, plane: str = "both", measured: Sequence[Any] = (), figure: Figure | None = None
+) -> Figure:
+    """The regions of a phase diagram, with measured points on top.
+
+    Parameters
+    ----------
+    diagram : PhaseDiagram
+        From `phase_diagram`.
+    plane : str
+        ``"delta"``, ``"theta"`` or ``"both"``.
+    measured : sequence of WeakRecovery
+        Points to draw: filled where most runs recovered, crosses where not, with the measured θ.
+    figure : matplotlib Figure, optional
+        Where to draw.
+
+    Examples
+    --------
+    >>> from twolayer.analysis.phases import phase_diagram
+    >>> len(phases(phase_diagram(ell=3), plane="both").axes)
+    2
+    """
+    planes = PLANES[choice("plane", plane, PLANES)]
+    with house_style():
+        figure = figure or Figure(figsize=(5.2 * len(planes), 4.6))
+        for ax, name in zip(figure.subplots(1, len(planes), squeeze=False)[0], planes, strict=True):
+            draw_phases(ax, diagram, name, measured)
+        figure.legend(
+            handles=legend_handles(diagram, bool(measured)), loc="outside lower center", ncols=4, fontsize=7.5
+        )
+        figure.suptitle(
+            rf"Information exponent $\ell = {diagram.ell}$: {diagram.loss} loss, {diagram.geometry}", fontsize=10
+        )
+    return figure
+
+
+def draw_phases(ax: Axes, diagram: PhaseDiagram, plane: str, measured: Sequence[Any] = ()) -> None:
+    """Draw one plane into axes."""
+    sgd, free = _pair(diagram)
+    ell = diagram.ell
+    shift = 0.0 if plane == "delta" else (ell / 2 - 1 if ell > 1 else 0.0)  # θ = δ + shift
+    right = ell + 1.0
+    top = diagram.noise_order + 0.25 + shift
+    floor = min((1 - ell) / 2, 0.0) - 0.45 if plane == "delta" else 0.0
+    mu = np.unique(np.concatenate([np.linspace(0, right, 801), [sgd.optimal_mu - 1e-9, free.optimal_mu - 1e-9]]))
+
+    def lowest(which: PhaseDiagram) -> np.ndarray:
+        of = which.lowest_delta if plane == "delta" else which.optimal_delta
+        return np.maximum(np.array([of(float(x)) for x in mu]) + shift, floor)
+
+    green, orange = lowest(sgd), lowest(free)
+    valid = np.maximum(free.lines["expansion"].delta(mu) + shift, floor)
+    edge = np.minimum(valid, orange)
+    ax.fill_between(mu, green, top, color=COLOURS["sgd"], alpha=ALPHA, lw=0)
+    ax.fill_between(mu, orange, green, color=COLOURS["correlation"], alpha=ALPHA, lw=0)
+    ax.fill_between(mu, edge, orange, color=COLOURS["not"], alpha=ALPHA, lw=0)
+    ax.fill_between(mu, floor, edge, facecolor="white", edgecolor="#bbbbbb", hatch="////", lw=0)
+    for name, style in (("expansion", "-"), ("expansion (published)", ":")):
+        y = free.lines[name].delta(mu) + shift
+        ax.plot(mu[y >= floor], y[y >= floor], style, color=COLOURS["validity"], lw=1.3)
+    last = float(ell)
+    if ell > 1:
+        height = 1 - diagram.noise_order + shift
+        ends = [free.optimal_mu, right if plane == "delta" else last]
+        ax.plot(ends, [height, height], color=COLOURS["polylog"], lw=2.4, clip_on=False)
+    one = (1 - ell) / 2 if plane == "delta" else 0.0
+    ax.plot([last, right], [one, one], color=COLOURS["one"], lw=2.4, clip_on=False)
+    if plane == "delta":
+        ax.fill_between([last, right], floor, one, color="#c6dbef", lw=0, zorder=1)
+    for which, colour in ((sgd, "sgd"), (free, "correlation")):
+        x, y = which.points["optimum"]
+        ax.axvline(x, color=COLOURS[colour], ls="--", lw=1.2)
+        ax.plot([x], [y + shift], "*", ms=11, color=COLOURS[colour], mec="black", mew=0.6, zorder=6, clip_on=False)
+    _draw_measured(ax, plane, measured)
+    ax.set(xlim=(0, right), ylim=(floor, top), xlabel=r"$\mu$   (batch $n_b \sim d^{\mu}$)", ylabel=LABELS[plane])
+    ax.grid(False)
+
+
+def _pair(diagram: PhaseDiagram) -> tuple[PhaseDiagram, PhaseDiagram]:
+    """The diagram with self-interaction and the one without, of which the given one is one."""
+    kind = type(diagram)
+    sgd = kind(diagram.ell, "squared", "projected", "contracting") if diagram.free else diagram
+    return sgd, kind(diagram.ell, "correlation", "projected", "none")
+
+
+def _draw_measured(ax: Axes, plane: str, measured: Sequence[Any]) -> None:
+    for point in measured:
+        learned = point.learned
+        if plane == "delta":
+            ax.plot([point.mu], [point.delta], "o" if learned else "x", color="black", ms=5.5, zorder=7, clip_on=False)
+            if point.theta is not None:
+                text = f"{max(point.theta, 0.0):.2f}"
+                ax.annotate(text, (point.mu, point.delta), (4, 4), textcoords="offset points", fontsize=7, zorder=8)
+        elif point.theta is not None:
+            error = None if point.theta_error is None else 2 * point.theta_error
+            bars: Any = {"color": "black", "ms": 5, "capsize": 2.5, "lw": 1.1, "zorder": 7, "clip_on": False}
+            ax.errorbar([point.mu], [max(point.theta, 0.0)], error, fmt="o", **bars)
+
+
+def legend_handles(diagram: PhaseDiagram, measured: bool) -> list[Any]:
+    """What the colours mean."""
+    other = "Spherical SGD learning" if diagram.geometry == "spherical" else "Correlation loss SGD learning"
+    handles: list[Any] = [
+        Patch(color=COLOURS["sgd"], alpha=ALPHA, label="SGD learning"),
+        Patch(color=COLOURS["correlation"], alpha=ALPHA, label=other),
+        Patch(color=COLOURS["not"], alpha=ALPHA, label="SGD not learning"),
+        Patch(facecolor="white", edgecolor="#bbbbbb", hatch="////", label="Expansion not defined"),
+        Line2D([], [], color=COLOURS["polylog"], lw=2.4, label="Polylog regime"),
+        Line2D([], [], color=COLOURS["one"], lw=2.4, label="One step regime"),
+        Line2D([], [], color=COLOURS["validity"], lw=1.3, label="Expansion validity (derived)"),
+        Line2D([], [], color=COLOURS["validity"], lw=1.3, ls=":", label="Expansion validity (published)"),
+        Line2D([], [], color=COLOURS["sgd"], ls="--", marker="*", mec="black", label="SGD optimal point"),
+        Line2D(
+            [], [], color=COLOURS["correlation"], ls="--", marker="*", mec="black", label="Corr. loss optimal point"
+        ),
+    ]
+    if measured:
+        handles.append(Line2D([], [], color="black", marker="o", ls="", label=r"measured, with its $\theta$"))
+        handles.append(Line2D([], [], color="black", marker="x", ls="", label="measured: no recovery"))
+    return handles

@@ -1,0 +1,78 @@
+"""Runs in stages: each seed goes on from its own end, with clocks of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import twolayer as tl
+from twolayer import d
+from twolayer.stages import SPREAD
+
+PROBLEM = tl.Problem("h2(z1)", "h2")
+FIRST = tl.SGD(lr=0.5 / d, batch=4, loss="correlation", geometry="projected")
+SECOND = FIRST.replace(loss="squared", lr=0.05 / d)
+START = tl.Overlaps([[1.0]], [[0.3]], dim=60)
+
+
+@pytest.fixture(scope="module")
+def staged():  # type: ignore[no-untyped-def]
+    stages = [tl.Stage(FIRST, steps=400, until=tl.Until("overlap", 0.6), save=20), tl.Stage(SECOND, steps=50, save=5)]
+    return tl.solve_stages(PROBLEM, stages, tl.Chain(60), START, seeds=6, seed=3)
+
+
+def test_the_first_stage_is_the_run_itself_and_the_second_begins_at_its_end(staged) -> None:  # type: ignore[no-untyped-def]
+    alone = tl.solve(
+        PROBLEM, FIRST, tl.Chain(60), START, steps=400, until=tl.Until("overlap", 0.6), save=20, seeds=6, seed=3
+    )
+    n = alone.sizes["time"]  # the run ends at the first save point at which all seeds have left
+    np.testing.assert_array_equal(staged.M.values[:, :n], alone.M.values)
+    ends = tl.Overlaps(alone.Q.values[:, -1], alone.M.values[:, -1], a=alone.a.values[:, -1])
+    assert staged.stage.values.tolist() == [1] * n + [2] * 5
+    second = tl.solve(PROBLEM, SECOND, tl.Chain(60), ends, steps=50, save=5, seed=(3 + SPREAD) % 2**64)
+    np.testing.assert_array_equal(staged.M.values[:, n:], second.M.values[:, 1:])
+    assert (alone.outcome == "reached").all()
+    # every seed has its own clock
+    stop = np.ceil(alone.stop_step.values)
+    assert len(set(stop)) > 2
+    np.testing.assert_allclose(staged.step.values[:, n - 1], stop)
+    np.testing.assert_allclose(staged.step.values[:, -1], stop + 50)
+    np.testing.assert_allclose(staged.sample.values[:, -1], 4 * (stop + 50))
+    np.testing.assert_allclose(staged.time.values[:, -1], (0.5 * stop + 0.05 * 50) / 60)
+    assert (np.diff(staged.step.values, axis=1) >= 0).all()
+
+
+def test_later_stages_draw_new_numbers() -> None:
+    stages = [tl.Stage(FIRST, steps=10, save=1)] * 2
+    run = tl.solve_stages(PROBLEM, stages, tl.Chain(60), START, seeds=64, seed=1)
+    moves = np.diff(run.M.values[:, :, 0, 0], axis=1)
+    # with the same numbers the two moves would be nearly equal; 64 pairs of independent ones correlate by 1/8
+    assert abs(np.corrcoef(moves.T)[0, 1]) < 0.6
+
+
+def test_stages_of_the_limit_join_smoothly_and_come_back_from_a_file(tmp_path: Path) -> None:
+    stages = [tl.Stage(FIRST, time=1.0, until=tl.Until("overlap", 0.6)), tl.Stage(SECOND, time=0.5)]
+    run = tl.solve_stages(PROBLEM, stages, tl.ODE(), START)
+    at = int((run.stage == 1).sum()) - 1
+    assert float(run.M[0, at, 0, 0]) == pytest.approx(0.6, abs=1e-8)
+    assert float(run.M[0, -1, 0, 0]) > 0.6
+    assert float(run.time[0, -1]) == pytest.approx(float(run.time[0, at]) + 0.5)
+    again = tl.load(tl.save(run, tmp_path / "staged.nc"))
+    np.testing.assert_array_equal(again.M.values, run.M.values)
+    with pytest.raises(tl.InputError, match="use solve_stages"):
+        tl.rerun(again)
+
+
+def test_what_stages_refuse() -> None:
+    with pytest.raises(tl.InputError, match="at least one Stage"):
+        tl.solve_stages(PROBLEM, [], tl.ODE(), START)
+    with pytest.raises(tl.InputError, match="do not know the last step"):
+        tl.Stage(FIRST.replace(momentum=0.5), steps=3)
+    with pytest.raises(tl.InputError, match="a sequence of Stage"):
+        tl.solve_stages(PROBLEM, [FIRST], tl.ODE(), START)  # type: ignore[list-item]
+    with pytest.raises(tl.InputError, match="power of d"):
+        limits = tl.Overlaps([[1.0]], [[0.3]])
+        other = tl.SGD(lr=0.5 * d**-0.75, batch=1, geometry="projected")
+        tl.solve_stages(PROBLEM, [tl.Stage(FIRST, time=0.1), tl.Stage(other, time=0.1)], tl.ODE(), limits)
