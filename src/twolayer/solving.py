@@ -37,7 +37,7 @@ from twolayer.run import follow
 
 __all__ = ["DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"]
 
-for _cls in (Chain, DMFT, GiantSteps, Map, MeanField, ODE, SDE, Vectors, Population):  # whatever was imported first
+for _cls in (Chain, DMFT, GiantSteps, Map, MeanField, ODE, Population, SDE, Vectors):  # whatever was imported first
     METHODS[_cls.__name__.lower()] = METHODS.pop(_cls.__name__.lower())
 
 
