@@ -94,7 +94,7 @@ def applicable(problem: Problem, algorithm: SGD) -> list[str]:
     Examples
     --------
     >>> applicable(Problem("He2(z1)", "He2"), SGD(lr=0.5, batch="4*d"))
-    ['Chain', 'GiantSteps', 'Map', 'Vectors', 'Population']
+    ['Chain', 'GiantSteps', 'Map', 'Population', 'Vectors']
     """
     return [name for name, reason in refusals(problem, algorithm).items() if reason is None]
 
