@@ -22,16 +22,16 @@ HOUSE = """
 __main__
 cli
 cli.compare cli.rerun
-cli.about cli.analyse cli.cite cli.escape cli.gallery cli.moments cli.phase_diagram cli.plot cli.solve cli.sweep
+cli.about cli.analyse cli.cite cli.escape cli.gallery cli.moments cli.phase_diagram cli.plot cli.recovery cli.solve cli.sweep
 cli.common
-gallery.escape_dimension gallery.escape_learning_rate gallery.escape_width gallery.layerwise_training gallery.mediocrity gallery.reuse_minibatch gallery.reuse_or_fresh gallery.reuse_variants gallery.reused_samples gallery.second_layer gallery.staircases gallery.stochasticity gallery.trajectories
+gallery.escape_dimension gallery.escape_learning_rate gallery.escape_width gallery.layerwise_training gallery.mediocrity gallery.recovery_samples gallery.recovery_times gallery.recovery_trajectories gallery.reuse_minibatch gallery.reuse_or_fresh gallery.reuse_variants gallery.reused_samples gallery.second_layer gallery.staircases gallery.stochasticity gallery.trajectories
 gallery
-gallery.measuring gallery.stepping
+gallery.measuring gallery.recovering gallery.stepping
 gallery.registry
 gallery.parts
 taskfile comparison
-analysis.escape analysis.weak_recovery analysis.phases
-analysis.mediocrity analysis.passage analysis.prefactors analysis.second_layer
+analysis.escape analysis.recovery analysis.weak_recovery analysis.phases
+analysis.mediocrity analysis.passage analysis.population_loss analysis.prefactors analysis.relu_students analysis.second_layer
 stages sweeps.api
 sweeps.driver
 sweeps.files sweeps.planning
@@ -47,7 +47,7 @@ plot.style analysis.measure
 environment solving
 results progress
 run
-methods.giant methods.meanfield methods.rates methods.sde
+methods.giant methods.meanfield methods.population methods.rates methods.sde
 methods.map
 methods.mean_step
 methods.step_spread
@@ -56,7 +56,7 @@ methods.averaged methods.dmft_fields methods.inputs
 methods.flow methods.dmft_weights
 methods.stepwise methods.batch_sums
 methods.base
-gaussian.moments gaussian.risk gaussian.wide
+gaussian.descent gaussian.moments gaussian.risk gaussian.wide
 gaussian.engines gaussian.ensemble
 gaussian.variance
 gaussian.targets

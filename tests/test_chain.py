@@ -289,3 +289,12 @@ def test_a_streamed_batch_is_the_same_law() -> None:
     values = result.M.values[:, -1, 0, 0]
     assert abs(values.mean() - expected) < 5 * values.std() / np.sqrt(n)
     assert values.std() < 3 / np.sqrt(batch)
+
+
+def test_a_step_of_any_length_is_no_divergence_on_the_sphere() -> None:
+    """Correlation loss with lr = d: before projection the norm is 10⁵, after it 1."""
+    problem = tl.Problem("h3(z1)", "h3")
+    algorithm = tl.SGD(lr=tl.d, batch="4*d**3", loss="correlation", geometry="projected")
+    run = tl.solve(problem, algorithm, tl.Chain(100_000), tl.Overlaps([[1.0]], [[0.01]]), steps=64, save=1, seeds=4)
+    assert run.outcome.values.tolist() == ["ok"] * 4
+    np.testing.assert_allclose(run.Q.values, 1.0)

@@ -112,6 +112,13 @@ def test_exponents_are_continuous_across_boundaries(ell: int, loss: str) -> None
         assert diagram.at(ell, 0.5).theta_wrong_sign is None
 
 
+def test_rare_fluctuations_are_continuous_where_expansions_end() -> None:
+    free = tl.phase_diagram(ell=3, loss="correlation")
+    assert "exp(d^0.6)" in free.at(1, 0.2).note
+    assert free.at(1.5, -0.25).note == free.at(1.5, -0.3).note == "Rare fluctuations need a time of order exp(d^0.5)."
+    assert "γ0 and n0 decide" in free.at(2, -0.5).note and free.at(2, 0).note == ""
+
+
 def test_the_wrong_sign_of_the_sheet() -> None:
     assert tl.phase_diagram(ell=3).at(2, 0).theta_wrong_sign == pytest.approx(2 / 3)
     assert tl.phase_diagram(ell=3, loss="correlation").at(3, -1).theta_wrong_sign == 0

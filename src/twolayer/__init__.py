@@ -25,7 +25,17 @@ if TYPE_CHECKING:
     from twolayer.analysis.mediocrity import admissible_lr, escape_gain, optimal_lr, stationary_risk
     from twolayer.analysis.passage import Passage, first_passage
     from twolayer.analysis.phases import Phase, PhaseDiagram, phase_diagram
+    from twolayer.analysis.population_loss import PopulationLoss, critical_alpha, population_loss
     from twolayer.analysis.prefactors import RecoverySteps, recovery_steps
+    from twolayer.analysis.recovery import Recovery, recovery
+    from twolayer.analysis.relu_students import (
+        ReluStudents,
+        SymmetricPair,
+        aligned_excess,
+        cubic_bound,
+        relu_students,
+        symmetric_pair,
+    )
     from twolayer.analysis.second_layer import SecondLayer, fit_second_layer, layerwise, simulate_second_layer
     from twolayer.analysis.weak_recovery import WeakRecovery, weak_recovery
     from twolayer.comparison import compare
@@ -43,6 +53,7 @@ if TYPE_CHECKING:
     from twolayer.methods.map import Map
     from twolayer.methods.meanfield import MeanField
     from twolayer.methods.ode import ODE
+    from twolayer.methods.population import Population
     from twolayer.methods.rates import rates
     from twolayer.methods.sde import SDE
     from twolayer.methods.vectors import Vectors
@@ -65,6 +76,12 @@ _HOME = {
     **dict.fromkeys(("measure_histogram", "measure_moments"), "analysis.measure"),
     **dict.fromkeys(("admissible_lr", "escape_gain", "optimal_lr", "stationary_risk"), "analysis.mediocrity"),
     **dict.fromkeys(("Passage", "first_passage"), "analysis.passage"),
+    **dict.fromkeys(("PopulationLoss", "critical_alpha", "population_loss"), "analysis.population_loss"),
+    **dict.fromkeys(("Recovery", "recovery"), "analysis.recovery"),
+    **dict.fromkeys(
+        ("ReluStudents", "SymmetricPair", "aligned_excess", "cubic_bound", "relu_students", "symmetric_pair"),
+        "analysis.relu_students",
+    ),
     **dict.fromkeys(("Phase", "PhaseDiagram", "phase_diagram"), "analysis.phases"),
     **dict.fromkeys(("RecoverySteps", "recovery_steps"), "analysis.prefactors"),
     **dict.fromkeys(("WeakRecovery", "weak_recovery"), "analysis.weak_recovery"),
@@ -83,6 +100,7 @@ _HOME = {
     "DMFT": "methods.dmft",
     "MeanField": "methods.meanfield",
     "ODE": "methods.ode",
+    "Population": "methods.population",
     "rates": "methods.rates",
     "SDE": "methods.sde",
     "Vectors": "methods.vectors",
@@ -119,14 +137,19 @@ __all__ = [
     "Passage",
     "Phase",
     "PhaseDiagram",
+    "Population",
+    "PopulationLoss",
     "Problem",
+    "Recovery",
     "RecoverySteps",
     "Refused",
+    "ReluStudents",
     "RunFailed",
     "Scaling",
     "SecondLayer",
     "Stage",
     "SweepWarning",
+    "SymmetricPair",
     "Target",
     "Teacher",
     "Until",
@@ -134,10 +157,13 @@ __all__ = [
     "WeakRecovery",
     "about",
     "admissible_lr",
+    "aligned_excess",
     "analyse",
     "applicable",
     "cite",
     "compare",
+    "critical_alpha",
+    "cubic_bound",
     "d",
     "escape_gain",
     "escape_time",
@@ -155,12 +181,15 @@ __all__ = [
     "phase_diagram",
     "plan_sweep",
     "plot",
+    "population_loss",
     "rates",
+    "recovery",
     "recovery_steps",
     "refusals",
     "register_activation",
     "register_loss",
     "register_method",
+    "relu_students",
     "rerun",
     "save",
     "simulate_second_layer",
@@ -168,6 +197,7 @@ __all__ = [
     "solve_stages",
     "stationary_risk",
     "sweep",
+    "symmetric_pair",
     "weak_recovery",
 ]
 

@@ -88,8 +88,8 @@ def move(
     """One step of the first layer, rows in any orthonormal coordinates. Cost O(p n).
 
     ``gradient`` is ḡ; ``previous`` holds the rows one step earlier, or None without momentum. Returns the new rows
-    and their squared norms before any normalisation. With ``products`` (and no momentum) the norms follow from
-    them, which saves reading the rows twice.
+    and their squared norms: 1 on the sphere, however long the step was, and infinite where there is no direction to
+    normalise. With ``products`` (and no momentum) the norms follow from them, which saves reading the rows twice.
     """
     keep = rates.shrink
     if geometry == "spherical":
@@ -103,7 +103,9 @@ def move(
         square = row**2 * products.ww + 2 * row * rates.step * products.wg + rates.step**2 * products.gg
     else:
         square = (new * new).sum(-1)
-    return (new if geometry == "free" else new / jnp.sqrt(square)[..., None]), square
+    if geometry == "free":
+        return new, square
+    return new / jnp.sqrt(square)[..., None], jnp.where((square > 0) & jnp.isfinite(square), 1.0, jnp.inf)
 
 
 def move_second(a: Any, push: Any, previous: Any, rates: Rates) -> Any:

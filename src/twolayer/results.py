@@ -5,6 +5,7 @@ Dimensions ``seed``, ``time``, ``neuron``, ``neuron_``, ``direction``; variables
     M (seed, time, neuron, direction)   Q (seed, time, neuron, neuron_)   a (seed, time, neuron)
     risk, excess_risk (seed, time)      outcome (seed)   stop_step, stop_time (seed)
     train_risk (seed, time), where samples are reused
+    Q_perp (seed, time, neuron, neuron_), where the method carries it to more digits than Q and M do
 
 In a mean field a neuron is a particle: q (seed, time, neuron) = |w⊥|² and weight (neuron) are given too, and Q only
 where the start had one, as the mean M P⁺ Mᵀ + diag q over directions of the orthogonal parts.
@@ -33,14 +34,14 @@ from twolayer.algorithm import SGD
 from twolayer.errors import InputError, short
 from twolayer.files import write_atomically
 from twolayer.gaussian.risk import excess_risks
-from twolayer.methods.base import METHODS, Measure, Method, Outcome, Snapshot, Task
+from twolayer.methods.base import METHODS, Measure, Method, Snapshot, Task
 from twolayer.overlaps import Overlaps
 from twolayer.papers import PAPERS
 from twolayer.particles import Particles
 from twolayer.problem import Problem
 from twolayer.run import Record
 
-__all__ = ["cite", "describe_problem", "load", "quantities", "save", "to_dataset", "unpack"]
+__all__ = ["cite", "describe_problem", "known_risks", "load", "quantities", "save", "to_dataset", "unpack"]
 
 SCHEMA = "twolayer/1"
 PACKAGES = ("twolayer", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
@@ -75,6 +76,14 @@ def describe_problem(problem: Problem) -> dict[str, Any]:
         "second_layer": layer if isinstance(layer, str) else list(layer),
         "directions": problem.k if isinstance(problem.target.description, str) else None,
     }
+
+
+def known_risks(record: Record) -> tuple[np.ndarray, str] | None:
+    """Excess risks and their rule where the method knows them better than the overlaps do, or where there are none."""
+    rule = str(record.notes.get("engine", "mean field"))
+    if isinstance(record.snapshot, Measure):
+        return record.snapshot.excess_risk, rule
+    return (record.extras["excess_risk"][1], rule) if "excess_risk" in record.extras else None
 
 
 def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarray, str] | None = None) -> xr.Dataset:
@@ -118,7 +127,8 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
     if isinstance(snapshot, Snapshot) and snapshot.train_risk is not None:
         dataset["train_risk"] = ("seed", "time"), snapshot.train_risk
     for name, (dims, values) in record.extras.items():
-        dataset[name] = dims, values[tuple(slice(count) if dim == "time" else slice(None) for dim in dims)]
+        if name not in dataset:
+            dataset[name] = dims, values[tuple(slice(count) if dim == "time" else slice(None) for dim in dims)]
     run: dict[str, Any] = {"seeds": task.seeds, "seed": task.seed, "first": task.first, "start_dim": start.dim}
     if task.until is not None:
         run["until"] = [task.until.quantity, task.until.value, task.until.relative]
@@ -128,7 +138,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
         "method": method.describe(),
         "run": run,
     }
-    advice = {o: Outcome.ADVICE[o] for o in sorted(set(record.outcome))}
+    advice = {o: record.advice(o) for o in sorted(set(record.outcome))}
     dataset.attrs = {
         "schema": SCHEMA,
         "description": json.dumps(description),
@@ -141,10 +151,11 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
 
 
 def _risks(problem: Problem, record: Record) -> tuple[np.ndarray, str]:
-    """Excess risks and how they were computed: a mean field knows its own."""
-    snapshot = record.snapshot
-    if isinstance(snapshot, Measure):
-        return snapshot.excess_risk, str(record.notes.get("engine", "mean field"))
+    """Excess risks and how they were computed."""
+    known, snapshot = known_risks(record), record.snapshot
+    if known is not None:
+        return known
+    assert isinstance(snapshot, Snapshot)
     return excess_risks(problem, snapshot.Q, snapshot.M, snapshot.a)
 
 

@@ -57,6 +57,11 @@ class Record:
     notes: dict[str, Any]
     extras: dict[str, tuple[tuple[str, ...], np.ndarray]] = field(default_factory=dict)
 
+    def advice(self, outcome: str) -> str:
+        """What goes with an outcome: the method's own advice, or the general one."""
+        own: dict[str, str] = self.notes.get("advice", {})
+        return own.get(outcome, Outcome.ADVICE[outcome])
+
 
 def follow(evolution: Evolution, points: np.ndarray, label: str, monitor: Monitor) -> Record:
     """Run an evolution over its save points."""

@@ -24,6 +24,7 @@ from twolayer.methods.giant import GiantSteps
 from twolayer.methods.map import Map
 from twolayer.methods.meanfield import MeanField
 from twolayer.methods.ode import ODE
+from twolayer.methods.population import Population
 from twolayer.methods.sde import SDE
 from twolayer.methods.vectors import Vectors
 from twolayer.overlaps import Overlaps
@@ -36,7 +37,7 @@ from twolayer.run import follow
 
 __all__ = ["DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"]
 
-for _cls in (Chain, DMFT, GiantSteps, Map, MeanField, ODE, SDE, Vectors):  # in one order, whatever was imported first
+for _cls in (Chain, DMFT, GiantSteps, Map, MeanField, ODE, Population, SDE, Vectors):  # whatever was imported first
     METHODS[_cls.__name__.lower()] = METHODS.pop(_cls.__name__.lower())
 
 
@@ -93,7 +94,7 @@ def applicable(problem: Problem, algorithm: SGD) -> list[str]:
     Examples
     --------
     >>> applicable(Problem("He2(z1)", "He2"), SGD(lr=0.5, batch="4*d"))
-    ['Chain', 'GiantSteps', 'Map', 'Vectors']
+    ['Chain', 'GiantSteps', 'Map', 'Population', 'Vectors']
     """
     return [name for name, reason in refusals(problem, algorithm).items() if reason is None]
 
@@ -151,8 +152,8 @@ def solve(
         One start for all seeds, or one for each (leading axis). Particles are for methods of infinite width.
     time, steps : float or int, or increasing sequence
         End of the run in time t = lr·step/p, or in steps; a sequence gives the save points themselves.
-    save : int or increasing sequence
-        Number of intervals between save points, or the save points.
+    save : int, "log" or increasing sequence
+        Number of intervals between save points, points in geometric progression, or the save points.
     seeds : int
         Number of independent runs of a stochastic method.
     seed : int
@@ -245,7 +246,7 @@ def _finish(task: Task, method: Method, progress: Any, throw: bool) -> xr.Datase
         step = f"step {int(np.nanmin(record.stop[lost]))}, " if method.stepwise else ""
         warnings.warn(
             f"{int(lost.sum())} of {task.seeds} runs diverged, the first at {step}time {first:.4g}: "
-            f"{Outcome.ADVICE[Outcome.DIVERGED]}.",
+            f"{record.advice(Outcome.DIVERGED)}.",
             DivergenceWarning,
             stacklevel=4,  # through _finish, solve and its decorator to the caller
         )

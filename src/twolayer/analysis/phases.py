@@ -289,12 +289,12 @@ class PhaseDiagram:
     def _boundary_note(self, mu: float, delta: float, noise: float, learns: bool) -> str:
         if not learns and delta < -TOLERANCE and self.self_interaction == "contracting":
             return "The gradient along the neuron itself, γκ > 1, flips the neuron at every step."
-        if not learns and self.ell > 2 and delta >= 1 - mu - TOLERANCE:
-            power = -2 * noise / (self.ell - 2)
+        shallow = max(delta, (1 - mu) / 2)  # where norms cannot be expanded only the direction of the noise counts
+        if not learns and self.ell > 2 and shallow >= 1 - mu - TOLERANCE:
+            power = 2 * (self.ell / 2 - mu - shallow) / (self.ell - 2)
             return f"Rare fluctuations need a time of order exp(d^{power:.3g})."
-        if learns and (
-            abs(noise) < TOLERANCE or (self.free and self.ell > 1 and abs(mu - self.optimal_mu) < TOLERANCE)
-        ):
+        marginal = self.free and self.ell > 1 and abs(mu - self.optimal_mu) < TOLERANCE and noise < TOLERANCE
+        if learns and (abs(noise) < TOLERANCE or marginal):
             return "On this line γ0 and n0 decide whether runs learn, and T/d^θ is random."
         if learns and abs(delta) < TOLERANCE and self.self_interaction == "contracting" and self.ell > 1:
             value = "" if self.kappa is None else f" (κ = {self.kappa:.4g})"

@@ -20,7 +20,7 @@ from twolayer.gaussian.nodes import NodeRule, target_frame
 from twolayer.gaussian.polynomial import PolynomialForms
 from twolayer.gaussian.relu import ReluForms
 
-__all__ = ["Linear", "NodeTarget", "RidgeTarget", "forms_of", "student_terms"]
+__all__ = ["Linear", "NodeTarget", "RidgeTarget", "Rows", "forms_of", "student_rows", "student_terms"]
 
 
 class Linear(NamedTuple):
@@ -49,6 +49,21 @@ def student_terms(forms: Forms, Q: Any, M: Any, a: Any) -> tuple[Linear, Pair]:
     pair = forms.pair(variance[:, None], Q, variance[None, :])
     K, D = pair.dd * weight, (pair.hd * weight).sum(1)[:, None]
     return Linear(K @ M + D * M, K @ Q + D * Q, pair.ff @ weight, weight @ pair.ff @ weight), pair
+
+
+class Rows(NamedTuple):
+    """E[σ'_j z X] = (own w + star w*)_j for X = h or X = f, and E[σ_j X]."""
+
+    own: Any
+    star: Any
+    value: Any
+
+
+def student_rows(forms: Forms, Q: Any, M: Any, a: Any) -> Rows:
+    """X = f: all pairs of student neurons."""
+    variance, weight = jnp.diagonal(Q), a / a.shape[0]
+    pair = forms.pair(variance[:, None], Q, variance[None, :])
+    return Rows(pair.dd * weight + jnp.diag(pair.hd @ weight), jnp.zeros_like(M), pair.ff @ weight)
 
 
 class RidgeTarget(eqx.Module):
@@ -100,6 +115,12 @@ class RidgeTarget(eqx.Module):
         variance = jnp.diagonal(gram)
         return self.c @ forms_of(self.ridge, self.order).pair(variance[:, None], gram, variance[None, :]).ff @ self.c
 
+    def rows(self, Q: Any, M: Any) -> Rows:
+        """X = h, as a combination of the rows."""
+        variance = jnp.diagonal(self.V @ self.P @ self.V.T)
+        pair = self.pair(jnp.diagonal(Q)[:, None], M @ self.V.T, variance[None, :])
+        return Rows(jnp.diag(pair.hd @ self.c), (pair.dd * self.c) @ self.V, pair.ff @ self.c)
+
 
 class NodeTarget(eqx.Module):
     """Any h, at the nodes λ*_ν of a rule."""
@@ -122,21 +143,31 @@ class NodeTarget(eqx.Module):
         A = M @ self.inverse.T
         return self.xi @ A.T, Q - A @ A.T
 
-    def terms(self, Q: Any, M: Any) -> Linear:
-        """X = h. Cost O(nodes · p) one-field averages."""
-        mean, perp = self.conditional(Q, M)
+    def _slopes(self, mean: Any, perp: Any) -> tuple[Any, Any, Any]:
+        """Weighted h σ'_j at the nodes (N, p), E[h σ''_j] (p,) and E[h σ_j] (p,)."""
         variance = jnp.maximum(jnp.diagonal(perp), 0.0)
         single = self.forms.single(mean, variance)
         weighted = self.weights * self.h
-        slope = weighted[:, None] * single.slope
         safe = jnp.where(variance > 0, variance, 1.0)
         curvature = jnp.where(variance > 0, (weighted @ single.bend) / safe, 0.0)
+        return weighted[:, None] * single.slope, curvature, weighted @ single.value
+
+    def terms(self, Q: Any, M: Any) -> Linear:
+        """X = h. Cost O(nodes · p) one-field averages."""
+        mean, perp = self.conditional(Q, M)
+        slope, curvature, value = self._slopes(mean, perp)
         return Linear(
             slope.T @ (self.xi @ self.L.T),
             slope.T @ mean + curvature[:, None] * perp,
-            weighted @ single.value,
+            value,
             self.weights @ self.h**2,
         )
+
+    def rows(self, Q: Any, M: Any) -> Rows:
+        """X = h, as a combination of the rows; what is orthogonal to the target is w − M P⁺ w*."""
+        slope, curvature, value = self._slopes(*self.conditional(Q, M))
+        inside = slope.T @ self.xi - curvature[:, None] * (M @ self.inverse.T)
+        return Rows(jnp.diag(curvature), inside @ self.inverse, value)
 
 
 def ridge_target(target: Target, activation: Activation, P: np.ndarray, order: int) -> RidgeTarget | None:

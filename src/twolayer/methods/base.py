@@ -55,7 +55,8 @@ class Outcome:
     }
 
 
-QUANTITIES = ("overlap", "risk", "excess_risk")
+RISING = ("overlap", "alignment")
+QUANTITIES = (*RISING, "risk", "excess_risk")
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ class Until:
     Parameters
     ----------
     quantity : str
-        ``"overlap"``: ‖M‖_F from below; ``"risk"`` or ``"excess_risk"``: from above.
+        ``"overlap"``: ‖M‖_F from below; ``"alignment"``: M_11 with its sign, from below; ``"risk"`` or
+        ``"excess_risk"``: from above.
     value : float
     relative : bool
         Whether the value is a fraction of the start's.
@@ -83,6 +85,11 @@ class Until:
     def __post_init__(self) -> None:
         choice("quantity", self.quantity, QUANTITIES)
         finite_number("value", self.value, minimum=0.0, accepted="a number ≥ 0")
+
+    @property
+    def sign(self) -> float:
+        """+1 for a quantity that falls to its value, −1 for one that rises to it."""
+        return -1.0 if self.quantity in RISING else 1.0
 
 
 class Snapshot(NamedTuple):
@@ -161,7 +168,7 @@ class Evolution(abc.ABC):
         """Per seed, the outcome code (0 while running) and the position on the clock where it stopped."""
 
     def notes(self) -> dict[str, Any]:
-        """What the result should record about the numerics, after the run."""
+        """What the result should record about the numerics, after the run; ``advice`` by outcome is shown with it."""
         return {}
 
     def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
@@ -171,7 +178,10 @@ class Evolution(abc.ABC):
 
 @dataclass(frozen=True)
 class Method(abc.ABC):
-    """A lens. Subclasses are frozen dataclasses; their fields are the knobs of that method alone."""
+    """A lens. Subclasses are frozen dataclasses; their fields are the knobs of that method alone.
+
+    ``stepwise`` methods have the clock of the algorithm's steps, others that of time.
+    """
 
     stochastic: ClassVar[bool] = False
     stepwise: ClassVar[bool] = False

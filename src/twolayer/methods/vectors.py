@@ -101,7 +101,6 @@ def step(spec: Spec, params: Params, state: State, gradient: Gradient, products:
     if spec.kernel.trained:
         a = move_second(state.a, gradient.second, state.previous_a, params.rates)
         size = jnp.maximum(size, (a * a).max())
-    square = square if spec.kernel.geometry == "free" else jnp.ones_like(square)
     return State(W, square, state.W if spec.momentum else state.previous, a, state.a), size
 
 
