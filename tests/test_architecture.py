@@ -24,13 +24,15 @@ cli
 cli.compare cli.rerun
 cli.about cli.analyse cli.cite cli.escape cli.gallery cli.moments cli.phase_diagram cli.plot cli.solve cli.sweep
 cli.common
-gallery.escape_dimension gallery.escape_learning_rate gallery.escape_width gallery.mediocrity gallery.second_layer gallery.stochasticity gallery.trajectories
+gallery.batch_size gallery.correlation_loss gallery.corrections gallery.escape_dimension gallery.escape_learning_rate gallery.escape_width gallery.giant_step gallery.large_batches gallery.loss_switch gallery.mediocrity gallery.multi_index gallery.phase_diagrams gallery.second_layer gallery.stochasticity gallery.three_regimes gallery.trajectories
 gallery
+gallery.recovering
 gallery.measuring
 gallery.registry
 gallery.parts
 taskfile comparison
-analysis.escape analysis.weak_recovery analysis.phases
+analysis.escape analysis.weak_recovery
+analysis.phases
 analysis.mediocrity analysis.passage analysis.prefactors
 stages sweeps.api
 sweeps.driver
