@@ -22,18 +22,18 @@ HOUSE = """
 __main__
 cli
 cli.compare cli.rerun
-cli.about cli.analyse cli.cite cli.escape cli.gallery cli.moments cli.phase_diagram cli.plot cli.solve cli.sweep
+cli.about cli.analyse cli.cite cli.escape cli.gallery cli.moments cli.phase_diagram cli.plot cli.recovery cli.solve cli.sweep
 cli.common
-gallery.batch_size gallery.correlation_loss gallery.corrections gallery.escape_dimension gallery.escape_learning_rate gallery.escape_width gallery.giant_step gallery.large_batches gallery.loss_switch gallery.mediocrity gallery.multi_index gallery.phase_diagrams gallery.second_layer gallery.stochasticity gallery.three_regimes gallery.trajectories
+gallery.batch_size gallery.correlation_loss gallery.corrections gallery.escape_dimension gallery.escape_learning_rate gallery.escape_width gallery.giant_step gallery.large_batches gallery.layerwise_training gallery.loss_switch gallery.mediocrity gallery.multi_index gallery.phase_diagrams gallery.recovery_samples gallery.recovery_times gallery.recovery_trajectories gallery.reuse_minibatch gallery.reuse_or_fresh gallery.reuse_variants gallery.reused_samples gallery.second_layer gallery.staircases gallery.stochasticity gallery.three_regimes gallery.trajectories
 gallery
-gallery.recovering
-gallery.measuring
+gallery.batching
+gallery.measuring gallery.recovering gallery.stepping
 gallery.registry
 gallery.parts
 taskfile comparison
-analysis.escape analysis.weak_recovery
+analysis.escape analysis.recovery analysis.weak_recovery
 analysis.phases
-analysis.mediocrity analysis.passage analysis.prefactors
+analysis.mediocrity analysis.passage analysis.population_loss analysis.prefactors analysis.relu_students analysis.second_layer
 stages sweeps.api
 sweeps.driver
 sweeps.files sweeps.planning
@@ -44,22 +44,22 @@ sweeps.grid
 sweeps.reductions sweeps.reporting sweeps.executors
 plot
 plot.pair
-plot.averages plot.dynamics plot.phases plot.target
-plot.style
+plot.averages plot.dynamics plot.measure plot.phases plot.target
+plot.style analysis.measure
 environment solving
 results progress
 run
-methods.sde methods.giant
+methods.giant methods.meanfield methods.population methods.rates methods.sde
 methods.map
 methods.mean_step
 methods.step_spread
 methods.fluctuations methods.chain methods.dmft methods.ode methods.vectors
-methods.averaged methods.dmft_fields
-methods.flow methods.dmft_weights methods.inputs
+methods.averaged methods.dmft_fields methods.inputs
+methods.flow methods.dmft_weights
 methods.stepwise methods.batch_sums
 methods.base
-gaussian.moments gaussian.risk
-gaussian.engines
+gaussian.descent gaussian.moments gaussian.risk gaussian.wide
+gaussian.engines gaussian.ensemble
 gaussian.variance
 gaussian.targets
 gaussian.nodes
@@ -67,6 +67,7 @@ gaussian.full gaussian.erf gaussian.polynomial gaussian.relu gaussian.quadratic
 gaussian.averages gaussian.forms
 gaussian.quadrature gaussian.sampling
 kernel
+particles
 overlaps clocks
 problem regimes
 algorithm

@@ -21,10 +21,22 @@ if TYPE_CHECKING:
     from twolayer import gallery, plot
     from twolayer.algorithm import SGD
     from twolayer.analysis.escape import EscapeTime, escape_time
+    from twolayer.analysis.measure import measure_histogram, measure_moments
     from twolayer.analysis.mediocrity import admissible_lr, escape_gain, optimal_lr, stationary_risk
     from twolayer.analysis.passage import Passage, first_passage
     from twolayer.analysis.phases import Phase, PhaseDiagram, phase_diagram
+    from twolayer.analysis.population_loss import PopulationLoss, critical_alpha, population_loss
     from twolayer.analysis.prefactors import RecoverySteps, recovery_steps
+    from twolayer.analysis.recovery import Recovery, recovery
+    from twolayer.analysis.relu_students import (
+        ReluStudents,
+        SymmetricPair,
+        aligned_excess,
+        cubic_bound,
+        relu_students,
+        symmetric_pair,
+    )
+    from twolayer.analysis.second_layer import SecondLayer, fit_second_layer, layerwise, simulate_second_layer
     from twolayer.analysis.weak_recovery import WeakRecovery, weak_recovery
     from twolayer.comparison import compare
     from twolayer.environment import about
@@ -39,10 +51,14 @@ if TYPE_CHECKING:
     from twolayer.methods.dmft import DMFT
     from twolayer.methods.giant import GiantSteps
     from twolayer.methods.map import Map
+    from twolayer.methods.meanfield import MeanField
     from twolayer.methods.ode import ODE
+    from twolayer.methods.population import Population
+    from twolayer.methods.rates import rates
     from twolayer.methods.sde import SDE
     from twolayer.methods.vectors import Vectors
     from twolayer.overlaps import Overlaps
+    from twolayer.particles import Particles
     from twolayer.problem import Problem
     from twolayer.results import cite, load, save
     from twolayer.scaling import Scaling, d
@@ -57,11 +73,19 @@ _HOME = {
     "about": "environment",
     "SGD": "algorithm",
     **dict.fromkeys(("EscapeTime", "escape_time"), "analysis.escape"),
+    **dict.fromkeys(("measure_histogram", "measure_moments"), "analysis.measure"),
     **dict.fromkeys(("admissible_lr", "escape_gain", "optimal_lr", "stationary_risk"), "analysis.mediocrity"),
     **dict.fromkeys(("Passage", "first_passage"), "analysis.passage"),
+    **dict.fromkeys(("PopulationLoss", "critical_alpha", "population_loss"), "analysis.population_loss"),
+    **dict.fromkeys(("Recovery", "recovery"), "analysis.recovery"),
+    **dict.fromkeys(
+        ("ReluStudents", "SymmetricPair", "aligned_excess", "cubic_bound", "relu_students", "symmetric_pair"),
+        "analysis.relu_students",
+    ),
     **dict.fromkeys(("Phase", "PhaseDiagram", "phase_diagram"), "analysis.phases"),
     **dict.fromkeys(("RecoverySteps", "recovery_steps"), "analysis.prefactors"),
     **dict.fromkeys(("WeakRecovery", "weak_recovery"), "analysis.weak_recovery"),
+    **dict.fromkeys(("SecondLayer", "fit_second_layer", "layerwise", "simulate_second_layer"), "analysis.second_layer"),
     "compare": "comparison",
     **dict.fromkeys(("InputError", "Interrupted", "Refused", "RunFailed"), "errors"),
     **dict.fromkeys(("Activation", "register_activation"), "functions.activation"),
@@ -74,10 +98,14 @@ _HOME = {
     "GiantSteps": "methods.giant",
     "Map": "methods.map",
     "DMFT": "methods.dmft",
+    "MeanField": "methods.meanfield",
     "ODE": "methods.ode",
+    "Population": "methods.population",
+    "rates": "methods.rates",
     "SDE": "methods.sde",
     "Vectors": "methods.vectors",
     "Overlaps": "overlaps",
+    "Particles": "particles",
     "Problem": "problem",
     **dict.fromkeys(("cite", "load", "save"), "results"),
     **dict.fromkeys(("Scaling", "d"), "scaling"),
@@ -102,18 +130,26 @@ __all__ = [
     "Interrupted",
     "Loss",
     "Map",
+    "MeanField",
     "Method",
     "Overlaps",
+    "Particles",
     "Passage",
     "Phase",
     "PhaseDiagram",
+    "Population",
+    "PopulationLoss",
     "Problem",
+    "Recovery",
     "RecoverySteps",
     "Refused",
+    "ReluStudents",
     "RunFailed",
     "Scaling",
+    "SecondLayer",
     "Stage",
     "SweepWarning",
+    "SymmetricPair",
     "Target",
     "Teacher",
     "Until",
@@ -121,34 +157,47 @@ __all__ = [
     "WeakRecovery",
     "about",
     "admissible_lr",
+    "aligned_excess",
     "analyse",
     "applicable",
     "cite",
     "compare",
+    "critical_alpha",
+    "cubic_bound",
     "d",
     "escape_gain",
     "escape_time",
     "first_passage",
+    "fit_second_layer",
     "gallery",
+    "layerwise",
     "load",
     "load_sweep",
+    "measure_histogram",
+    "measure_moments",
     "merge_sweeps",
     "moments",
     "optimal_lr",
     "phase_diagram",
     "plan_sweep",
     "plot",
+    "population_loss",
+    "rates",
+    "recovery",
     "recovery_steps",
     "refusals",
     "register_activation",
     "register_loss",
     "register_method",
+    "relu_students",
     "rerun",
     "save",
+    "simulate_second_layer",
     "solve",
     "solve_stages",
     "stationary_risk",
     "sweep",
+    "symmetric_pair",
     "weak_recovery",
 ]
 

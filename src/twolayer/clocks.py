@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from twolayer.algorithm import SGD
-from twolayer.errors import InputError, finite_number, positive_integer, reject, require
+from twolayer.errors import InputError, choice, finite_number, positive_integer, reject, require
 from twolayer.problem import Problem
 from twolayer.scaling import Scaling
 
 __all__ = ["Clocks", "save_steps", "save_times"]
 
 MAX_STEPS = 2**32 - 1
+LOG_POINTS, SPAN = 200, 1e-6  # save="log": how many points, and the first one of a continuous clock
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def save_times(clocks: Clocks, time: Any, steps: Any, save: Any, unit: float = 0
     """Save points of a continuous method, from 0, in units of d^unit when there is no dimension.
 
     ``time`` (or ``steps``) is the end of the run or the save points themselves; ``save`` is how many intervals to
-    save, or the save points.
+    save, the save points, or "log" for points in geometric progression.
     """
     name, end = _end(time, steps)
     scale = 1.0
@@ -139,4 +140,8 @@ def _points(name: str, end: Any, save: Any) -> np.ndarray:
         points = _increasing("save", save)
         require(points[-1] <= last * (1 + 1e-12), "save", list(save), f"at most {name} = {end}")
         return points
+    if isinstance(save, str):
+        choice("save", save, ("log",))
+        first = min(1.0, last) if name == "steps" else last * SPAN
+        return np.concatenate([[0.0], np.geomspace(first, last, LOG_POINTS)])
     return np.linspace(0.0, last, positive_integer("save", save) + 1)

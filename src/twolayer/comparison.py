@@ -46,6 +46,8 @@ def default_methods(
     out: list[Method] = []
     for name in applicable(problem, algorithm):
         cls = METHODS[name.lower()]
+        if not cls.in_comparisons:
+            continue
         try:
             method = cls()
         except TypeError:

@@ -19,6 +19,7 @@ from twolayer.wishart import draw_factor
 __all__ = ["Overlaps"]
 
 TOLERANCE = 1e-8
+LAWS = ("sphere", "hemisphere", "gaussian")
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +155,8 @@ class Overlaps:
         size : int, optional
             Draw this many independent starts, on a leading axis.
         law : str
-            ``"sphere"``: rows uniform on the unit sphere; ``"gaussian"``: rows N(0, I_d/d).
+            ``"sphere"``: rows uniform on the unit sphere; ``"hemisphere"``: on the half of it where their overlap with
+            the first target direction is positive; ``"gaussian"``: rows N(0, I_d/d).
         first : int
             Number of the first start: those from ``first`` on are drawn, each as it is in any larger set.
 
@@ -164,7 +166,7 @@ class Overlaps:
         >>> start.Q.diagonal().round(12).tolist()
         [1.0, 1.0]
         """
-        choice("law", law, ("sphere", "gaussian"))
+        choice("law", law, LAWS)
         rank = int(np.linalg.matrix_rank(problem.P, tol=TOLERANCE, hermitian=True))
         dim = positive_integer("dim", dim)
         require(dim >= rank, "dim", dim, f"at least the {rank} independent directions of the target")
@@ -173,10 +175,12 @@ class Overlaps:
         frame = cls(np.eye(p), np.zeros((p, problem.k)), problem.P).factors()[0]
         A = random.host_normal(seed, random.Role.START, p * rank, 2 * runs).reshape(-1, p, rank)
         B = draw_factor(seed, random.Role.START, p, rest, 2 * runs + 1)
-        norm = np.sqrt((A**2).sum(-1) + (B**2).sum(-1)) if law == "sphere" else np.full(A.shape[:2], np.sqrt(dim))
+        norm = np.full(A.shape[:2], np.sqrt(dim)) if law == "gaussian" else np.sqrt((A**2).sum(-1) + (B**2).sum(-1))
+        if law == "hemisphere":
+            norm = np.where(A @ frame[0] < 0, -norm, norm)
         A, B = A / norm[..., None], B / norm[..., None]
         Q = A @ np.swapaxes(A, -1, -2) + B @ np.swapaxes(B, -1, -2)
-        if law == "sphere":
+        if law != "gaussian":
             Q[:, np.arange(p), np.arange(p)] = 1.0
         a = problem.a(seed, runs)
         M = A @ frame.T

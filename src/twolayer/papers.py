@@ -22,6 +22,10 @@ PAPERS: dict[str, str] = {
         "L. Arnaboldi, L. Stephan, F. Krzakala and B. Loureiro, From high-dimensional & mean-field dynamics to "
         "dimensionless ODEs: a unifying approach to SGD in two-layers networks, COLT (2023)."
     ),
+    "chizat2018": (
+        "L. Chizat and F. Bach, On the global convergence of gradient descent for over-parameterized models using "
+        "optimal transport, NeurIPS 31 (2018)."
+    ),
     "arnaboldi2023escaping": (
         "L. Arnaboldi, F. Krzakala, B. Loureiro and L. Stephan, Escaping mediocrity: how two-layer networks learn hard "
         "generalized linear models with SGD, arXiv:2305.18502 (2023)."

@@ -5,11 +5,15 @@ Dimensions ``seed``, ``time``, ``neuron``, ``neuron_``, ``direction``; variables
     M (seed, time, neuron, direction)   Q (seed, time, neuron, neuron_)   a (seed, time, neuron)
     risk, excess_risk (seed, time)      outcome (seed)   stop_step, stop_time (seed)
     train_risk (seed, time), where samples are reused
+    Q_perp (seed, time, neuron, neuron_), where the method carries it to more digits than Q and M do
 
-with the clocks ``time``, ``step``, ``sample``, ``alpha`` as coordinates along time (attribute ``units``: "" or a power
+In a mean field a neuron is a particle: q (seed, time, neuron) = |w⊥|² and weight (neuron) are given too, and Q only
+where the start had one, as the mean M P⁺ Mᵀ + diag q over directions of the orthogonal parts.
+
+The clocks ``time``, ``step``, ``sample``, ``alpha`` are coordinates along time (attribute ``units``: "" or a power
 of d for limits without a dimension). Attributes are JSON text: ``description`` (problem, algorithm, method, run),
 ``notes`` (engine, error, regime), ``versions``. The start is kept exactly in start_Q, start_M, start_a, so that
-loading a file and running it again gives the same numbers.
+loading a file and running it again gives the same numbers; for particles start_q and weight take the place of start_Q.
 """
 
 from __future__ import annotations
@@ -30,13 +34,14 @@ from twolayer.algorithm import SGD
 from twolayer.errors import InputError, short
 from twolayer.files import write_atomically
 from twolayer.gaussian.risk import excess_risks
-from twolayer.methods.base import METHODS, Method, Outcome, Task
+from twolayer.methods.base import METHODS, Measure, Method, Snapshot, Task
 from twolayer.overlaps import Overlaps
 from twolayer.papers import PAPERS
+from twolayer.particles import Particles
 from twolayer.problem import Problem
 from twolayer.run import Record
 
-__all__ = ["cite", "describe_problem", "load", "quantities", "save", "to_dataset", "unpack"]
+__all__ = ["cite", "describe_problem", "known_risks", "load", "quantities", "save", "to_dataset", "unpack"]
 
 SCHEMA = "twolayer/1"
 PACKAGES = ("twolayer", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
@@ -73,6 +78,14 @@ def describe_problem(problem: Problem) -> dict[str, Any]:
     }
 
 
+def known_risks(record: Record) -> tuple[np.ndarray, str] | None:
+    """Excess risks and their rule where the method knows them better than the overlaps do, or where there are none."""
+    rule = str(record.notes.get("engine", "mean field"))
+    if isinstance(record.snapshot, Measure):
+        return record.snapshot.excess_risk, rule
+    return (record.extras["excess_risk"][1], rule) if "excess_risk" in record.extras else None
+
+
 def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarray, str] | None = None) -> xr.Dataset:
     """Build the dataset of a run; excess risks and their rule may be known already."""
     problem, snapshot = task.problem, record.snapshot
@@ -81,7 +94,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
     position = np.asarray(task.points[:count])
     time = task.clocks.time(position) if method.stepwise else position
     stop_time = task.clocks.time(record.stop) if method.stepwise else record.stop
-    excess, rule = risks or excess_risks(problem, snapshot.Q, snapshot.M, snapshot.a)
+    excess, rule = risks or _risks(problem, record)
     clocks = task.clocks.coordinates(np.asarray(time, dtype=float), unit)
     stops = task.clocks.coordinates(np.asarray(stop_time, dtype=float), unit)
     coords: dict[str, Any] = {
@@ -93,14 +106,13 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
         for name, (values, units) in clocks.items()
     }
     coords |= {"seed": task.runs, "direction": np.arange(1, problem.k + 1)}
-    coords |= {name: np.arange(1, problem.p + 1) for name in ("neuron", "neuron_")}
     start = task.start
-    a = problem.a(task.seed) if start.a is None else start.a
-    lead = ("start",) if start.batch else ()
+    few = isinstance(start, Overlaps)
+    coords |= {name: np.arange(1, snapshot.a.shape[2] + 1) for name in ("neuron", "neuron_")[: 1 + few]}
     dataset = xr.Dataset(
         {
             "M": (("seed", "time", "neuron", "direction"), snapshot.M),
-            "Q": (("seed", "time", "neuron", "neuron_"), snapshot.Q),
+            **_orthogonal(task, snapshot),
             "a": (("seed", "time", "neuron"), snapshot.a),
             "risk": (("seed", "time"), excess + problem.noise / 2),
             "excess_risk": (("seed", "time"), excess),
@@ -108,16 +120,15 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
             "stop_step": (("seed",), stops["step"][0], {"units": stops["step"][1]}),
             "stop_time": (("seed",), stops["time"][0], {"units": stops["time"][1]}),
             "save_point": (("time",), position),
-            "start_Q": ((*lead, "neuron", "neuron_"), start.Q),
-            "start_M": ((*lead, "neuron", "direction"), start.M),
-            "start_a": ((*lead, "neuron"), np.broadcast_to(a, start.Q.shape[:-1])),
+            **_start(task),
         },
         coords,
     )
-    if snapshot.train_risk is not None:
+    if isinstance(snapshot, Snapshot) and snapshot.train_risk is not None:
         dataset["train_risk"] = ("seed", "time"), snapshot.train_risk
     for name, (dims, values) in record.extras.items():
-        dataset[name] = dims, values[tuple(slice(count) if dim == "time" else slice(None) for dim in dims)]
+        if name not in dataset:
+            dataset[name] = dims, values[tuple(slice(count) if dim == "time" else slice(None) for dim in dims)]
     run: dict[str, Any] = {"seeds": task.seeds, "seed": task.seed, "first": task.first, "start_dim": start.dim}
     if task.until is not None:
         run["until"] = [task.until.quantity, task.until.value, task.until.relative]
@@ -127,7 +138,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
         "method": method.describe(),
         "run": run,
     }
-    advice = {o: Outcome.ADVICE[o] for o in sorted(set(record.outcome))}
+    advice = {o: record.advice(o) for o in sorted(set(record.outcome))}
     dataset.attrs = {
         "schema": SCHEMA,
         "description": json.dumps(description),
@@ -139,9 +150,49 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
     return dataset
 
 
+def _risks(problem: Problem, record: Record) -> tuple[np.ndarray, str]:
+    """Excess risks and how they were computed."""
+    known, snapshot = known_risks(record), record.snapshot
+    if known is not None:
+        return known
+    assert isinstance(snapshot, Snapshot)
+    return excess_risks(problem, snapshot.Q, snapshot.M, snapshot.a)
+
+
+def _orthogonal(task: Task, snapshot: Snapshot | Measure) -> dict[str, Any]:
+    """Q, or what a mean field knows of it."""
+    square = ("seed", "time", "neuron", "neuron_")
+    if isinstance(snapshot, Snapshot):
+        return {"Q": (square, snapshot.Q)}
+    start, n = task.start, snapshot.q.shape[2]
+    weight = start.weights if isinstance(start, Particles) else np.full(n, 1 / n)
+    known: dict[str, Any] = {"q": (("seed", "time", "neuron"), snapshot.q), "weight": (("neuron",), weight)}
+    if isinstance(start, Overlaps):
+        inside = snapshot.M @ np.linalg.pinv(start.P, hermitian=True) @ np.swapaxes(snapshot.M, -1, -2)
+        known["Q"] = (square, inside + snapshot.q[..., None] * np.eye(n))
+    return known
+
+
+def _start(task: Task) -> dict[str, Any]:
+    """The start, exactly."""
+    problem, start = task.problem, task.start
+    if isinstance(start, Particles):
+        a = problem.replace(width=start.n).a(task.seed) if start.a is None else start.a
+        rows = {"start_M": (("neuron", "direction"), start.m), "start_q": (("neuron",), start.q)}
+        return {**rows, "start_a": (("neuron",), a)}
+    a = problem.a(task.seed) if start.a is None else start.a
+    lead = ("start",) if start.batch else ()
+    return {
+        "start_Q": ((*lead, "neuron", "neuron_"), start.Q),
+        "start_M": ((*lead, "neuron", "direction"), start.M),
+        "start_a": ((*lead, "neuron"), np.broadcast_to(a, start.Q.shape[:-1])),
+    }
+
+
 def quantities(dataset: xr.Dataset) -> dict[str, np.ndarray]:
     """What comparisons and figures look at, (seed, time) each: risk and m_1 … m_k, m_r = (mean_j M_jr²)^{1/2}."""
-    m = np.sqrt((dataset.M.values**2).mean(axis=2))
+    weight = dataset.weight.values if "weight" in dataset else None
+    m = np.sqrt(np.average(dataset.M.values**2, axis=2, weights=weight))
     return {"risk": dataset.risk.values} | {f"m{r + 1}": m[:, :, r] for r in range(m.shape[2])}
 
 
@@ -166,9 +217,12 @@ def unpack(dataset: xr.Dataset) -> dict[str, Any]:
     knobs = description["method"]
     method = METHODS[knobs.pop("name")](**knobs)
     run = description["run"]
-    start = Overlaps(
-        dataset.start_Q.values, dataset.start_M.values, problem.P, dataset.start_a.values, run["start_dim"]
-    )
+    M, a, dim = dataset.start_M.values, dataset.start_a.values, run["start_dim"]
+    start: Overlaps | Particles
+    if "start_q" in dataset:
+        start = Particles(M, dataset.start_q.values, dataset.weight.values, problem.P, a, dim)
+    else:
+        start = Overlaps(dataset.start_Q.values, M, problem.P, a, dim)
     return {
         "problem": problem,
         "algorithm": algorithm,

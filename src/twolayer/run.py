@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from twolayer.methods.base import Evolution, Outcome, Snapshot
+from twolayer.methods.base import Evolution, Measure, Outcome, Snapshot
 
 __all__ = ["Monitor", "Record", "follow"]
 
@@ -50,12 +50,17 @@ class Record:
     ``extras`` are further variables of the method, by name with their dimensions.
     """
 
-    snapshot: Snapshot
+    snapshot: Snapshot | Measure
     outcome: np.ndarray
     stop: np.ndarray
     interrupted: bool
     notes: dict[str, Any]
     extras: dict[str, tuple[tuple[str, ...], np.ndarray]] = field(default_factory=dict)
+
+    def advice(self, outcome: str) -> str:
+        """What goes with an outcome: the method's own advice, or the general one."""
+        own: dict[str, str] = self.notes.get("advice", {})
+        return own.get(outcome, Outcome.ADVICE[outcome])
 
 
 def follow(evolution: Evolution, points: np.ndarray, label: str, monitor: Monitor) -> Record:
@@ -77,8 +82,7 @@ def follow(evolution: Evolution, points: np.ndarray, label: str, monitor: Monito
     outcome = np.array(Outcome.CODES)[codes]
     if interrupted:
         outcome = np.where(codes == 0, Outcome.INTERRUPTED, outcome)
-    Q, M, a = (np.concatenate(x, axis=1) for x in zip(*(part[:3] for part in parts), strict=True))
-    train = [part.train_risk for part in parts if part.train_risk is not None]
-    joined = Snapshot(Q, M, a, np.concatenate(train, axis=1) if train else None)
+    kind: Any = type(parts[0])
+    joined = kind(*(None if x[0] is None else np.concatenate(x, axis=1) for x in zip(*parts, strict=True)))
     more = ({}, {}) if interrupted else (evolution.notes(), evolution.extras())
     return Record(joined, outcome, stop, interrupted, *more)

@@ -22,10 +22,13 @@ from twolayer.methods.chain import Chain
 from twolayer.methods.dmft import DMFT
 from twolayer.methods.giant import GiantSteps
 from twolayer.methods.map import Map
+from twolayer.methods.meanfield import MeanField
 from twolayer.methods.ode import ODE
+from twolayer.methods.population import Population
 from twolayer.methods.sde import SDE
 from twolayer.methods.vectors import Vectors
 from twolayer.overlaps import Overlaps
+from twolayer.particles import Particles
 from twolayer.precision import float64
 from twolayer.problem import Problem
 from twolayer.progress import monitor_for
@@ -34,7 +37,7 @@ from twolayer.run import follow
 
 __all__ = ["DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"]
 
-for _cls in (Chain, DMFT, GiantSteps, Map, ODE, SDE, Vectors):  # in one order, whichever of them was imported first
+for _cls in (Chain, DMFT, GiantSteps, Map, MeanField, ODE, SDE, Vectors, Population):  # whatever was imported first
     METHODS[_cls.__name__.lower()] = METHODS.pop(_cls.__name__.lower())
 
 
@@ -58,8 +61,9 @@ def method_by_name(word: str, dim: int | None, knobs: dict[str, Any]) -> Method:
     fields = {f.name for f in dataclasses.fields(cls)}
     for knob in knobs:
         choice(f"method.{word}", knob, sorted(fields))
-    arguments = {"dim": dim, **knobs} if "dim" in fields else dict(knobs)
-    if "dim" in fields and arguments["dim"] is None:
+    arguments = {"dim": dim, **knobs} if "dim" in fields and dim is not None else dict(knobs)
+    needs = {f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING}
+    if needs - set(arguments):
         raise InputError(f"Method `{word}` needs a dimension: give dim.")
     return cls(**arguments)
 
@@ -90,7 +94,7 @@ def applicable(problem: Problem, algorithm: SGD) -> list[str]:
     Examples
     --------
     >>> applicable(Problem("He2(z1)", "He2"), SGD(lr=0.5, batch="4*d"))
-    ['Chain', 'GiantSteps', 'Map', 'Vectors']
+    ['Chain', 'GiantSteps', 'Map', 'Vectors', 'Population']
     """
     return [name for name, reason in refusals(problem, algorithm).items() if reason is None]
 
@@ -109,9 +113,9 @@ def check_parts(problem: Any, algorithm: Any, method: Any) -> None:
         reject("method", method, f"one of {', '.join(c.__name__ for c in METHODS.values())}, such as ODE()")
 
 
-def _seeds(start: Overlaps, seeds: int | None, method: Method) -> int:
+def _seeds(start: Overlaps | Particles, seeds: int | None, method: Method) -> int:
     """How many runs: as many as there are starts, else as asked; a deterministic method from one start runs once."""
-    if start.batch:
+    if isinstance(start, Overlaps) and start.batch:
         n = start.batch[0]
         if len(start.batch) > 1 or seeds not in (None, 1, n):
             raise InputError(f"Argument `seeds` must be {n}, one for each start, but got {seeds}.")
@@ -125,7 +129,7 @@ def solve(
     problem: Problem,
     algorithm: SGD,
     method: Method,
-    start: Overlaps,
+    start: Overlaps | Particles,
     *,
     time: Any = None,
     steps: Any = None,
@@ -144,12 +148,12 @@ def solve(
     algorithm : SGD
     method : Method
         Such as ``Chain(dim=10_000)`` or ``ODE()``; the knobs of a method are in its constructor.
-    start : Overlaps
-        One start for all seeds, or one for each (leading axis).
+    start : Overlaps or Particles
+        One start for all seeds, or one for each (leading axis). Particles are for methods of infinite width.
     time, steps : float or int, or increasing sequence
         End of the run in time t = lr·step/p, or in steps; a sequence gives the save points themselves.
-    save : int or increasing sequence
-        Number of intervals between save points, or the save points.
+    save : int, "log" or increasing sequence
+        Number of intervals between save points, points in geometric progression, or the save points.
     seeds : int
         Number of independent runs of a stochastic method.
     seed : int
@@ -185,7 +189,7 @@ def make_task(
     problem: Problem,
     algorithm: SGD,
     method: Method,
-    start: Overlaps,
+    start: Overlaps | Particles,
     *,
     time: Any = None,
     steps: Any = None,
@@ -197,8 +201,13 @@ def make_task(
 ) -> Task:
     """The checked task of a run: the arguments of `solve`, for runs from number ``first`` on."""
     check_parts(problem, algorithm, method)
-    if not isinstance(start, Overlaps):
-        reject("start", start, "Overlaps")
+    if isinstance(start, Particles) and not method.takes_particles:
+        raise InputError(
+            f"Argument `start` must be Overlaps for {type(method).__name__}, which follows overlaps between neurons, "
+            "but got Particles, which have none; MeanField starts from them."
+        )
+    if not isinstance(start, Overlaps | Particles):
+        reject("start", start, "Overlaps" + (" or Particles" if method.takes_particles else ""))
     check_start(problem, start)
     random.check_seed(seed)
     reason = method.refusal(problem, algorithm)
@@ -237,7 +246,7 @@ def _finish(task: Task, method: Method, progress: Any, throw: bool) -> xr.Datase
         step = f"step {int(np.nanmin(record.stop[lost]))}, " if method.stepwise else ""
         warnings.warn(
             f"{int(lost.sum())} of {task.seeds} runs diverged, the first at {step}time {first:.4g}: "
-            f"{Outcome.ADVICE[Outcome.DIVERGED]}.",
+            f"{record.advice(Outcome.DIVERGED)}.",
             DivergenceWarning,
             stacklevel=4,  # through _finish, solve and its decorator to the caller
         )

@@ -2,7 +2,7 @@
 
 [problem]    target, activation, width, noise, gram, second_layer, directions
 [algorithm]  lr, batch, loss, geometry, momentum, weight_decay, dataset, sampling, train_second_layer
-[start]      random = "sphere" | "gaussian" with seed, or Q, M, a
+[start]      random = "sphere" | "hemisphere" | "gaussian" with seed, or Q, M, a
 [run]        dim, time | steps, save, seeds, seed, methods, until
 [method.ode] knobs of one method
 [sweep]      "algorithm.lr" = […], "run.dim" = […]: what `twolayer sweep` varies
@@ -16,7 +16,7 @@ import contextlib
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -95,7 +95,7 @@ class RunTable(_Table):
     dim: Integer | None = None
     time: float | list[float] | None = None
     steps: Integer | list[Integer] | None = None
-    save: Integer | list[float] = 200
+    save: Integer | list[float] | Literal["log"] = 200
     seeds: Integer = 16
     seed: Integer = 0
     methods: list[str] | None = None

@@ -23,6 +23,7 @@ COMMANDS = {
     "compare": "run a task file through several methods and judge whether they agree",
     "sweep": "run a grid of task files, resumable, here or on a cluster",
     "escape": "how long phase retrieval needs to leave a random start, in formulas and measured",
+    "recovery": "information exponent of a single-index task, and samples until it is recovered",
     "phase-diagram": "where batch size and learning rate let SGD learn a target, in formulas and measured",
     "gallery": "figures of the sources, each with its data and a verdict",
     "moments": "the averages that drive the dynamics, with engine and error",

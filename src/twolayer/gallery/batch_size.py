@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer.errors import positive_integer
+from twolayer.gallery.batching import ALGORITHMS, batch_of, hermite, median_points, near, recovered
 from twolayer.gallery.measuring import canvas, power
-from twolayer.gallery.recovering import ALGORITHMS, batch_of, hermite, median_points, near, recovered
 from twolayer.gallery.registry import Plate, Verdict, figure
 from twolayer.statistics import Median, power_law
 

@@ -18,9 +18,9 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.batching import ALGORITHMS, hermite, law, median_points, recovered
 from twolayer.gallery.measuring import canvas
 from twolayer.gallery.parts import part
-from twolayer.gallery.recovering import ALGORITHMS, hermite, law, median_points, recovered
 from twolayer.gallery.registry import Plate, Verdict, figure
 
 COLOURS = {"SGD": "#2b8a2b", "correlation": "#e07b00", "spherical": "#7570b3"}

@@ -17,9 +17,9 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.batching import hermite, law
 from twolayer.gallery.measuring import LIMIT, canvas, power
 from twolayer.gallery.parts import part
-from twolayer.gallery.recovering import hermite, law
 from twolayer.gallery.registry import Plate, Verdict, figure
 
 RATES = (0.5, 1.0, 2.0)

@@ -16,8 +16,8 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.batching import hermite, law, median_points, recovered
 from twolayer.gallery.measuring import LIMIT, canvas
-from twolayer.gallery.recovering import hermite, law, median_points, recovered
 from twolayer.gallery.registry import Plate, Verdict, figure
 from twolayer.statistics import Median, power_law
 

@@ -17,9 +17,9 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.batching import hermite, law
 from twolayer.gallery.measuring import canvas
 from twolayer.gallery.parts import part
-from twolayer.gallery.recovering import hermite, law
 from twolayer.gallery.registry import Plate, Verdict, figure
 
 COLOURS = {"switch": "#1a1a1a", "correlation": "#e07b00", "squared": "#2b8a2b"}

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer.errors import choice, positive_integer
+from twolayer.gallery.batching import ALGORITHMS, batch_of, hermite, law, near, recovered
 from twolayer.gallery.measuring import canvas
-from twolayer.gallery.recovering import ALGORITHMS, batch_of, hermite, law, near, recovered
 from twolayer.gallery.registry import Plate, Verdict, figure
 
 QUIET, LOUD = 0.1, 20.0  # ratio of noise to drift where learning is expected, and where it is not

@@ -1,91 +1,59 @@
-"""What the figures of batch size share: problems, laws, measured weak recovery that resumes, and how it is judged.
+"""What the figures of recovery share: matched tasks of information exponent k, and steps for which they are learnt.
 
-    ratio = γ0 s²/(2 c n0):    on the noise line, the unstable point over the start to the power ℓ − 2
+    h = σ = h_k,   spherical steps δ/N,   δ = c_k N^{−(k−2)/2} for k ≥ 3
 
-A ratio well below 1 keeps the noise weak on the line itself; a large one makes sure that nothing is learned below it.
+Steps shrink with N for k ≥ 3 because the normalisation of larger ones undoes the growth of an overlap of N^{−1/2}
+(analysis/population_loss.py). The squared loss has so much noise for k ≥ 3 that the correlation loss is taken there.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
-from matplotlib.axes import Axes
 
 import twolayer as tl
-from twolayer.gallery.measuring import LIMIT
-from twolayer.gallery.parts import part
+from twolayer.errors import InputError, choice
 
-if TYPE_CHECKING:
-    from twolayer.analysis.weak_recovery import WeakRecovery
+__all__ = ["COLOURS", "LEVELS", "flow_samples", "law", "measured", "require_exponents", "task"]
 
-__all__ = ["ALGORITHMS", "batch_of", "hermite", "law", "median_points", "near", "recovered"]
+STEPS = {1: 0.2, 2: 0.05, 3: 0.2, 4: 0.12}
+LEVELS = (0.4, 0.7)
+"""The search ends at the first, the descent at the second."""
 
-ALGORITHMS: dict[str, dict[str, Any]] = {
-    "SGD": {"loss": "squared", "geometry": "projected"},
-    "correlation": {"loss": "correlation", "geometry": "projected"},
-    "spherical": {"loss": "squared", "geometry": "spherical"},
-}
-"""The three algorithms by the names of the figures."""
-
-SHARE = 0.06
-"""Part of an exponent that finite dimensions and finite steps may take."""
+COLOURS = {1: "#1b9e77", 2: "#1f77b4", 3: "#d95f02", 4: "#7570b3"}
 
 
-def hermite(ell: int, width: int = 1) -> tl.Problem:
-    """Target and activation h_ℓ, one direction."""
-    return tl.Problem(f"h{ell}(z1)", f"h{ell}", width) if ell > 1 else tl.Problem("z1", "linear", width)
+def require_exponents(exponents: tuple[int, ...]) -> None:
+    """Refuse exponents without settings."""
+    for k in exponents:
+        choice("exponents", str(k), map(str, STEPS))
+    if len(set(exponents)) < len(exponents):
+        raise InputError(f"Argument `exponents` must be different numbers, but got {exponents}.")
 
 
-def law(algorithm: str, mu: float, delta: float, gamma: float, n0: float) -> tl.SGD:
-    """One of the three algorithms with lr = γ0 d^(−δ) and batches of n0 d^μ."""
-    batch = n0 * tl.d**mu if mu else round(n0)
-    return tl.SGD(lr=gamma * tl.d**-delta, batch=batch, **ALGORITHMS[algorithm])
+def task(k: int) -> tuple[tl.Problem, tl.SGD]:
+    """The problem and the algorithm of information exponent k."""
+    lr = STEPS[k] * tl.d ** (-1 - max(k - 2, 0) / 2)
+    loss = "squared" if k <= 2 else "correlation"
+    return tl.Problem(f"h{k}(z1)", f"h{k}"), tl.SGD(lr, loss=loss, geometry="spherical")
 
 
-def batch_of(algorithm: str, ell: int, gamma: float, ratio: float) -> float:
-    """n0 that gives the ratio of noise to drift at prefactor γ0."""
-    loss = ALGORITHMS[algorithm]["loss"]
-    noise = tl.moments(hermite(ell), tl.Overlaps([[1.0]], [[0.0]]), loss=loss).chi[0, 0]
-    return float(gamma * noise / (2 * ell * ratio))
+def law(k: int) -> str:
+    """How the search grows with N."""
+    return {1: "N", 2: r"N\,\log N"}.get(k, f"N^{{{k - 1}}}")
 
 
-def recovered(
-    key: str, problem: tl.Problem, algorithm: tl.SGD, dims: tuple[int, ...], seed: int, **options: Any
-) -> WeakRecovery:
-    """Measured weak recovery, kept as a piece of the figure."""
-    from twolayer.analysis.weak_recovery import WeakRecovery, growth_of
-
-    def compute() -> dict[str, Any]:
-        runs = tl.weak_recovery(problem, algorithm, dims, seed=seed, **options)
-        return {"steps": runs.steps, "limits": runs.limits, "gaussian": [s == "gaussian" for s in runs.batch_sums]}
-
-    data = part(key, compute)
-    sums = tuple("gaussian" if g else "exact" for g in data.gaussian.values)
-    growth = growth_of(problem, algorithm)
-    limits = tuple(int(x) for x in data.limits.values)
-    return WeakRecovery(problem, algorithm, options.get("level", 0.5), dims, data.steps.values, limits, sums, growth)
+def flow_samples(k: int, dim: int, start: float, end: float) -> float:
+    """Samples that the flow takes from one overlap to another."""
+    problem, algorithm = task(k)
+    return tl.population_loss(problem, algorithm.loss).time(start, end) / algorithm.lr(dim)
 
 
-def near(theta: float | None, error: float | None, expected: float, share: float = SHARE) -> bool:
-    """Whether a measured exponent is what is expected, within errors and the share of finite sizes."""
-    return theta is not None and abs(theta - expected) <= LIMIT * (error or 0.0) + share
+def measured(k: int, dim: int, patience: float, seeds: int, seed: int) -> dict[str, np.ndarray]:
+    """Samples until weak and strong recovery from random starts on the half sphere.
 
-
-def median_points(ax: Axes, x: Any, runs: Any, colour: str, label: str, marker: str = "o", factor: Any = 1.0) -> None:
-    """Medians with their intervals; open ends stop at the axes."""
-    middle, low, high = (np.array([getattr(m, name) for m in runs]) * factor for name in ("value", "low", "high"))
-    known = np.isfinite(middle)
-    bars = np.stack([middle - np.maximum(low, 0), np.where(np.isfinite(high), high, middle) - middle])[:, known]
-    ax.errorbar(
-        np.asarray(x, dtype=float)[known],
-        middle[known],
-        np.maximum(bars, 0),
-        fmt=marker,
-        color=colour,
-        ms=4.5,
-        capsize=2.5,
-        lw=1.2,
-        label=label,
-        zorder=5,
-    )
+    Runs are censored after ``patience`` times what the flow takes from m = N^{−1/2}.
+    """
+    problem, algorithm = task(k)
+    samples = patience * flow_samples(k, dim, min(dim**-0.5, 0.3), LEVELS[1])
+    found = tl.recovery(problem, algorithm, dim, LEVELS, samples=samples, seeds=seeds, seed=seed)
+    return {"weak": found.weak, "strong": found.strong}

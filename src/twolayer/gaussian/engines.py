@@ -22,15 +22,15 @@ import numpy as np
 
 from twolayer.errors import choice
 from twolayer.functions.activation import Activation
-from twolayer.gaussian.averages import Averages
+from twolayer.gaussian.averages import Averages, Gradient
 from twolayer.gaussian.forms import Forms, NumericForms
 from twolayer.gaussian.full import FullRule
 from twolayer.gaussian.nodes import target_frame, target_nodes
 from twolayer.gaussian.polynomial import graphs
-from twolayer.gaussian.quadratic import quadratic_averages, quadratic_form
+from twolayer.gaussian.quadratic import quadratic_averages, quadratic_form, quadratic_gradient
 from twolayer.gaussian.relu import ReluForms
 from twolayer.gaussian.sampling import SCRAMBLINGS, sobol_normals
-from twolayer.gaussian.targets import NodeTarget, RidgeTarget, forms_of, ridge_target, student_terms
+from twolayer.gaussian.targets import NodeTarget, RidgeTarget, forms_of, ridge_target, student_rows, student_terms
 from twolayer.gaussian.variance import ErfNodes, ErfRidge, PolynomialNodes, PolynomialRidge, ReluRidge
 from twolayer.kernel import Kernel
 from twolayer.losses import Loss
@@ -43,6 +43,7 @@ ENGINES = ("auto", "quadrature", "sobol")
 LOG2_POINTS = 18
 ORDER = 12
 MAX_DIMENSION = 3  # quadrature over all fields at once up to here
+SINGULAR = 1e-10  # eigenvalues of Ω below this, relative to the largest, count as zero
 MAX_WORK = 2**23  # function values per evaluation beyond which Sobol points are cheaper
 
 
@@ -57,6 +58,10 @@ class Engine(eqx.Module):
     @abc.abstractmethod
     def label(self) -> str:
         """Which rules are used, for reports."""
+
+    @abc.abstractmethod
+    def gradient(self, Q: Any, M: Any, a: Any, noise: Any) -> Gradient:
+        """The mean gradient as a combination of the rows, inside compiled code."""
 
 
 class QuadraticEngine(Engine):
@@ -78,6 +83,10 @@ class QuadraticEngine(Engine):
         """The averages at one point."""
         return quadratic_averages(self.scale, self.shift, self.H, self.h0, self.student, Q, M, self.P, a, noise)
 
+    def gradient(self, Q: Any, M: Any, a: Any, noise: Any) -> Gradient:
+        """The mean gradient as a combination of the rows."""
+        return quadratic_gradient(self.scale, self.shift, self.H, self.h0, self.student, Q, M, self.P, a)
+
 
 class FullEngine(Engine):
     """Everything from nodes over all fields."""
@@ -93,6 +102,14 @@ class FullEngine(Engine):
         """The averages at one point."""
         return self.rule.averages(Q, M, a, noise)
 
+    def gradient(self, Q: Any, M: Any, a: Any, noise: Any) -> Gradient:
+        """The mean gradient as a combination of the rows: that with the averages psi and phi, by a pseudo-inverse."""
+        average = self(Q, M, a, noise)
+        omega = jnp.block([[Q, M], [M.T, self.rule.L @ self.rule.L.T]])
+        inverse = jnp.linalg.pinv(omega, rtol=SINGULAR, hermitian=True)
+        rows = jnp.concatenate([average.phi, average.psi], axis=1) @ inverse
+        return Gradient(rows[:, : len(Q)], rows[:, len(Q) :], average.second)
+
 
 class PartsEngine(Engine):
     """First-order part from one and two fields, second-order part from a variance rule or all fields."""
@@ -103,14 +120,18 @@ class PartsEngine(Engine):
     variance: Any
 
     @property
+    def closed(self) -> bool:
+        """Whether no part is truncated or sampled."""
+        return not isinstance(self.forms, NumericForms) and self.variance.label == "closed form" == self.target.label
+
+    @property
     def label(self) -> str:
         """Which rules are used."""
         closed = not isinstance(self.forms, NumericForms)
         first = f"closed form ({self.forms.name})" if closed else "quadrature over pairs"
         if self.target.label not in ("closed form", first):
             first += f", target by {self.target.label}"
-        same = closed and self.variance.label == "closed form" == self.target.label
-        return first if same else f"{first}; chi: {self.variance.label}"
+        return first if self.closed else f"{first}; chi: {self.variance.label}"
 
     def __call__(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
         """The averages at one point."""
@@ -128,6 +149,11 @@ class PartsEngine(Engine):
             second=h.value - s * f.value,
             excess_risk=jnp.maximum(h.square - 2 * weight @ h.value + f.square, 0.0) / 2,
         )
+
+    def gradient(self, Q: Any, M: Any, a: Any, noise: Any) -> Gradient:
+        """The mean gradient as a combination of the rows."""
+        f, h, s = student_rows(self.forms, Q, M, a), self.target.rows(Q, M), self.student
+        return Gradient(a[:, None] * (h.own - s * f.own), a[:, None] * (h.star - s * f.star), h.value - s * f.value)
 
 
 @eqx.filter_jit
@@ -315,7 +341,7 @@ def select(
 @lru_cache(maxsize=64)
 def _select(builder: _Builder, order: int) -> Averager:
     engine, sampled = builder.build(order)
-    exact = isinstance(engine, QuadraticEngine)
+    exact = isinstance(engine, QuadraticEngine) or (isinstance(engine, PartsEngine) and engine.closed)
     coarse = None if exact else builder.build(max(3 * order // 4, 2), coarse=True)[0]
     others = range(1, SCRAMBLINGS) if sampled else range(0)
     return Averager(engine, coarse, lambda: [builder.build(order, scrambling=i)[0] for i in others], sampled)
@@ -368,6 +394,8 @@ def adapt(
     averager, order = select(problem, loss, engine, at_least, log2_points), at_least
     for order in [n for n in ORDERS if n >= at_least]:
         averager = select(problem, loss, engine, order, log2_points)
+        if averager.coarse is None:
+            break
         error = averager.truncation(Q, M, a, problem.noise)
         if relative_error(averager, error, problem, Q, M, a) <= tolerance:
             break

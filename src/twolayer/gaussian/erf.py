@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from twolayer.gaussian.forms import Forms, Pair, Single
+from twolayer.gaussian.forms import Forms, Ladder, Pair, Single, orthonormal
 
 __all__ = ["ErfForms", "four_point"]
 
@@ -35,6 +35,13 @@ class ErfForms(Forms):
         slope = math.sqrt(TWO_OVER_PI) * jnp.exp(-(mean**2) / (2 * wide)) / jnp.sqrt(wide)
         value = jax.lax.erf(mean / jnp.sqrt(2 * wide))
         return Single(value, slope, -variance * mean / wide * slope)
+
+    def ladder(self, mean: Any, width: Any, orders: int) -> Ladder:
+        """Hermite coefficients: σ' is a Gaussian, so each is (−s/√(1+s²))^n h_n(μ/√(1+s²)) times the first."""
+        wide = jnp.sqrt(1.0 + width**2)
+        x = mean / wide
+        slope = math.sqrt(TWO_OVER_PI) * jnp.exp(-(x**2) / 2) / wide
+        return Ladder(jax.lax.erf(x / math.sqrt(2)), slope * orthonormal(x, orders, -width / wide))
 
     def pair(self, c11: Any, c12: Any, c22: Any) -> Pair:
         """Two fields of zero mean."""

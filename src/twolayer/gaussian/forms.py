@@ -1,6 +1,6 @@
 """One- and two-point Gaussian averages of an activation: what the gradient-flow part of every equation needs.
 
-    one field, mean μ, variance v:     E[f],  E[f'],  v·E[f'']
+    one field, mean μ, variance v:     E[f],  E[f'],  v·E[f''];    E[f'(μ + s g) h_n(g)], n = 0, 1, …
     two fields, covariance C:          E[f(x) g(y)],  E[f'(x) g'(y)],  E[f''(x) g(y)]
 
 Derivatives are meant in the weak sense (Stein), so that kinks and jumps need no care:
@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from twolayer.functions.activation import Activation
 from twolayer.gaussian.quadrature import blurred_crossings, crossing, panel_rule
 
-__all__ = ["Forms", "NumericForms", "Pair", "Single", "cross_pair"]
+__all__ = ["Forms", "Ladder", "NumericForms", "Pair", "Single", "cross_pair", "orthonormal"]
 
 
 class Single(NamedTuple):
@@ -38,6 +38,13 @@ class Pair(NamedTuple):
     hd: Any
 
 
+class Ladder(NamedTuple):
+    """E[f], and E[f' h_n] for n = 0, 1, … on a first axis, at one field μ + s g; E[f h_n] = (s/√n) E[f' h_{n−1}]."""
+
+    value: Any
+    slopes: Any
+
+
 class Forms(abc.ABC):
     """The averages of one activation, closed or numerical."""
 
@@ -50,6 +57,10 @@ class Forms(abc.ABC):
     @abc.abstractmethod
     def pair(self, c11: Any, c12: Any, c22: Any) -> Pair:
         """Averages at two fields of zero mean; arrays broadcast."""
+
+    @abc.abstractmethod
+    def ladder(self, mean: Any, width: Any, orders: int) -> Ladder:
+        """Hermite coefficients of f' in the fluctuation of one field, g = (field − mean)/width; arrays broadcast."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +82,31 @@ class NumericForms(Forms):
         slope = self.activation.slope(u)
         return Single((w * self.activation(u)).sum(-1), (w * slope).sum(-1), width * (w * x * slope).sum(-1))
 
+    def ladder(self, mean: Any, width: Any, orders: int) -> Ladder:
+        """Hermite coefficients at one field."""
+        mean, width = jnp.broadcast_arrays(mean, width)
+        breaks = [crossing(kink, mean, width) for kink in self.activation.kinks]
+        x, w = panel_rule(jnp.stack(breaks, -1) if breaks else jnp.zeros((*mean.shape, 0)), self.order)
+        u = mean[..., None] + width[..., None] * x
+        slope = w * self.activation.slope(u)
+        return Ladder((w * self.activation(u)).sum(-1), (slope * orthonormal(x, orders)).sum(-1))
+
     def pair(self, c11: Any, c12: Any, c22: Any) -> Pair:
         """Averages at two fields."""
         return cross_pair(self.activation, self.activation, self.order, c11, c12, c22)
+
+
+def orthonormal(x: Any, count: int, scale: Any = 1.0) -> Any:
+    """scale^n h_n(x), n = 0 … count − 1, by their recursion; stacked on a new first axis."""
+    x, square = x * scale, jnp.asarray(scale) ** 2
+
+    def step(pair: tuple[Any, Any], n: Any) -> tuple[tuple[Any, Any], Any]:
+        above = (x * pair[1] - jnp.sqrt(n) * square * pair[0]) / jnp.sqrt(n + 1)
+        return (pair[1], above), above
+
+    first = jnp.ones_like(x)
+    _, rest = jax.lax.scan(step, (jnp.zeros_like(x), first), jnp.arange(count - 1, dtype=x.dtype))
+    return jnp.concatenate([first[None], rest])
 
 
 def cross_pair(f: Activation, g: Activation, order: int, c11: Any, c12: Any, c22: Any) -> Pair:

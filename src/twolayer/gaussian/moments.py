@@ -14,6 +14,7 @@ from twolayer.errors import InputError
 from twolayer.gaussian.engines import LOG2_POINTS, adapt, relative_error
 from twolayer.losses import Loss
 from twolayer.overlaps import Overlaps
+from twolayer.particles import Particles
 from twolayer.precision import float64
 from twolayer.problem import Problem
 
@@ -47,20 +48,36 @@ class Moments:
     engine: str
 
 
-def check_start(problem: Problem, start: Overlaps) -> None:
-    """Refuse overlaps that do not belong to the problem."""
-    if (start.p, start.k) != (problem.p, problem.k):
-        raise InputError(
-            f"Argument `start` must have {problem.p} neurons and {problem.k} directions like the problem, "
-            f"but has {start.p} and {start.k}."
-        )
+def check_start(problem: Problem, start: Overlaps | Particles) -> None:
+    """Refuse overlaps or particles that do not belong to the problem."""
+    if isinstance(start, Particles):
+        _check_particles(problem, start)
+        norms = start.norms
+    else:
+        if (start.p, start.k) != (problem.p, problem.k):
+            raise InputError(
+                f"Argument `start` must have {problem.p} neurons and {problem.k} directions like the problem, "
+                f"but has {start.p} and {start.k}."
+            )
+        norms = np.diagonal(start.Q, axis1=-2, axis2=-1)
     if not np.allclose(start.P, problem.P, atol=1e-8):
         raise InputError(f"Argument `start` must have P = {problem.P.tolist()} like the problem, but has another P.")
-    norms = np.diagonal(start.Q, axis1=-2, axis2=-1)
     if problem.activation.kinks and norms.min() < 1e-14:
         raise InputError(
             f"Argument `start` must have neurons of positive norm, for {problem.activation.name} has no slope at its "
             f"kink, but has Q_jj = {norms.min():.3g}."
+        )
+
+
+def _check_particles(problem: Problem, start: Particles) -> None:
+    if start.k != problem.k:
+        raise InputError(
+            f"Argument `start` must have {problem.k} directions like the problem, but its particles have {start.k}."
+        )
+    if start.a is None and not isinstance(problem.second_layer, str) and start.n != problem.p:
+        raise InputError(
+            f"Argument `start` must have its own a, for the problem has {problem.p} second-layer weights, but it "
+            f"holds {start.n} particles without any."
         )
 
 

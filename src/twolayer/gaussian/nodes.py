@@ -20,7 +20,7 @@ from twolayer.gaussian.quadrature import nested_rule
 from twolayer.gaussian.sampling import sobol_normals
 from twolayer.overlaps import Overlaps
 
-__all__ = ["NodeRule", "target_frame", "target_nodes"]
+__all__ = ["NodeRule", "product_hermite", "target_frame", "target_nodes"]
 
 MAX_NODES = 2**17
 TOLERANCE = 1e-7
@@ -48,6 +48,13 @@ def _rule(target: Target, L: np.ndarray, points: np.ndarray, weights: np.ndarray
     return NodeRule(label, points, weights, np.asarray(target(jnp.asarray(points @ L.T))))
 
 
+def product_hermite(n: int, dimension: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss–Hermite points (n^dimension, dimension) and weights for standard normals."""
+    x, w = np.polynomial.hermite_e.hermegauss(n)
+    points = np.stack([g.ravel() for g in np.meshgrid(*[x] * dimension, indexing="ij")], 1)
+    return points, np.prod([g.ravel() for g in np.meshgrid(*[w / w.sum()] * dimension, indexing="ij")], 0)
+
+
 def _exact(target: Target, L: np.ndarray, student_degree: int) -> NodeRule | None:
     """Gauss–Hermite rule exact for every average with a student polynomial of the given degree."""
     assert target.polynomial is not None
@@ -56,10 +63,7 @@ def _exact(target: Target, L: np.ndarray, student_degree: int) -> NodeRule | Non
     n, r = highest // 2 + 1, L.shape[1]
     if n**r > MAX_NODES:
         return None
-    x, w = np.polynomial.hermite_e.hermegauss(n)
-    points = np.stack([g.ravel() for g in np.meshgrid(*[x] * r, indexing="ij")], 1)
-    weights = np.prod([g.ravel() for g in np.meshgrid(*[w / w.sum()] * r, indexing="ij")], 0)
-    return _rule(target, L, points, weights, f"exact ({n**r} nodes)")
+    return _rule(target, L, *product_hermite(n, r), f"exact ({n**r} nodes)")
 
 
 def _fingerprint(rule: NodeRule) -> np.ndarray:

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.gaussian.forms import Forms, Pair, Single
+from twolayer.gaussian.forms import Forms, Ladder, Pair, Single
 
 __all__ = ["PolynomialForms", "derivative_means", "four_point", "three_point", "two_point"]
 
@@ -64,6 +64,12 @@ class PolynomialForms(Forms):
         """E[σ], E[σ'], variance·E[σ'']."""
         value, slope, bend = derivative_means(self.coefficients, mean, variance, 3)
         return Single(value, slope, variance * bend)
+
+    def ladder(self, mean: Any, width: Any, orders: int) -> Ladder:
+        """Hermite coefficients s^n E[σ^(n+1)]/√n!, zero beyond the degree."""
+        means = derivative_means(self.coefficients, mean, width**2, orders + 1)
+        powers = [width**n / math.sqrt(math.factorial(n)) for n in range(orders)]
+        return Ladder(means[0], jnp.stack([x * y for x, y in zip(powers, means[1:], strict=True)]))
 
     def pair(self, c11: Any, c12: Any, c22: Any) -> Pair:
         """Two fields of zero mean; the second one carries ``partner`` if given."""

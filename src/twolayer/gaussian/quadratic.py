@@ -2,6 +2,7 @@
 
 e = uᵀ B u + b0 + √Δ ξ,    u = (λ, λ*),    A = Ω B Ω,    t1 = tr BΩ + b0,    t2 = tr BΩBΩ
 E[e u uᵀ] = t1 Ω + 2A        E[e² u uᵀ] = (t1² + 2 t2 + Δ) Ω + 4 t1 A + 8 ΩBΩBΩ        E[e²] = t1² + 2 t2 + Δ
+E[e λ_j z] = t1 w_j + 2 Σ_q (ΩB)_jq u_q        with the rows u = (w, w*)
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.gaussian.averages import Averages
+from twolayer.gaussian.averages import Averages, Gradient
 
-__all__ = ["quadratic_averages", "quadratic_form"]
+__all__ = ["quadratic_averages", "quadratic_form", "quadratic_gradient"]
 
 
 def quadratic_form(polynomial: Mapping[tuple[int, ...], float] | None, k: int) -> tuple[np.ndarray, float] | None:
@@ -39,6 +40,27 @@ def quadratic_form(polynomial: Mapping[tuple[int, ...], float] | None, k: int) -
     return H, h0
 
 
+def residual_form(scale: float, shift: float, H: Any, h0: float, weight: float, a: Any) -> tuple[Any, Any]:
+    """E without noise as (B, b0), the student entering with this weight."""
+    p, n = len(a), len(a) + len(H)
+    B = jnp.zeros((n, n)).at[jnp.arange(p), jnp.arange(p)].set(-weight * scale * a / p)
+    return B.at[p:, p:].set(H), h0 - weight * shift * a.mean()
+
+
+def quadratic_gradient(
+    scale: float, shift: float, H: Any, h0: float, student: float, Q: Any, M: Any, P: Any, a: Any
+) -> Gradient:
+    """The mean gradient as a combination of the rows, arguments as for `quadratic_averages`."""
+    p = len(M)
+    omega = jnp.block([[Q, M], [M.T, P]])
+    B, b0 = residual_form(scale, shift, H, h0, student, a)
+    OB = omega @ B
+    t1 = jnp.trace(OB) + b0
+    rows = (2 * scale * a)[:, None] * (2 * OB[:p] + t1 * jnp.eye(p, len(omega)))
+    second = scale * (t1 * jnp.diagonal(Q) + 2 * (OB @ omega).diagonal()[:p]) + shift * t1
+    return Gradient(rows[:, :p], rows[:, p:], second)
+
+
 def quadratic_averages(
     scale: float, shift: float, H: Any, h0: float, student: float, Q: Any, M: Any, P: Any, a: Any, noise: Any
 ) -> Averages:
@@ -46,20 +68,15 @@ def quadratic_averages(
 
     Cost O((p + k)³).
     """
-    p, k = M.shape
+    p = len(M)
     omega = jnp.block([[Q, M], [M.T, P]])
-
-    def form(weight: float) -> tuple[Any, Any]:
-        """E without noise as (B, b0), the student entering with this weight."""
-        B = jnp.zeros((p + k, p + k)).at[jnp.arange(p), jnp.arange(p)].set(-weight * scale * a / p)
-        return B.at[p:, p:].set(H), h0 - weight * shift * a.mean()
 
     def second_moment(B: Any, b0: Any) -> tuple[Any, Any, Any]:
         BO = B @ omega
         t1, t2 = jnp.trace(BO) + b0, (BO * BO.T).sum()
         return t1, t1**2 + 2 * t2, omega @ BO
 
-    B, b0 = form(student)
+    B, b0 = residual_form(scale, shift, H, h0, student, a)
     t1, square, A = second_moment(B, b0)
     first = t1 * omega + 2 * A
     variance = (square + noise) * omega + 4 * t1 * A + 8 * omega @ B @ A
@@ -70,5 +87,5 @@ def quadratic_averages(
         phi=v[:, :p],
         chi=slope[:, None] * slope[None, :] * variance[:p, :p],
         second=scale * jnp.diagonal(first)[:p] + shift * t1,
-        excess_risk=second_moment(*form(1.0))[1] / 2,
+        excess_risk=second_moment(*residual_form(scale, shift, H, h0, 1.0, a))[1] / 2,
     )

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.gaussian.forms import Forms, Pair, Single
+from twolayer.gaussian.forms import Forms, Ladder, Pair, Single, orthonormal
 from twolayer.gaussian.quadrature import legendre
 
 __all__ = ["ReluForms", "four_point"]
@@ -39,6 +39,16 @@ class ReluForms(Forms):
         density = jnp.exp(-(x**2) / 2) / math.sqrt(TWO_PI)
         above = jax.scipy.special.ndtr(x)
         return Single(mean * above + width * density, above, width * density)
+
+    def ladder(self, mean: Any, width: Any, orders: int) -> Ladder:
+        """Hermite coefficients of a step at g = −μ/s: h_{n−1}(−μ/s) times the density there, over √n."""
+        moves = width > 0
+        x = jnp.where(moves, mean / jnp.where(moves, width, 1.0), jnp.sign(mean) * 40.0)
+        density = jnp.exp(-(x**2) / 2) / math.sqrt(TWO_PI)
+        above = jax.scipy.special.ndtr(x)
+        count = np.arange(1, orders).reshape(-1, *[1] * x.ndim)
+        steps = density * orthonormal(-x, orders - 1) / np.sqrt(count)
+        return Ladder(mean * above + width * density, jnp.concatenate([above[None], steps]))
 
     def pair(self, c11: Any, c12: Any, c22: Any) -> Pair:
         """Two fields of zero mean."""

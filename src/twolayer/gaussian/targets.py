@@ -20,7 +20,7 @@ from twolayer.gaussian.nodes import NodeRule, target_frame
 from twolayer.gaussian.polynomial import PolynomialForms
 from twolayer.gaussian.relu import ReluForms
 
-__all__ = ["Linear", "NodeTarget", "RidgeTarget", "forms_of", "student_terms"]
+__all__ = ["Linear", "NodeTarget", "RidgeTarget", "Rows", "forms_of", "student_rows", "student_terms"]
 
 
 class Linear(NamedTuple):
@@ -51,6 +51,21 @@ def student_terms(forms: Forms, Q: Any, M: Any, a: Any) -> tuple[Linear, Pair]:
     return Linear(K @ M + D * M, K @ Q + D * Q, pair.ff @ weight, weight @ pair.ff @ weight), pair
 
 
+class Rows(NamedTuple):
+    """E[σ'_j z X] = (own w + star w*)_j for X = h or X = f, and E[σ_j X]."""
+
+    own: Any
+    star: Any
+    value: Any
+
+
+def student_rows(forms: Forms, Q: Any, M: Any, a: Any) -> Rows:
+    """X = f: all pairs of student neurons."""
+    variance, weight = jnp.diagonal(Q), a / a.shape[0]
+    pair = forms.pair(variance[:, None], Q, variance[None, :])
+    return Rows(pair.dd * weight + jnp.diag(pair.hd @ weight), jnp.zeros_like(M), pair.ff @ weight)
+
+
 class RidgeTarget(eqx.Module):
     """h = Σ_r c_r σ*(t_r) with t = V λ*."""
 
@@ -73,7 +88,8 @@ class RidgeTarget(eqx.Module):
         same = self.activation == self.ridge and not isinstance(forms_of(self.ridge, 1), NumericForms)
         return both_polynomial or same
 
-    def _pair(self, c11: Any, c12: Any, c22: Any) -> Pair:
+    def pair(self, c11: Any, c12: Any, c22: Any) -> Pair:
+        """Averages at a student field and a ridge."""
         if self.activation.polynomial is not None and self.ridge.polynomial is not None:
             return PolynomialForms(self.activation.polynomial, self.ridge.polynomial).pair(c11, c12, c22)
         if self.activation == self.ridge:
@@ -89,10 +105,21 @@ class RidgeTarget(eqx.Module):
         """X = h. Cost O(p · ridges) pairs."""
         cross, gram = M @ self.V.T, self.V @ self.P @ self.V.T
         variance = jnp.diagonal(gram)
-        pair = self._pair(jnp.diagonal(Q)[:, None], cross, variance[None, :])
+        pair = self.pair(jnp.diagonal(Q)[:, None], cross, variance[None, :])
         K, D = pair.dd * self.c, (pair.hd * self.c).sum(1)[:, None]
-        both = forms_of(self.ridge, self.order).pair(variance[:, None], gram, variance[None, :]).ff
-        return Linear(K @ (self.V @ self.P) + D * M, K @ cross.T + D * Q, pair.ff @ self.c, self.c @ both @ self.c)
+        return Linear(K @ (self.V @ self.P) + D * M, K @ cross.T + D * Q, pair.ff @ self.c, self.square())
+
+    def square(self) -> Any:
+        """E[h²]."""
+        gram = jnp.asarray(self.V @ self.P @ self.V.T)
+        variance = jnp.diagonal(gram)
+        return self.c @ forms_of(self.ridge, self.order).pair(variance[:, None], gram, variance[None, :]).ff @ self.c
+
+    def rows(self, Q: Any, M: Any) -> Rows:
+        """X = h, as a combination of the rows."""
+        variance = jnp.diagonal(self.V @ self.P @ self.V.T)
+        pair = self.pair(jnp.diagonal(Q)[:, None], M @ self.V.T, variance[None, :])
+        return Rows(jnp.diag(pair.hd @ self.c), (pair.dd * self.c) @ self.V, pair.ff @ self.c)
 
 
 class NodeTarget(eqx.Module):
@@ -116,21 +143,31 @@ class NodeTarget(eqx.Module):
         A = M @ self.inverse.T
         return self.xi @ A.T, Q - A @ A.T
 
-    def terms(self, Q: Any, M: Any) -> Linear:
-        """X = h. Cost O(nodes · p) one-field averages."""
-        mean, perp = self.conditional(Q, M)
+    def _slopes(self, mean: Any, perp: Any) -> tuple[Any, Any, Any]:
+        """Weighted h σ'_j at the nodes (N, p), E[h σ''_j] (p,) and E[h σ_j] (p,)."""
         variance = jnp.maximum(jnp.diagonal(perp), 0.0)
         single = self.forms.single(mean, variance)
         weighted = self.weights * self.h
-        slope = weighted[:, None] * single.slope
         safe = jnp.where(variance > 0, variance, 1.0)
         curvature = jnp.where(variance > 0, (weighted @ single.bend) / safe, 0.0)
+        return weighted[:, None] * single.slope, curvature, weighted @ single.value
+
+    def terms(self, Q: Any, M: Any) -> Linear:
+        """X = h. Cost O(nodes · p) one-field averages."""
+        mean, perp = self.conditional(Q, M)
+        slope, curvature, value = self._slopes(mean, perp)
         return Linear(
             slope.T @ (self.xi @ self.L.T),
             slope.T @ mean + curvature[:, None] * perp,
-            weighted @ single.value,
+            value,
             self.weights @ self.h**2,
         )
+
+    def rows(self, Q: Any, M: Any) -> Rows:
+        """X = h, as a combination of the rows; what is orthogonal to the target is w − M P⁺ w*."""
+        slope, curvature, value = self._slopes(*self.conditional(Q, M))
+        inside = slope.T @ self.xi - curvature[:, None] * (M @ self.inverse.T)
+        return Rows(jnp.diag(curvature), inside @ self.inverse, value)
 
 
 def ridge_target(target: Target, activation: Activation, P: np.ndarray, order: int) -> RidgeTarget | None:

@@ -15,6 +15,8 @@ from twolayer.methods.flow import FlowEvolution
 
 __all__ = ["AveragedEvolution", "Overlap", "Precision"]
 
+ROUNDING = 1e-14  # relative error of closed forms
+
 
 class Overlap(NamedTuple):
     """The state of the equation of the overlaps."""
@@ -73,13 +75,16 @@ class AveragedEvolution(FlowEvolution):
 
     def _truncation(self, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> float:
         problem = self.task.problem
+        if self.averager.coarse is None:
+            return 0.0
         error = self.averager.truncation(Q, M, a, problem.noise)
         return relative_error(self.averager, error, problem, Q, M, a)
 
     def notes(self) -> dict[str, Any]:
         """The engine, and its error at the start (sampling included) and along the way."""
         Q, M, a = (x[0] for x in self.task.starts())
-        problem = self.task.problem
-        error = self.averager.error(Q, M, a, problem.noise)
-        worst = max(self.worst, relative_error(self.averager, error, problem, Q, M, a))
+        problem, worst = self.task.problem, ROUNDING
+        if self.averager.coarse is not None or self.averager.sampled:
+            error = self.averager.error(Q, M, a, problem.noise)
+            worst = max(self.worst, relative_error(self.averager, error, problem, Q, M, a))
         return {"engine": self.averager.label, "engine_error": worst}

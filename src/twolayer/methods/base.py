@@ -19,9 +19,21 @@ from twolayer.algorithm import SGD
 from twolayer.clocks import Clocks, save_steps, save_times
 from twolayer.errors import choice, finite_number
 from twolayer.overlaps import Overlaps
+from twolayer.particles import Particles
 from twolayer.problem import Problem
 
-__all__ = ["METHODS", "Evolution", "Method", "Outcome", "Snapshot", "Stackable", "Task", "Until", "register_method"]
+__all__ = [
+    "METHODS",
+    "Evolution",
+    "Measure",
+    "Method",
+    "Outcome",
+    "Snapshot",
+    "Stackable",
+    "Task",
+    "Until",
+    "register_method",
+]
 
 
 class Outcome:
@@ -43,7 +55,8 @@ class Outcome:
     }
 
 
-QUANTITIES = ("overlap", "risk", "excess_risk")
+RISING = ("overlap", "alignment")
+QUANTITIES = (*RISING, "risk", "excess_risk")
 
 
 @dataclass(frozen=True)
@@ -53,7 +66,8 @@ class Until:
     Parameters
     ----------
     quantity : str
-        ``"overlap"``: ‖M‖_F from below; ``"risk"`` or ``"excess_risk"``: from above.
+        ``"overlap"``: ‖M‖_F from below; ``"alignment"``: M_11 with its sign, from below; ``"risk"`` or
+        ``"excess_risk"``: from above.
     value : float
     relative : bool
         Whether the value is a fraction of the start's.
@@ -72,6 +86,11 @@ class Until:
         choice("quantity", self.quantity, QUANTITIES)
         finite_number("value", self.value, minimum=0.0, accepted="a number ≥ 0")
 
+    @property
+    def sign(self) -> float:
+        """+1 for a quantity that falls to its value, −1 for one that rises to it."""
+        return -1.0 if self.quantity in RISING else 1.0
+
 
 class Snapshot(NamedTuple):
     """Overlaps and second layer at save points: Q (seeds, n, p, p), M (seeds, n, p, k), a (seeds, n, p).
@@ -85,13 +104,22 @@ class Snapshot(NamedTuple):
     train_risk: np.ndarray | None = None
 
 
+class Measure(NamedTuple):
+    """Particles at save points: M (seeds, n, particles, k), q and a (seeds, n, particles), excess_risk (seeds, n)."""
+
+    M: np.ndarray
+    q: np.ndarray
+    a: np.ndarray
+    excess_risk: np.ndarray
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """One run as a method sees it. ``points`` are the save points on the method's own clock."""
 
     problem: Problem
     algorithm: SGD
-    start: Overlaps
+    start: Overlaps | Particles
     points: np.ndarray
     clocks: Clocks
     seeds: int
@@ -106,6 +134,7 @@ class Task:
 
     def starts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Q, M, a of every seed, with a leading seed axis."""
+        assert isinstance(self.start, Overlaps)
         Q, M = self.start.Q, self.start.M
         a = self.problem.a(self.seed) if self.start.a is None else self.start.a
         n, p, k = self.seeds, self.problem.p, self.problem.k
@@ -124,11 +153,11 @@ class Evolution(abc.ABC):
         """State at the first save point."""
 
     @abc.abstractmethod
-    def snapshot(self, state: Any) -> Snapshot:
+    def snapshot(self, state: Any) -> Snapshot | Measure:
         """Overlaps of a state, as one save point."""
 
     @abc.abstractmethod
-    def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Snapshot]:
+    def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Snapshot | Measure]:
         """Go on from save point number ``first``: the new state, and snapshots of the save points passed.
 
         ``tick(x)`` reports the position x on the method's clock from time to time.
@@ -139,7 +168,7 @@ class Evolution(abc.ABC):
         """Per seed, the outcome code (0 while running) and the position on the clock where it stopped."""
 
     def notes(self) -> dict[str, Any]:
-        """What the result should record about the numerics, after the run."""
+        """What the result should record about the numerics, after the run; ``advice`` by outcome is shown with it."""
         return {}
 
     def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
@@ -149,11 +178,16 @@ class Evolution(abc.ABC):
 
 @dataclass(frozen=True)
 class Method(abc.ABC):
-    """A lens. Subclasses are frozen dataclasses; their fields are the knobs of that method alone."""
+    """A lens. Subclasses are frozen dataclasses; their fields are the knobs of that method alone.
+
+    ``stepwise`` methods have the clock of the algorithm's steps, others that of time.
+    """
 
     stochastic: ClassVar[bool] = False
     stepwise: ClassVar[bool] = False
     papers: ClassVar[tuple[str, ...]] = ()
+    takes_particles: ClassVar[bool] = False
+    in_comparisons: ClassVar[bool] = True  # whether `compare` includes it without being asked
 
     @property
     def name(self) -> str:

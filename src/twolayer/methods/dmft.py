@@ -22,10 +22,11 @@ from twolayer.algorithm import SGD
 from twolayer.errors import choice, positive_integer
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.nodes import target_frame
+from twolayer.kernel import Kernel
 from twolayer.methods.base import Evolution, Method, Outcome, Snapshot, Task, register_method
 from twolayer.methods.dmft_fields import POINTS, Fields, Plan, draw_points
 from twolayer.methods.dmft_weights import Averages, Rule, Weights
-from twolayer.methods.stepwise import LIMIT, kernel_of, watched_value
+from twolayer.methods.stepwise import LIMIT, watched_value
 from twolayer.problem import Problem
 
 __all__ = ["DMFT"]
@@ -69,7 +70,7 @@ class DMFTEvolution(Evolution):
         self.task, self.method = task, method
         problem, algorithm = task.problem, task.algorithm
         self.steps = int(task.points[-1])
-        kernel = kernel_of(problem, algorithm)
+        kernel = Kernel(problem.activation, problem.target, algorithm.loss)  # the geometry is that of the weights
         self.derivative = method.response == "derivative" or (method.response == "auto" and not kernel.activation.kinks)
         self.L, inverse = target_frame(problem.P)
         assert algorithm.dataset is not None

@@ -65,7 +65,10 @@ def integrate(equation: Equation, quantity: str | None, control: Control, max_st
 
     def one(y: Any, level: Any, sign: Any) -> Any:
         def distance(t: Any, y: Any, args: Any, **kwargs: Any) -> Any:
-            away = sign * (equation.watched(quantity, y) - level)
+            value = equation.watched(quantity, y)
+            # what grows or decays exponentially is found in its logarithm
+            ratio = jnp.maximum(value / jnp.where(level > 0, level, 1.0), 1e-300)
+            away = sign * jnp.where(level > 0, jnp.log(ratio), value - level)
             return jnp.where(diverged(t, y, args), -1.0, away)
 
         watched = quantity is not None
@@ -139,7 +142,7 @@ class FlowEvolution(Evolution):
         level = np.zeros_like(values)
         if until is not None:
             level = until.value * values if until.relative else np.full_like(values, until.value)
-        sign = np.full_like(values, -1.0 if quantity == "overlap" else 1.0)
+        sign = np.full_like(values, 1.0 if until is None else until.sign)
         return Control(np.asarray(rtol), np.asarray(rtol * 1e-2), level, sign)
 
     def initial(self) -> Any:

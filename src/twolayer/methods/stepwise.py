@@ -75,6 +75,8 @@ def watched_value(quantity: str | None, engine: Any, Q: Any, M: Any, a: Any, noi
         return jnp.zeros(())
     if quantity == "overlap":
         return jnp.sqrt((M * M).sum())
+    if quantity == "alignment":
+        return M[0, 0]
     excess = engine(Q, M, a, noise).excess_risk
     return excess + noise / 2 if quantity == "risk" else excess
 
@@ -275,7 +277,7 @@ class StepwiseEvolution(Evolution):
         untils = [task.until for task in self.tasks if task.until is not None]
         value, relative = self.spread([u.value for u in untils]), self.spread([u.relative for u in untils])
         level = np.where(relative > 0, value * values, value)
-        sign = np.full_like(values, -1.0 if self.quantity == "overlap" else 1.0)
+        sign = np.full_like(values, untils[0].sign)
         return lane, Watch(self.grouped(level), self.grouped(sign))
 
     @abc.abstractmethod

@@ -32,7 +32,7 @@ from twolayer.scaling import Scaling
 __all__ = ["Cell", "Grid", "Run", "digest", "text_of"]
 
 FORMAT = "twolayer-sweep/1"
-LAWS = ("sphere", "gaussian")
+LAWS = ("sphere", "hemisphere", "gaussian")
 STREAMS = ("independent", "common")
 RUN_KEYS = ("dim", "time", "steps", "save", "seed", "until.quantity", "until.value", "until.relative")
 

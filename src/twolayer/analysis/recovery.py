@@ -1,0 +1,230 @@
+"""Search and descent: how many samples spherical online SGD needs to find a direction, and to learn it.
+
+    w ← w − (δ/N)(∇ℓ − (∇ℓ·w) w), then normalised;    one sample a step,  lr = δ/N
+    weak recovery   τ_η     = first step with m ≥ η          (search)
+    strong recovery τ_{1−η} = first step with m ≥ 1 − η      (descent: what it takes beyond τ_η)
+
+The overlap m is a Markov chain of its own (methods/chain.py), so the descent is simulated from the states in which the
+searches ended, with random numbers of its own. A run that has not recovered when its samples are used up is censored:
+it counts as later than all others, in medians and in probabilities.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from twolayer.algorithm import SGD
+from twolayer.analysis.passage import first_passage
+from twolayer.analysis.population_loss import PopulationLoss, critical_alpha, population_loss
+from twolayer.errors import InputError, choice, finite_number, positive_integer, reject, require
+from twolayer.methods.base import Until
+from twolayer.methods.chain import Chain
+from twolayer.overlaps import Overlaps
+from twolayer.problem import Problem
+from twolayer.random import check_seed
+from twolayer.solving import solve
+from twolayer.statistics import Fraction, Median, median, wilson
+
+__all__ = ["Recovery", "levels_of", "recovery"]
+
+STARTS = {"positive": "hemisphere", "uniform": "sphere"}
+PATIENCE = 10.0  # runs end after so many times what the flow takes from m = N^{−1/2}, unless told otherwise
+PIECES = 64  # a run stops at the first of so many save points at which all its seeds have crossed
+LATER = 0x5EA7  # added to the seed of the search gives that of the descent
+
+
+@dataclass(frozen=True, eq=False)
+class Recovery:
+    """Samples until recovery, of all runs.
+
+    Attributes
+    ----------
+    weak, strong : array (seeds,)
+        Samples until the overlap reaches the two levels; infinite where the run is censored.
+    levels : tuple
+        η and 1 − η.
+    dim, information : int
+        N and the information exponent k.
+    samples : float
+        At which runs are censored.
+    """
+
+    weak: np.ndarray
+    strong: np.ndarray
+    levels: tuple[float, float]
+    dim: int
+    information: int
+    samples: float
+
+    @property
+    def search(self) -> Median:
+        """Median of the samples until weak recovery."""
+        return median(self.weak)
+
+    @property
+    def descents(self) -> np.ndarray:
+        """Samples from weak to strong recovery; infinite where the latter is not reached."""
+        return np.subtract(self.strong, self.weak, out=np.full_like(self.strong, np.inf), where=self.recovered)
+
+    @property
+    def descent(self) -> Median:
+        """Median of the samples from weak to strong recovery, over runs that recovered weakly."""
+        found = np.isfinite(self.weak)
+        return median(self.descents[found]) if found.any() else Median(np.inf, np.inf, np.inf)
+
+    @property
+    def descent_share(self) -> Median:
+        """Median of the fraction of samples spent in the descent, over runs that recovered strongly."""
+        if not self.recovered.any():
+            return Median(np.nan, np.nan, np.nan)
+        return median(self.descents[self.recovered] / self.strong[self.recovered])
+
+    @property
+    def recovered(self) -> np.ndarray:
+        """Which runs recovered strongly."""
+        return np.isfinite(self.strong)
+
+    @property
+    def weak_probability(self) -> Fraction:
+        """Fraction of runs that recovered weakly, with its 95 % Wilson interval."""
+        return wilson(int(np.isfinite(self.weak).sum()), len(self.weak))
+
+    @property
+    def strong_probability(self) -> Fraction:
+        """Fraction of runs that recovered strongly, with its 95 % Wilson interval."""
+        return wilson(int(self.recovered.sum()), len(self.weak))
+
+    @property
+    def censored(self) -> tuple[int, int]:
+        """How many runs are censored before weak and before strong recovery."""
+        return int(np.isinf(self.weak).sum()), int(np.isinf(self.strong).sum())
+
+    @property
+    def critical_samples(self) -> float:
+        """α_c N, the order of the number of samples that the search takes."""
+        return self.dim * critical_alpha(self.dim, self.information)
+
+    def __str__(self) -> str:
+        (a, b), (p, q) = self.levels, (self.weak_probability, self.strong_probability)
+        rows = []
+        for level, part, chance in ((a, self.search, p), (b, median(self.strong), q)):
+            rows.append(
+                f"m ≥ {level:g}: {part.value:.4g} samples (95 %: {part.low:.4g} to {part.high:.4g}), probability "
+                f"{chance.value:.3g} ({chance.low:.3g} to {chance.high:.3g})"
+            )
+        return "\n".join(rows)
+
+
+def recovery(
+    problem: Problem,
+    algorithm: SGD,
+    dim: int,
+    eta: float | tuple[float, float] = 0.25,
+    *,
+    start: str | Overlaps = "positive",
+    samples: float | None = None,
+    seeds: int = 64,
+    seed: int = 0,
+    progress: Any = None,
+) -> Recovery:
+    """Measure weak and strong recovery of a single-index task by the exact chain, from random starts.
+
+    Parameters
+    ----------
+    problem : Problem
+        One neuron, one direction of norm 1.
+    algorithm : SGD
+        On the sphere: ``geometry="spherical"`` (tangent gradient) or ``"projected"``.
+    dim : int
+        N.
+    eta : float or pair
+        η in (0, ½): recovery is weak at m ≥ η and strong at m ≥ 1 − η; or the two levels themselves.
+    start : str or Overlaps
+        ``"positive"``: uniform on the half sphere m > 0; ``"uniform"``: on the whole sphere; or one start for all runs.
+    samples : float, optional
+        Runs are censored after so many samples; by default ten times what the flow takes from m = N^{−1/2}.
+    seeds, seed : int
+        Number of runs, and the seed of starts and runs.
+
+    Returns
+    -------
+    Recovery
+        ``.weak``, ``.strong`` (samples of every run), medians ``.search`` and ``.descent``, ``.weak_probability`` and
+        ``.strong_probability`` with Wilson intervals, ``.censored``.
+
+    Notes
+    -----
+    An even loss is recovered up to its sign: there m stands for |m|. Cost about 0.1 µs for each step of each run.
+
+    Examples
+    --------
+    >>> algorithm = SGD(lr="0.2/d", geometry="spherical")
+    >>> found = recovery(Problem("z1", "linear"), algorithm, dim=200, seeds=16)
+    >>> found.weak_probability.value, bool(found.search.value < found.strong.max())
+    (1.0, True)
+    """
+    dim, seeds = positive_integer("dim", dim, 2), positive_integer("seeds", seeds)
+    levels = levels_of(eta)
+    check_seed(seed)
+    if not isinstance(algorithm, SGD):
+        reject("algorithm", algorithm, "an SGD")
+    landscape = population_loss(problem, algorithm.loss)
+    if algorithm.geometry == "free":
+        raise InputError("Argument `geometry` must be 'spherical' or 'projected' for recovery, but got 'free'.")
+    if algorithm.train_second_layer or algorithm.momentum:
+        raise InputError("Argument `algorithm` must move the first layer alone and without momentum for recovery.")
+    batch = algorithm.batch_at(dim)
+    if samples is None:
+        samples = PATIENCE * _expected(landscape, algorithm, dim, levels[1])
+    steps = int(finite_number("samples", samples, minimum=batch, accepted=f"at least one batch, {batch}") / batch)
+    if isinstance(start, Overlaps):
+        Q, M = (np.broadcast_to(x, (seeds, 1, 1)) for x in (start.Q, start.M))
+        starts = Overlaps(Q, M, dim=dim)
+    else:
+        starts = Overlaps.random(problem, dim, seed, seeds, STARTS[choice("start", start, STARTS)])
+    quantity = "overlap" if landscape.even else "alignment"
+    weak, strong = np.full(seeds, np.inf), np.full(seeds, np.inf)
+
+    def run(level: float, starts: Overlaps, seed: int) -> Any:
+        options: dict[str, Any] = {"steps": steps, "save": min(PIECES, steps), "until": Until(quantity, level)}
+        return solve(problem, algorithm, Chain(dim), starts, seed=seed, progress=progress, **options)
+
+    search = run(levels[0], starts, seed)
+    weak[:] = first_passage(search).steps
+    found = np.isfinite(weak)
+    if found.any():
+        there = Overlaps(search.Q.values[found, -1], search.M.values[found, -1], dim=dim)
+        taken = np.ceil(weak[found])  # the state is that after the whole step in which the level was passed
+        strong[found] = taken + first_passage(run(levels[1], there, seed + LATER)).steps
+        strong[strong > steps] = np.inf
+    return Recovery(weak * batch, strong * batch, levels, dim, landscape.information, float(steps * batch))
+
+
+def levels_of(eta: Any) -> tuple[float, float]:
+    """The levels of weak and strong recovery."""
+    if np.ndim(eta) == 0:
+        weak = finite_number("eta", eta, accepted="a number in (0, ½): recovery is weak at η and strong at 1 − η")
+        require(0 < weak < 0.5, "eta", eta, "a number in (0, ½): recovery is weak at η and strong at 1 − η")
+        return weak, 1 - weak
+    accepted = "a number in (0, ½), or two levels of the overlap, increasing, in (0, 1)"
+    try:
+        low, high = (finite_number("eta", x, accepted=accepted) for x in eta)
+    except ValueError:
+        reject("eta", eta, accepted)
+    require(0 < low < high < 1, "eta", eta, accepted)
+    return low, high
+
+
+def _expected(landscape: PopulationLoss, algorithm: SGD, dim: int, level: float) -> float:
+    """Samples that the flow takes from m = N^{−1/2} to a level."""
+    first = min(dim**-0.5, level / 2)
+    try:
+        return landscape.time(first, level) / algorithm.lr(dim) * algorithm.batch_at(dim)
+    except InputError as error:
+        raise InputError(
+            f"Argument `samples` must be given where the flow does not lead from a random start to m = {level:g}: "
+            f"φ' is not negative in between."
+        ) from error

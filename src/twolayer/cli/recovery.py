@@ -1,0 +1,87 @@
+"""``twolayer recovery "h3(z1)" h3 --loss correlation --lr "0.3*d**-1.5" --dim 1000 --measure 64``."""
+
+from __future__ import annotations
+
+import argparse
+
+from twolayer.cli.common import add_common, settings, tell
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A single-index task, the algorithm, the dimension and the levels."""
+    parser.add_argument("target", metavar="TARGET", help="formula in z1, such as 'h3(z1)'")
+    parser.add_argument("activation", metavar="ACTIVATION", help="name or formula in z, such as h3 or relu")
+    parser.add_argument("--loss", default="squared", metavar="NAME", help="squared (default) or correlation")
+    parser.add_argument(
+        "--noise", type=float, default=0.0, metavar="Δ", help="variance of the labels' noise (default 0)"
+    )
+    parser.add_argument("--lr", metavar="LAW", help="δ/N as a law such as 0.2/d (default: half the largest step)")
+    parser.add_argument("--dim", type=int, default=1000, metavar="N", help="dimension (default 1000)")
+    parser.add_argument(
+        "--eta", type=float, default=0.25, metavar="η", help="weak at η, strong at 1 − η (default 0.25)"
+    )
+    parser.add_argument("--start", default="positive", metavar="NAME", help="positive (default) or uniform")
+    parser.add_argument("--samples", type=float, metavar="N", help="censor runs after so many samples")
+    parser.add_argument("--measure", type=int, metavar="N", help="also measure N runs of the exact chain")
+    add_common(parser, "write what is printed to PATH as well", "seed of random starts and runs")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the landscape, and the measurement if asked for."""
+    settings(args)
+    from twolayer.algorithm import SGD
+    from twolayer.analysis.population_loss import critical_alpha, population_loss
+    from twolayer.analysis.recovery import levels_of, recovery
+    from twolayer.problem import Problem
+    from twolayer.scaling import Scaling
+
+    problem = Problem(args.target, args.activation, noise=args.noise)
+    landscape = population_loss(problem, args.loss)
+    levels = levels_of(args.eta)
+    k, noise = landscape.information, float(landscape.noise())
+    alpha, largest = critical_alpha(args.dim, k), landscape.largest_step(args.dim)
+    # without a bound for k = 1 the noise of the steps still has to be small against what is left to learn
+    default = Scaling(min(largest, 2 * abs(landscape.growth) / noise) / 2 / args.dim)
+    algorithm = SGD(default if args.lr is None else args.lr, loss=args.loss, geometry="spherical")
+    values = {
+        "information": k,
+        "critical_alpha": alpha,
+        "critical_samples": alpha * args.dim,
+        "growth": landscape.growth,
+        "noise": noise,
+        "largest_step": largest,
+        "descends": landscape.descends,
+        "step": algorithm.lr(args.dim) * args.dim,
+    }
+    lines = [
+        f"information exponent  {k}" + ("   (an even loss: recovered up to the sign)" if landscape.even else ""),
+        f"α_c(N)                {alpha:.5g}   (α_c·N = {alpha * args.dim:.5g} samples)",
+        f"growth                ṁ ≈ {landscape.growth:.5g}·m^{k - 1}"
+        + ("" if landscape.descends else "   (φ' is not negative on all of (0, 1))"),
+        f"step                  δ = {values['step']:.4g}, largest {largest:.4g}",
+    ]
+    if args.measure is not None:
+        found = recovery(
+            problem,
+            algorithm,
+            args.dim,
+            levels,
+            start=args.start,
+            samples=args.samples,
+            seeds=args.measure,
+            seed=args.seed or 0,
+        )
+        values |= {
+            "levels": found.levels,
+            "samples": found.samples,
+            "search": found.search._asdict(),
+            "descent": found.descent._asdict(),
+            "descent_share": found.descent_share._asdict(),
+            "weak_probability": found.weak_probability._asdict(),
+            "strong_probability": found.strong_probability._asdict(),
+            "censored": found.censored,
+        }
+        lines += str(found).splitlines()
+        lines.append(f"censored after {found.samples:.4g} samples: {found.censored[0]} and {found.censored[1]}")
+    tell(args, "\n".join(lines), values)
+    return 0

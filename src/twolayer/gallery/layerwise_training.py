@@ -1,0 +1,131 @@
+"""Layer-wise training: giant steps of the first layer, then ridge regression of the second.
+
+    risk = ½ (E[h²] + Δ − 2 c·b + cᵀ K c),    c = (K + ρ p² I)⁻¹ b    at the overlaps after t steps
+
+The theory takes the overlaps of the limit; runs take those of the chain at finite d, and fit the second layer to
+finitely many samples. The risk is not linear in the overlaps, so their fluctuations shift its mean by C/d; runs at d
+and d/4 remove that, (4 risk(d) − risk(d/4))/3.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+import twolayer as tl
+from twolayer.errors import positive_integer
+from twolayer.gallery.measuring import canvas, points
+from twolayer.gallery.parts import part
+from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.gallery.stepping import headline, orthogonal
+
+LIMIT = 5.0
+HUES = ("#1f77b4", "#d95f02", "#1b9e77", "#7570b3", "#666666")
+
+
+@figure(
+    "layerwise",
+    "test risk after t giant steps and a ridge fit of the second layer, against steps and alpha",
+    quick={"alphas": (3.0,), "dim": 400, "seeds": 8, "steps": 1, "samples": 1000, "width": 2},
+    group="giant-steps",
+)
+def layerwise(
+    *,
+    seed: int = 0,
+    target: str = "z1 + z1*z2",
+    activation: str = "relu",
+    width: int = 6,
+    alphas: tuple[float, ...] = (0.5, 1.0, 3.0, 10.0),
+    lr: float = 4.0,
+    ridge: float = 1e-4,
+    dim: int = 1000,
+    seeds: int = 24,
+    samples: int = 4000,
+    steps: int = 4,
+) -> Plate:
+    """Risk in theory (many samples, and n₂ of them) and of fits to n₂ samples after runs at dimension d."""
+    positive_integer("seeds", seeds, 2)
+    signs = [1.0 if j % 2 == 0 else -1.0 for j in range(width)]
+    problem = tl.Problem(target, activation, width=width, second_layer=signs)
+    settings = (lr, ridge, dim, seeds, samples, steps, seed)
+    parts = [part(f"alpha={alpha:g}", partial(_measure, problem, alpha, *settings)) for alpha in alphas]
+    data = xr.concat(parts, xr.DataArray(list(alphas), dims="alpha", name="alpha"))
+    return Plate(_draw(data, dim, samples), data, _verdict(data))
+
+
+def _measure(
+    problem: tl.Problem,
+    alpha: float,
+    lr: float,
+    ridge: float,
+    dim: int,
+    seeds: int,
+    samples: int,
+    steps: int,
+    seed: int,
+) -> xr.Dataset:
+    algorithm = tl.SGD(lr=lr, batch=alpha * tl.d, geometry="projected")
+    arguments: dict[str, Any] = {"steps": steps, "save": steps, "seed": seed, "progress": False}
+    limit = tl.solve(problem, algorithm, tl.GiantSteps(), orthogonal(problem), **arguments)
+    theory = tl.layerwise(limit, ridge)
+    finite = theory.risk.values[0] + theory.excess_per_sample.values[0] / samples
+    data = xr.Dataset(
+        {"risk": ("step", theory.risk.values[0]), "risk_finite": ("step", finite)}, {"step": np.arange(steps + 1)}
+    )
+    for suffix, d in (("", dim), ("_pilot", dim // 4)):
+        runs = tl.solve(problem, algorithm, tl.Chain(d), orthogonal(problem), seeds=seeds, **arguments)
+        risks = np.empty((seeds, steps + 1))
+        for i, t in np.ndindex(*risks.shape):
+            overlaps = tl.Overlaps(runs.Q.values[i, t], runs.M.values[i, t], problem.P)
+            risks[i, t] = tl.simulate_second_layer(problem, overlaps, samples, ridge, 1, seed + 1000 * i + t)[0]
+        data[f"risk_runs{suffix}"] = "step", risks.mean(0)
+        data[f"risk_runs{suffix}_error"] = "step", risks.std(0, ddof=1) / np.sqrt(seeds)
+    return data
+
+
+def _verdict(data: xr.Dataset) -> Verdict:
+    limit = (4 * data.risk_runs - data.risk_runs_pilot) / 3
+    error = np.hypot(4 * data.risk_runs_error, data.risk_runs_pilot_error) / 3
+    z = np.abs((limit - data.risk_finite) / error).values
+    falls = bool((np.diff(data.risk.values, axis=1) < 1e-6).all())
+    parts = []
+    for alpha in data.alpha.values:
+        row = data.sel(alpha=alpha)
+        parts.append(
+            f"α = {alpha:g}: "
+            + ", ".join(
+                f"{float(x):.3f} ({float(y):.3f} ± {float(e):.3f})"
+                for x, y, e in zip(row.risk_finite, row.risk_runs, row.risk_runs_error, strict=True)
+            )
+        )
+    text = (
+        f"risk after 0, 1, … steps, runs in brackets: {'; '.join(parts)}; extrapolated in d, the largest deviation is "
+        f"{z.max():.1f} standard errors"
+    )
+    return Verdict(bool(z.max() < LIMIT and falls), text)
+
+
+def _draw(data: xr.Dataset, dim: int, samples: int) -> Any:
+    figure, (left, right) = canvas(2)
+    t, alphas = data.step.values, data.alpha.values
+    for i, alpha in enumerate(alphas):
+        row = data.sel(alpha=alpha)
+        left.plot(t, row.risk_finite, color=HUES[i % 5], label=rf"$\alpha = {alpha:g}$")
+        points(left, t, row.risk_runs, row.risk_runs_error, HUES[i % 5], "_")
+    for step in t:
+        row = data.sel(step=step)
+        hue = HUES[int(step) % 5]
+        right.plot(alphas, row.risk_finite, color=hue, label="1 step" if step == 1 else f"{step} steps")
+        points(right, alphas, row.risk_runs, row.risk_runs_error, hue, "_")
+    left.set(xlabel="steps of the first layer", ylabel="test risk after the fit")
+    left.set_xticks(t)
+    right.set(xlabel=r"samples per step over $d$, $\alpha$", xscale="log")
+    right.set_xticks(alphas, [f"{x:g}" for x in alphas])
+    right.minorticks_off()
+    for ax in (left, right):
+        ax.legend(fontsize=7)
+    headline(figure, f"Layer-wise training: lines theory, points runs at d = {dim}, fitted to {samples} samples")
+    return figure

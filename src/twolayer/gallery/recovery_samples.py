@@ -1,0 +1,117 @@
+"""Probability of weak recovery below and above the critical number of samples.
+
+    α ≪ α_c(N, k): no recovery,    α ≫ α_c(N, k): recovery;    α = samples/N,   α_c = 1, log N, N^{k−2}
+
+Judged at α = c α_c N^{∓1/4}, where c α_c N is what the flow takes from m = N^{−1/2}: as N grows the probability falls
+to 0 on one side and rises to 1 on the other.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+import twolayer as tl
+from twolayer.gallery.measuring import canvas
+from twolayer.gallery.parts import part
+from twolayer.gallery.recovering import COLOURS, LEVELS, flow_samples, require_exponents, task
+from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.statistics import wilson
+
+POWER = 0.25
+RANGES = {1: 64, 2: 64, 3: 4, 4: 1}
+"""How many times larger than for k = 4 the dimensions may be at the same cost."""
+
+
+@figure(
+    "recovery-samples",
+    "probability of finding the direction below and above the critical number of samples",
+    quick={"exponents": (1, 2, 3), "dims": (16, 48), "seeds": 48},
+    group="recovery",
+    papers=("benarous2021",),
+)
+def recovery_samples(
+    *,
+    seed: int = 0,
+    exponents: tuple[int, ...] = (1, 2, 3),
+    dims: tuple[int, ...] = (16, 48, 144),
+    seeds: int = 96,
+) -> Plate:
+    """First passages through η from random starts on the half sphere; dimensions are multiplied where k is small."""
+    require_exponents(exponents)
+    rows = []
+    for k in exponents:
+        for base in sorted(dims):
+            n = base * RANGES[k]
+            unit = flow_samples(k, n, n**-0.5, LEVELS[0])
+            end = unit * n**POWER
+            run = part(f"k={k},N={n}", partial(_weak, k, n, end, seeds, seed))
+            low, high = (int((run.weak.values <= unit * n**x).sum()) for x in (-POWER, POWER))
+            rows.append((k, n, unit, wilson(low, seeds), wilson(high, seeds), run.weak.values))
+    data = xr.Dataset(
+        {
+            "k": ("point", [row[0] for row in rows]),
+            "dim": ("point", [row[1] for row in rows]),
+            "unit": ("point", [row[2] for row in rows]),
+            "below": (("point", "part"), np.array([row[3] for row in rows])),
+            "above": (("point", "part"), np.array([row[4] for row in rows])),
+            "weak": (("point", "seed"), np.array([row[5] for row in rows])),
+        },
+        {"part": ["value", "low", "high"]},
+    )
+    return Plate(_draw(data, exponents), data, _verdict(data, exponents))
+
+
+def _weak(k: int, dim: int, samples: float, seeds: int, seed: int) -> dict[str, np.ndarray]:
+    """Samples until weak recovery."""
+    problem, algorithm = task(k)
+    # what comes after weak recovery does not matter here: the levels are next to each other
+    levels = (LEVELS[0], LEVELS[0] + 1e-6)
+    return {"weak": tl.recovery(problem, algorithm, dim, levels, samples=samples, seeds=seeds, seed=seed).weak}
+
+
+def _draw(data: xr.Dataset, exponents: tuple[int, ...]) -> Any:
+    from twolayer.plot.style import GREY, TITLE
+
+    drawing, axes = canvas(len(exponents), width=3.6)
+    for ax, k in zip(axes, exponents, strict=True):
+        own = data.isel(point=np.flatnonzero(data.k.values == k))
+        for i, alpha in enumerate(np.linspace(0.4, 1.0, own.sizes["point"])):
+            row = own.isel(point=i)
+            n, times = int(row.dim), np.sort(row.weak.values) / float(row.unit)
+            share = np.arange(1, len(times) + 1) / len(times)
+            seen = np.isfinite(times)
+            x = np.concatenate([[n**-POWER / 2], times[seen], [n**POWER]])
+            y = np.concatenate([[0.0], share[seen], [share[seen][-1] if seen.any() else 0.0]])
+            ax.step(x, y, where="post", color=COLOURS[k], alpha=alpha, lw=1.4, label=f"N = {n}")
+            for where, found in ((-POWER, row.below.values), (POWER, row.above.values)):
+                error = np.clip([[found[0] - found[1]], [found[2] - found[0]]], 0, None)
+                ax.errorbar(n**where, found[0], error, fmt="o", ms=4, color=COLOURS[k], alpha=alpha, capsize=2)
+        ax.axvline(1.0, color=GREY, lw=0.8, ls=":")
+        unit = {1: "$c$", 2: r"$c\,\log N$"}.get(k, f"$c\\,N^{{{k - 2}}}$")
+        ax.set(
+            xscale="log", ylim=(-0.03, 1.03), xlabel=f"samples/N in units of {unit}", title=f"information exponent {k}"
+        )
+        ax.legend(loc="upper left")
+    axes[0].set_ylabel(f"probability that m has reached {LEVELS[0]}")
+    drawing.suptitle(r"Points: $\alpha = c\,\alpha_c N^{\mp 1/4}$ with 95 % intervals", **TITLE)
+    return drawing
+
+
+def _verdict(data: xr.Dataset, exponents: tuple[int, ...]) -> Verdict:
+    agrees, words = True, []
+    for k in exponents:
+        own = data.isel(point=np.flatnonzero(data.k.values == k))
+        below, above = own.below.values, own.above.values
+        # probabilities move apart with N, up to what the intervals leave open, and are on their sides at the largest
+        agrees &= bool(below[-1, 1] <= below[0, 2] and above[-1, 2] >= above[0, 1])
+        agrees &= bool(below[-1, 2] < 0.25 and above[-1, 1] > 0.6)
+        words.append(
+            f"k = {k}, N = {int(own.dim[-1])}: probability {below[-1, 0]:.3f} (95 %: {below[-1, 1]:.3f} to "
+            f"{below[-1, 2]:.3f}) at α = c α_c N^(−1/4), {above[-1, 0]:.3f} ({above[-1, 1]:.3f} to {above[-1, 2]:.3f}) "
+            f"at c α_c N^(1/4); {below[0, 0]:.3f} and {above[0, 0]:.3f} at N = {int(own.dim[0])}"
+        )
+    return Verdict(agrees, "; ".join(words))

@@ -1,0 +1,121 @@
+"""Samples until weak recovery against the dimension, and the share of them that the descent takes.
+
+    τ_η ~ N (k = 1),  N log N (k = 2),  N^{k−1} (k ≥ 3)
+    descent/search ~ 1/log N (k = 2),  N^{−(k−2)/2} (k ≥ 3, one step size for both)
+
+Medians over random starts on the half sphere. For k = 2 the exponent is that of τ/log N.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from twolayer.errors import InputError
+from twolayer.gallery.measuring import LIMIT, canvas
+from twolayer.gallery.parts import part
+from twolayer.gallery.recovering import COLOURS, LEVELS, law, measured, require_exponents
+from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.statistics import Fit, median, median_power_law
+
+RANGES = {1: (32, 32768, 6), 2: (32, 32768, 6), 3: (64, 1024, 5), 4: (32, 128, 4)}
+PATIENCE = 6.0
+ALLOWANCE = 0.05  # of the exponent, relative: finite sizes
+
+
+@figure(
+    "recovery-times",
+    "samples until a direction is found against the dimension, and the share spent on learning it",
+    quick={"exponents": (1, 2, 3), "largest": 256, "seeds": 32},
+    group="recovery",
+    papers=("benarous2021",),
+)
+def recovery_times(
+    *, seed: int = 0, exponents: tuple[int, ...] = (1, 2, 3, 4), largest: int = 32768, seeds: int = 48
+) -> Plate:
+    """Search times of all exponents at dimensions up to the largest, and fits of their medians."""
+    require_exponents(exponents)
+    rows: list[tuple[float, ...]] = []
+    fits: dict[int, Fit] = {}
+    shares: dict[int, Fit] = {}
+    for k in exponents:
+        dims = _dims(k, largest)
+        runs = [part(f"k={k},N={n}", partial(measured, k, n, PATIENCE, seeds, seed)) for n in dims]
+        weak, strong = (np.array([run[name].values for run in runs]) for name in ("weak", "strong"))
+        weak = np.maximum(weak, 1.0)  # a start beyond the level has seen no sample, and a logarithm needs one
+        scale = np.log(dims) if k == 2 else np.ones(len(dims))
+        fits[k] = median_power_law(dims, list(weak / scale[:, None]), seed=seed)
+        descent = [(s - w)[np.isfinite(s)] for w, s in zip(weak, strong, strict=True)]
+        ratio = [d / median(w).value for d, w in zip(descent, weak, strict=True)]
+        shares[k] = median_power_law(dims, ratio, seed=seed)
+        for n, w, d in zip(dims, weak, descent, strict=True):
+            rows.append((k, n, *median(w), *median(d), int(np.isinf(w).sum())))
+    data = _dataset(rows, fits, shares)
+    return Plate(_draw(data, fits, shares), data, _verdict(data, fits, shares, seeds))
+
+
+def _dims(k: int, largest: int) -> np.ndarray:
+    first, last, count = RANGES[k]
+    if largest < 4 * first:
+        raise InputError(f"Argument `largest` must be at least {4 * first} for k = {k}, but got {largest}.")
+    end = min(last, largest)
+    return np.geomspace(first, end, min(count, int(np.log2(end / first)) + 1)).round().astype(int)
+
+
+def _dataset(rows: list[tuple[float, ...]], fits: dict[int, Fit], shares: dict[int, Fit]) -> xr.Dataset:
+    names = ("k", "dim", "search", "search_low", "search_high", "descent", "descent_low", "descent_high", "censored")
+    data = xr.Dataset(
+        {name: ("point", np.array(column)) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+    )
+    for name, found in (("exponent", fits), ("ratio_exponent", shares)):
+        data[name] = ("exponents", "part"), np.array([[f.slope, f.error, f.low, f.high] for f in found.values()])
+    return data.assign_coords(exponents=list(fits), part=["slope", "error", "low", "high"])
+
+
+def _draw(data: xr.Dataset, fits: dict[int, Fit], shares: dict[int, Fit]) -> Any:
+    from twolayer.plot.style import TITLE
+
+    drawing, (left, right) = canvas(2)
+    for k, fit in fits.items():
+        own = data.isel(point=np.flatnonzero(data.k.values == k))
+        n, search = own.dim.values, own.search.values
+        error = np.clip(np.stack([search - own.search_low, own.search_high - search]), 0, None)
+        label = rf"$k={k}$: $\tau \sim {law(k)}$, measured {fit.slope:.2f} ± {2 * fit.error:.2f}"
+        left.errorbar(n, search, error, fmt="o", ms=4, color=COLOURS[k], capsize=2, label=label)
+        fine = np.geomspace(n[0], n[-1], 60)
+        curve = np.exp(fit.intercept) * fine**fit.slope * (np.log(fine) if k == 2 else 1.0)
+        left.plot(fine, curve, color=COLOURS[k], lw=1)
+        ratio = own.descent / own.search
+        slope = "" if k <= 2 else rf" $\sim N^{{{shares[k].slope:.2f}}}$"
+        right.plot(n, ratio, "o-", ms=4, lw=1, color=COLOURS[k], label=f"$k={k}${slope}")
+    for ax in (left, right):
+        ax.set(xscale="log", yscale="log", xlabel="dimension $N$")
+        ax.legend()
+    left.set(ylabel=rf"samples until $m \geq {LEVELS[0]}$", title="search")
+    right.set(ylabel=rf"descent to $m \geq {LEVELS[1]}$ over search", title="descent")
+    drawing.suptitle("Spherical online SGD from random starts: almost all samples are spent on the search", **TITLE)
+    return drawing
+
+
+def _verdict(data: xr.Dataset, fits: dict[int, Fit], shares: dict[int, Fit], seeds: int) -> Verdict:
+    agrees, words = True, []
+    for k, fit in fits.items():
+        expected = max(k - 1, 1)
+        agrees &= abs(fit.slope - expected) <= LIMIT * fit.error + ALLOWANCE * expected
+        own = data.isel(point=np.flatnonzero(data.k.values == k))
+        ratio = (own.descent / own.search).values
+        share = shares[k]
+        if k >= 2:
+            agrees &= bool(ratio[-1] < ratio[0])
+        if k >= 3:
+            agrees &= abs(share.slope + (k - 2) / 2) <= LIMIT * share.error + 0.1 * (k - 2)
+        of = "τ/log N" if k == 2 else "τ"
+        words.append(
+            f"k = {k}: {of} ~ N^{fit.slope:.3f} (95 %: {fit.low:.3f} to {fit.high:.3f}; predicted {expected}), "
+            f"descent/search {ratio[0]:.3g} → {ratio[-1]:.3g} from N = {own.dim.values[0]:.0f} to "
+            f"{own.dim.values[-1]:.0f}, {int(own.censored.sum())} of {seeds * len(ratio)} runs censored"
+        )
+    return Verdict(agrees, "; ".join(words))

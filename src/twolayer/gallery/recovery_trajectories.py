@@ -1,0 +1,117 @@
+"""Overlaps along runs of spherical online SGD for information exponents 1, 2 and 3: a long search, a short descent.
+
+The descent is that of the limiting equation, ṁ = −φ'(m)(1 − m²) − ½ δ V(m) m, from η to 1 − η. Its spread over runs,
+a few percent, is small against that of the search, which is decided by the random start.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+import twolayer as tl
+from twolayer.gallery.measuring import LIMIT, canvas
+from twolayer.gallery.parts import part
+from twolayer.gallery.recovering import COLOURS, LEVELS, flow_samples, require_exponents, task
+from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.statistics import median
+
+POINTS = 400
+PATIENCE = 3.0
+ALLOWANCE = 0.06  # of the descent, relative: fluctuations at finite N shift it
+
+
+@figure(
+    "recovery-trajectories",
+    "overlap along runs for information exponents 1, 2 and 3, with search and descent shaded",
+    quick={"dim": 100, "seeds": 16},
+    group="recovery",
+    papers=("benarous2021",),
+)
+def recovery_trajectories(
+    *, seed: int = 0, exponents: tuple[int, ...] = (1, 2, 3), dim: int = 400, seeds: int = 32, shown: int = 8
+) -> Plate:
+    """Runs from random starts on the half sphere, shown to a little beyond the median of their strong recovery."""
+    require_exponents(exponents)
+    found = {k: part(f"k={k}", partial(_runs, k, dim, seeds, seed)) for k in exponents}
+    data = xr.concat(list(found.values()), "k").assign_coords(k=list(exponents))
+    return Plate(_draw(data, dim, shown), data, _verdict(data))
+
+
+def _runs(k: int, dim: int, seeds: int, seed: int) -> xr.Dataset:
+    problem, algorithm = task(k)
+    starts = tl.Overlaps.random(problem, dim, seed, seeds, "hemisphere")
+    steps = int(PATIENCE * flow_samples(k, dim, dim**-0.5, LEVELS[1]))
+    run = tl.solve(problem, algorithm, tl.Chain(dim), starts, steps=steps, save=min(POINTS, steps), seed=seed)
+    m = run.M.values[:, :, 0, 0]
+    m = np.abs(m) if k % 2 == 0 else m
+    passed = np.array([[_crossing(run.step.values, row, level) for row in m] for level in LEVELS])
+    points = np.linspace(0, steps, POINTS + 1)
+    return xr.Dataset(
+        {
+            "overlap": (("seed", "point"), np.array([np.interp(points, run.step.values, row) for row in m])),
+            "step": ("point", points),
+            "passed": (("level", "seed"), passed),
+            "predicted": ((), _descent(k, dim)),
+        }
+    )
+
+
+def _crossing(steps: np.ndarray, m: np.ndarray, level: float) -> float:
+    """First step at which a saved overlap is at the level, by linear interpolation; infinite if none is."""
+    above = np.flatnonzero(m >= level)
+    if not above.size:
+        return float("inf")
+    i = max(int(above[0]), 1)
+    return float(np.interp(level, m[i - 1 : i + 1], steps[i - 1 : i + 1]))
+
+
+def _descent(k: int, dim: int) -> float:
+    """Steps of the descent by the limiting equation at this δ."""
+    problem, algorithm = task(k)
+    lr = algorithm.lr(dim)
+    return tl.population_loss(problem, algorithm.loss).time(*LEVELS, step=lr * dim) / lr
+
+
+def _draw(data: xr.Dataset, dim: int, shown: int) -> Any:
+    from twolayer.plot.style import GREY, TITLE
+
+    drawing, axes = canvas(len(data.k), width=3.6)
+    for ax, k in zip(axes, data.k.values, strict=True):
+        own = data.sel(k=k)
+        weak, strong = (median(own.passed.values[i]).value / dim for i in range(2))
+        end = min(1.35 * strong, float(own.step[-1]) / dim) if np.isfinite(strong) else float(own.step[-1]) / dim
+        ax.axvspan(0, min(weak, end), color="#fde9d9", lw=0, label="search")
+        ax.axvspan(min(weak, end), min(strong, end), color="#d9e8f6", lw=0, label="descent")
+        for row in own.overlap.values[:shown]:
+            ax.plot(own.step / dim, row, color=COLOURS[int(k)], lw=0.9, alpha=0.8)
+        for level in LEVELS:
+            ax.axhline(level, color=GREY, lw=0.7, ls=":")
+        ax.set(xlim=(0, end), ylim=(-0.15, 1.02), xlabel="samples/N", title=f"information exponent {k}")
+    axes[0].set_ylabel("overlap m (|m| for even k)")
+    axes[0].legend(loc="lower right")
+    drawing.suptitle(
+        f"Runs from random starts at N = {dim}; shaded up to the medians of weak and strong recovery", **TITLE
+    )
+    return drawing
+
+
+def _verdict(data: xr.Dataset) -> Verdict:
+    agrees, words = True, []
+    for k in data.k.values:
+        own = data.sel(k=k)
+        weak, strong = own.passed.values
+        done = np.isfinite(strong)
+        if done.sum() < 4:
+            return Verdict(False, f"k = {k}: only {done.sum()} runs recovered")
+        descent, expected = strong[done] - weak[done], float(own.predicted)
+        error = descent.std(ddof=1) / np.sqrt(done.sum())
+        agrees &= bool(abs(descent.mean() - expected) <= LIMIT * error + ALLOWANCE * expected)
+        words.append(
+            f"k = {k}: {done.sum()} of {len(weak)} runs recovered, search {median(weak).value:.3g}, descent "
+            f"{descent.mean():.4g} ± {error:.2g} samples (the equation says {expected:.4g})"
+        )
+    return Verdict(agrees, "; ".join(words))

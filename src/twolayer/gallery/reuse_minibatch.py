@@ -1,0 +1,118 @@
+"""Mini-batches from a fixed set: z1 z2 z3 + He3(z4) has one direction that reused samples can see.
+
+    E[z4 | y] ≠ 0  (generative order 1),    E[z_r | y] = 0 for r = 1, 2, 3  (order 2)
+
+Fresh batches of any size α d see neither part: its information exponent is 3. The second visit to a sample sees
+functions of the label that are not linear, so z4 is learned, from the second step of the full batch or the second
+pass of mini-batches on, and in mini-batches drawn with replacement as soon as samples repeat; z1, z2, z3 are not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+import twolayer as tl
+from twolayer.errors import positive_integer
+from twolayer.gallery.measuring import canvas, colours, points
+from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.gallery.stepping import Pair, follow, headline, mark_steps
+
+PARTS = 5  # mini-batches to a set
+LIMIT = 5.0
+
+
+@figure(
+    "reuse-minibatch",
+    "z1*z2*z3 + He3(z4): full batch, mini-batches in sequence and with replacement learn z4 alone",
+    quick={"dim": 200, "seeds": 8, "passes": 1, "log2_points": 14, "schedules": ("full",)},
+    group="giant-steps",
+)
+def reuse_minibatch(
+    *,
+    seed: int = 0,
+    schedules: tuple[str, ...] = ("full", "sequence", "replacement"),
+    dim: int = 1000,
+    seeds: int = 64,
+    alpha: float = 5.0,
+    eta: float = 0.2,
+    passes: int = 4,
+    log2_points: int = 17,
+) -> Plate:
+    """Overlaps with each direction, signed by the second layer and averaged over the neurons."""
+    positive_integer("seeds", seeds, 2)
+    problem = tl.Problem("z1*z2*z3 + He3(z4)", "relu", width=4, second_layer=[2.0, -2.0, 2.0, -2.0])
+    pairs = {}
+    for word in schedules:
+        share = alpha if word == "full" else alpha / PARTS
+        sampling = "replacement" if word == "replacement" else "sequence"
+        algorithm = tl.SGD(lr=share * eta, batch=share * tl.d, dataset=alpha * tl.d, sampling=sampling)
+        steps = 2 * passes if word == "full" else PARTS * passes
+        pairs[word] = follow(word, problem, algorithm, tl.DMFT(log2_points), tl.Vectors(dim), steps, seeds, seed)
+    return Plate(_draw(pairs, dim, problem.k), _data(pairs), _verdict(pairs, dim))
+
+
+def _signed(result: xr.Dataset) -> np.ndarray:
+    """Mean over the neurons of sign(a_j) M_jr: (seed, time, direction). Neurons of one sign are equal in law."""
+    return np.asarray((np.sign(result.a.values)[..., None] * result.M.values).mean(2))
+
+
+def _measured(pair: Pair) -> tuple[np.ndarray, np.ndarray]:
+    values = _signed(pair.runs)
+    return values.mean(0), values.std(0, ddof=1) / np.sqrt(len(values))
+
+
+def _error(pair: Pair) -> np.ndarray:
+    """Error of the theory's mean over the neurons, as if those of each were independent: (time, direction)."""
+    error = pair.theory.M_error.values[0]
+    return np.asarray(np.sqrt((error**2).sum(1)) / error.shape[1])
+
+
+def _data(pairs: dict[str, Pair]) -> xr.Dataset:
+    data = xr.Dataset(coords={"direction": next(iter(pairs.values())).theory.direction})
+    for word, pair in pairs.items():
+        dims = (f"step_{word}", "direction")
+        mean, se = _measured(pair)
+        values = {"": _signed(pair.theory)[0], "_error": _error(pair), "_runs": mean, "_runs_error": se}
+        for suffix, x in values.items():
+            data[f"overlap_{word}{suffix}"] = dims, x
+    return data
+
+
+def _verdict(pairs: dict[str, Pair], dim: int) -> Verdict:
+    parts, good = [], True
+    for word, pair in pairs.items():
+        theory, error = _signed(pair.theory)[0, -1], _error(pair)[-1]
+        mean, se = (x[-1] for x in _measured(pair))
+        gap = float((np.abs(theory - mean) / np.hypot(se, error)).max())
+        learned = abs(theory[-1]) / error[-1]
+        blind = float(max(np.abs(theory[:-1] / error[:-1]).max(), np.abs(mean[:-1] / se[:-1]).max()))
+        good &= bool(gap < LIMIT and learned > LIMIT and blind < LIMIT)
+        parts.append(
+            f"{word}: z4 {mean[-1]:.4f} ± {se[-1]:.4f} (DMFT {theory[-1]:.4f} ± {error[-1]:.4f}), others at most "
+            f"{float(np.abs(mean[:-1]).max()):.4f}, {blind:.1f} standard errors from 0; runs {gap:.1f} from DMFT"
+        )
+    return Verdict(good, f"d = {dim}: " + "; ".join(parts))
+
+
+def _draw(pairs: dict[str, Pair], dim: int, k: int) -> Any:
+    titles = {"full": "full batch", "sequence": "batches of n/5 in sequence", "replacement": "of n/5, with replacement"}
+    shade = colours()
+    hues = ("#9ecae1", "#bdbdbd", "#a1d99b", shade["annealed"])
+    figure, panels = canvas(len(pairs))
+    for ax, (word, pair) in zip(panels, pairs.items(), strict=True):
+        steps = pair.theory.sizes["time"] - 1
+        t = np.arange(steps + 1)
+        theory, error, (mean, se) = _signed(pair.theory)[0], _error(pair), _measured(pair)
+        for r in range(k):
+            ax.plot(t, theory[:, r], color=hues[r], lw=1.6)
+            ax.fill_between(t, theory[:, r] - 2 * error[:, r], theory[:, r] + 2 * error[:, r], color=hues[r], alpha=0.2)
+            points(ax, t + 0.015 * steps * (r - 1.5), mean[:, r], se[:, r], hues[r], f"$z_{r + 1}$")
+        mark_steps(ax, steps)
+        ax.set_title(titles[word])
+        ax.set_ylabel(r"overlap, mean of sign$(a_j)\, M_{jr}$")
+        ax.legend(fontsize=7)
+    headline(figure, f"$z_1 z_2 z_3 + He_3(z_4)$: lines and bands DMFT, points d = {dim}")
+    return figure

@@ -1,0 +1,140 @@
+"""One pass or the same batch again: what gradient descent learns in a few steps of n = α d samples.
+
+    fresh:    E[y z_V | z_U] ≠ 0                (information exponent 1, staircases)
+    reused:   E[z_V | y, z_U] ≠ 0               (generative exponent 1)
+
+tanh is learned either way, He3 by reused batches only, He2 by neither in finitely many steps; so are the directions of
+z1 + z1 z2, of z1 + He3(z2) and of z1 z2 z3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+import twolayer as tl
+from twolayer.errors import positive_integer
+from twolayer.gallery.measuring import canvas, points
+from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.gallery.stepping import Pair, follow, headline, mark_steps, strength
+
+TARGETS = ("tanh(z1)", "h3(z1)", "h2(z1)", "z1 + z1*z2", "z1 + h3(z2)", "z1*z2*z3")
+WAYS = ("fresh", "reused")
+LEARNED = 5.0  # standard errors of the theory's averages, and at least this overlap:
+LEAST = 6e-3
+LIMIT = 5.0
+HUES = ("#1f77b4", "#d95f02", "#1b9e77")
+
+
+@figure(
+    "reuse-or-fresh",
+    "overlaps by fresh and by reused batches for targets that both, only reused, or neither learn",
+    quick={"targets": ("h3(z1)",), "dim": 300, "seeds": 8, "steps": 2, "log2_points": 13},
+    group="giant-steps",
+)
+def reuse_or_fresh(
+    *,
+    seed: int = 0,
+    targets: tuple[str, ...] = TARGETS,
+    activation: str = "tanh(z + 0.7)",
+    dim: int = 1000,
+    seeds: int = 32,
+    alpha: float = 3.0,
+    eta: float = 0.6,
+    steps: int = 4,
+    log2_points: int = 16,
+) -> Plate:
+    """Root-mean-square overlaps with each direction, in theory (GiantSteps, DMFT) and runs (Chain, Vectors)."""
+    positive_integer("seeds", seeds, 2)
+    positive_integer("steps", steps, 2)
+    pairs: dict[tuple[str, str], Pair] = {}
+    stairs: dict[tuple[str, str], Any] = {}
+    for target in targets:
+        problem = tl.Problem(target, activation, width=2, second_layer=[2**0.5, -(2**0.5)])
+        analysis = tl.analyse(target)
+        fresh = tl.SGD(lr=alpha * eta, batch=alpha * tl.d)
+        lenses = {
+            "fresh": (fresh, tl.GiantSteps(), tl.Chain(dim)),
+            "reused": (fresh.replace(dataset=fresh.batch), tl.DMFT(log2_points), tl.Vectors(dim)),
+        }
+        for way, (algorithm, theory, experiment) in lenses.items():
+            key = f"{target}-{way}"
+            pairs[target, way] = follow(key, problem, algorithm, theory, experiment, steps, seeds, seed)
+            stairs[target, way] = analysis.staircase(activation, reuse=way == "reused")
+    data = _data(pairs, stairs, targets)
+    return Plate(_draw(data, dim, seeds), data, _verdict(data, pairs))
+
+
+def _data(pairs: dict[Any, Pair], stairs: dict[Any, Any], targets: Any) -> xr.Dataset:
+    most = max(len(x) for x in stairs.values())
+    steps = next(iter(pairs.values())).theory.sizes["time"]
+    shape = (len(targets), len(WAYS), steps, most)
+    overlap, error, runs = (np.full(shape, np.nan) for _ in range(3))
+    floor, predicted = np.full(shape[:3], np.nan), np.full((*shape[:2], most), np.nan)
+    for (target, way), pair in pairs.items():
+        at = targets.index(target), WAYS.index(way)
+        found = stairs[target, way]
+        k = len(found)
+        overlap[at][:, :k] = strength(pair.theory.M.values[0] @ found.directions.T)
+        own = pair.theory.M_error.values[0] if "M_error" in pair.theory else np.zeros_like(pair.theory.M.values[0])
+        error[at][:, :k] = strength(own @ np.abs(found.directions.T))
+        mean, se = pair.mean("M")
+        runs[at][:, :k] = strength(mean @ found.directions.T)
+        floor[at] = np.sqrt((se**2).mean((1, 2)))
+        predicted[at][:k] = [np.inf if x is None else x for x in found]
+    dims = ("target", "way", "step", "direction")
+    return xr.Dataset(
+        {
+            "overlap": (dims, overlap),
+            "error": (dims, error),
+            "overlap_runs": (dims, runs),
+            "floor": (dims[:3], floor),
+            "predicted": (("target", "way", "direction"), predicted),
+        },
+        {"target": list(targets), "way": list(WAYS), "step": np.arange(steps)},
+    )
+
+
+def _verdict(data: xr.Dataset, pairs: dict[Any, Pair]) -> Verdict:
+    parts, good = [], True
+    for target in data.target.values:
+        said = []
+        for way in WAYS:
+            cell = data.sel(target=target, way=way)
+            there = ~np.isnan(cell.predicted.values)
+            last, error = cell.overlap.values[-1, there], cell.error.values[-1, there]
+            learned = last > np.maximum(LEARNED * error, LEAST)
+            good &= bool((learned == np.isfinite(cell.predicted.values[there])).all())
+            good &= pairs[target, way].worst(("M", "Q"))[0] < LIMIT
+            both = zip(last, cell.overlap_runs.values[-1, there], strict=True)
+            said.append(f"{way} " + ", ".join(f"{x:.3f} ({y:.3f})" for x, y in both))
+        parts.append(f"{target}: " + "; ".join(said))
+    worst = [pair.worst(("M", "Q")) for pair in pairs.values()]
+    parts.append(
+        f"in brackets the runs; largest deviation of M and Q {max(x for x, _ in worst):.1f} standard errors, rms "
+        f"{float(np.sqrt(np.mean([x**2 for _, x in worst]))):.2f}"
+    )
+    return Verdict(good, " | ".join(parts))
+
+
+def _draw(data: xr.Dataset, dim: int, seeds: int) -> Any:
+    columns = min(3, data.sizes["target"])
+    figure, panels = canvas(columns, rows=-(-data.sizes["target"] // columns), width=3.9, height=3.1)
+    t = data.step.values
+    for ax, target in zip(panels, data.target.values, strict=False):
+        for way, style, face in (("fresh", "--", "white"), ("reused", "-", None)):
+            cell = data.sel(target=target, way=way)
+            ax.fill_between(t, 0, cell.floor, color="#dddddd", alpha=0.5, lw=0)
+            for r in range(int((~np.isnan(cell.predicted.values)).sum())):
+                ax.plot(t, cell.overlap[:, r], style, color=HUES[r % 3], label=f"$v_{r + 1}$, {way}")
+                points(ax, t, cell.overlap_runs[:, r], 0 * t, HUES[r % 3], "_", face=face)
+        mark_steps(ax, len(t) - 1)
+        ax.set(title=str(target), ylabel="overlap (rms over neurons)", ylim=(0, None))
+        ax.legend(fontsize=6.5, ncols=2)
+    headline(
+        figure,
+        f"Fresh (dashed, open) and reused batches: lines theory, points {seeds} runs at d = {dim}, grey their noise",
+    )
+    return figure

@@ -1,0 +1,157 @@
+"""Staircases: which directions giant steps on fresh batches learn, and at which step, for three activations.
+
+    U_{t+1} = U_t + span_u E[y z_V | z_U = u],    a coupling He_α(z_U) z_V passes only if E[σ^(|α|+1)] ≠ 0
+
+Odd activations (erf) cannot use couplings of odd degree, ReLU none of even degree from 2 on, a shifted tanh all of
+them. What `analyse` predicts from the target and the activation is compared with the map of the limit, and the map
+with runs at finite d.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+import twolayer as tl
+from twolayer.errors import positive_integer
+from twolayer.gallery.measuring import canvas, points
+from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.gallery.stepping import Pair, follow, headline, mark_steps, strength
+
+TARGETS = (
+    "z1 + z1*z2",
+    "z1 + z1*z2 + z1*z2*z3",
+    "z1 + He2(z1)*z2",
+    "z1 + sign(z1*z2)",
+    "tanh(z1 + He3(z2))",
+    "z1 + He3(z2)",
+    "z1*z2",
+    "z1*z2*z3",
+    "sign(z1*z2*z3) + He4(z1)",
+)
+ACTIVATIONS = ("tanh(z + 0.7)", "relu", "erf")
+SEEN, LEARNED = 1e-3, 5e-3  # overlaps at the step of discovery, and at the last one
+LIMIT = 5.0
+HUES = ("#1f77b4", "#d95f02", "#1b9e77")
+
+
+@figure(
+    "staircases",
+    "steps at which fresh giant batches learn each direction of nine targets, for three activations",
+    quick={"targets": ("z1 + He2(z1)*z2",), "activations": ("erf",), "dim": 300, "seeds": 16, "steps": 3},
+    group="giant-steps",
+)
+def staircases(
+    *,
+    seed: int = 0,
+    targets: tuple[str, ...] = TARGETS,
+    activations: tuple[str, ...] = ACTIVATIONS,
+    dim: int = 1000,
+    seeds: int = 32,
+    alpha: float = 4.0,
+    lr: float = 4.0,
+    steps: int = 4,
+) -> Plate:
+    """Projected steps of four neurons that start orthogonal to the target."""
+    positive_integer("seeds", seeds, 2)
+    positive_integer("steps", steps, 3)
+    algorithm = tl.SGD(lr=lr, batch=alpha * tl.d, geometry="projected")
+    pairs: dict[tuple[str, str], Pair] = {}
+    stairs: dict[tuple[str, str], Any] = {}
+    for target in targets:
+        analysis = tl.analyse(target)
+        for activation in activations:
+            problem = tl.Problem(target, activation, width=4, second_layer=[1.0, -1.2, 0.8, -0.9])
+            key = target, activation
+            lenses = (tl.GiantSteps(), tl.Chain(dim))
+            pairs[key] = follow("-".join(key), problem, algorithm, *lenses, steps, seeds, seed)
+            stairs[key] = analysis.staircase(activation)
+    data = _data(pairs, stairs, targets, activations)
+    return Plate(_draw(data, dim, seeds), data, _verdict(data, pairs))
+
+
+def _data(pairs: dict[Any, Pair], stairs: dict[Any, Any], targets: Any, activations: Any) -> xr.Dataset:
+    """Overlaps with the directions in the order learned; directions that a target does not have are NaN."""
+    most = max(len(x) for x in stairs.values())
+    steps = next(iter(pairs.values())).theory.sizes["time"]
+    shape = (len(targets), len(activations))
+    overlap, runs = (np.full((*shape, steps, most), np.nan) for _ in range(2))
+    floor, predicted = np.full((*shape, steps), np.nan), np.full((*shape, most), np.nan)
+    for (target, activation), pair in pairs.items():
+        at = targets.index(target), activations.index(activation)
+        found = stairs[target, activation]
+        k = len(found)
+        overlap[at][:, :k] = strength(pair.theory.M.values[0] @ found.directions.T)
+        mean, se = pair.mean("M")
+        runs[at][:, :k] = strength(mean @ found.directions.T)
+        floor[at] = np.sqrt((se**2).mean((1, 2)))
+        predicted[at][:k] = [np.inf if x is None else x for x in found]
+    dims = ("target", "activation", "step", "direction")
+    data = xr.Dataset(
+        {"overlap": (dims, overlap), "overlap_runs": (dims, runs), "floor": (dims[:3], floor)},
+        {"target": list(targets), "activation": list(activations), "step": np.arange(steps)},
+    )
+    data["predicted"] = (("target", "activation", "direction"), predicted)
+    data["learned"] = (("target", "activation", "direction"), _learned(overlap))
+    return data
+
+
+def _learned(overlap: np.ndarray) -> np.ndarray:
+    """First step at which a direction shows, infinite for one that is not there at the end either."""
+    shown = np.argmax(overlap > SEEN, axis=-2).astype(float)
+    last = overlap[..., -1, :]
+    return np.where(np.isnan(last), np.nan, np.where(last > LEARNED, shown, np.inf))
+
+
+def _verdict(data: xr.Dataset, pairs: dict[Any, Pair]) -> Verdict:
+    there = np.isfinite(data.overlap.values[..., -1, :])
+    right = data.predicted.values[there] == data.learned.values[there]
+    worst = [pair.worst(("M", "Q")) for pair in pairs.values()]
+    largest, typical = max(x for x, _ in worst), float(np.sqrt(np.mean([x**2 for _, x in worst])))
+    wrong = [
+        f"{target} with {activation}"
+        for target in data.target.values
+        for activation in data.activation.values
+        if not _same(data.sel(target=target, activation=activation))
+    ]
+    text = (
+        f"{int(right.sum())} of {right.size} directions are learned by the map at the predicted step, or never as "
+        f"predicted{': not ' + ', '.join(wrong) if wrong else ''}; runs against the map: largest deviation of M and Q "
+        f"{largest:.1f} standard errors, rms {typical:.2f}"
+    )
+    return Verdict(bool(right.all() and largest < LIMIT), text)
+
+
+def _same(cell: xr.Dataset) -> bool:
+    return bool(np.array_equal(cell.predicted.values, cell.learned.values, equal_nan=True))
+
+
+def _draw(data: xr.Dataset, dim: int, seeds: int) -> Any:
+    rows, columns = data.sizes["target"], data.sizes["activation"]
+    figure, panels = canvas(columns, rows=rows, width=3.1, height=1.75 if rows > 1 else 3.0)
+    steps = data.sizes["step"] - 1
+    t = data.step.values
+    for i, ax in enumerate(panels):
+        cell = data.isel(target=i // columns, activation=i % columns)
+        ax.fill_between(t, 1e-4, 2 * cell.floor.where(cell.step > 0, cell.floor.max()), color="#e8e8e8", lw=0)
+        for r in range(int(np.isfinite(cell.predicted.values).sum() + np.isinf(cell.predicted.values).sum())):
+            step = cell.predicted.values[r]
+            word = "never" if np.isinf(step) else f"step {int(step)}"
+            ax.plot(t, cell.overlap[:, r].clip(1e-4), color=HUES[r % 3], label=f"$v_{r + 1}$: {word}")
+            points(ax, t[1:], cell.overlap_runs[1:, r], 0 * t[1:], HUES[r % 3], "_")
+        ax.set(yscale="log", ylim=(3e-4, 1.5))
+        mark_steps(ax, steps)
+        ax.set_xlabel("step" if i // columns == rows - 1 else "")
+        if i < columns:
+            ax.set_title(str(cell.activation.values))
+        if i % columns == 0:
+            ax.set_ylabel(str(cell.target.values), fontsize=7.5)
+        ax.legend(fontsize=6.5, loc="lower right", title_fontsize=6)
+    headline(
+        figure,
+        f"Overlap with each direction: lines GiantSteps, points {seeds} runs at d = {dim}, grey their noise; legends: "
+        "analyse",
+    )
+    return figure

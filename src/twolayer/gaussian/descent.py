@@ -1,0 +1,190 @@
+"""The gradient of the population loss in coordinates of the rows themselves.
+
+    ḡ_j = a_j E[σ'(λ_j) e z] = Σ_l own_jl w_l + Σ_r star_jr w*_r          (Stein; gaussian/engines.py)
+
+Rectifiers, with u the rows of student and target, their weights c = (−s a/p, c*), r = Σ_q c_q u_q, and
+S(x) = sin x − x cos x:
+
+    ḡ_j = a_j { r/2 + (1/2π) Σ_q c_q [ ‖u_q‖ sin θ_jq ŵ_j − θ_jq u_q ] }
+    E[e σ(λ_j)] = ½ w_j·r + (‖w_j‖/2π) Σ_q c_q ‖u_q‖ S(θ_jq)
+    excess risk = ¼ ‖r‖² + (1/4π) Σ_qs c_q c_s ‖u_q‖ ‖u_s‖ S(θ_qs)
+
+Angles between rows are θ = 2 atan2(‖û − û'‖, ‖û + û'‖), taken from coordinates whose first ones span the target. So
+small angles keep all their digits, and a risk of 1e-20 is known as well as one of order one; in the overlaps Q and M
+it would drown in rounding.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer.functions.activation import Activation
+from twolayer.gaussian.averages import Gradient
+from twolayer.gaussian.engines import LOG2_POINTS, ORDERS, Averager, Engine, select
+from twolayer.gaussian.nodes import target_frame
+from twolayer.kernel import Push
+from twolayer.losses import Loss
+from twolayer.problem import Problem
+
+__all__ = ["Descent", "descent_of", "sine_excess"]
+
+TWO_PI = 2 * math.pi
+SERIES_BELOW, TERMS = 0.5, 8
+
+
+def sine_excess(x: Any) -> Any:
+    """S(x) = sin x − x cos x, by its series x³/3 − x⁵/30 + … where the difference would cancel.
+
+    Examples
+    --------
+    >>> round(float(sine_excess(np.pi)), 6)
+    3.141593
+    """
+    x = jnp.asarray(x)
+    series = jnp.zeros_like(x)
+    for n in range(TERMS, 0, -1):
+        series = (-1.0) ** (n + 1) * 2 * n / math.factorial(2 * n + 1) + x**2 * series
+    return jnp.where(x < SERIES_BELOW, x**3 * series, jnp.sin(x) - x * jnp.cos(x))
+
+
+class Descent(eqx.Module):
+    """(rows, a) → ḡ and E[e σ]; rows (p, n) in an orthonormal basis whose first vectors span the target's rows L."""
+
+    L: np.ndarray
+
+    @abc.abstractmethod
+    def __call__(self, rows: Any, a: Any, noise: Any) -> Push:
+        """The mean gradient of the first layer, in the coordinates of the rows, and that of the second."""
+
+    @abc.abstractmethod
+    def excess_risk(self, rows: Any, a: Any) -> Any:
+        """½ E[(h − f)²]."""
+
+    @property
+    @abc.abstractmethod
+    def label(self) -> str:
+        """Which rules are used, for reports."""
+
+    def overlaps(self, rows: Any) -> tuple[Any, Any]:
+        """Q and M of the rows."""
+        return rows @ rows.T, rows[:, : self.L.shape[1]] @ self.L.T
+
+    def orthogonal(self, rows: Any) -> Any:
+        """Q⊥, the overlaps of what is orthogonal to the target."""
+        outside = rows[:, self.L.shape[1] :]
+        return outside @ outside.T
+
+
+class SteinDescent(Descent):
+    """Any task: the combination of rows that its engine gives. Cost that of the engine's averages without chi."""
+
+    engine: Engine
+    risk_engine: Engine
+
+    @property
+    def label(self) -> str:
+        """Which rules are used."""
+        return self.engine.label.split(";")[0]
+
+    def __call__(self, rows: Any, a: Any, noise: Any) -> Push:
+        """The mean gradients."""
+        gradient = self.engine.gradient(*self.overlaps(rows), a, noise)
+        star = jnp.pad(jnp.asarray(self.L), ((0, 0), (0, rows.shape[1] - self.L.shape[1])))
+        return Push(gradient.own @ rows + gradient.star @ star, gradient.second)
+
+    def excess_risk(self, rows: Any, a: Any) -> Any:
+        """½ E[(h − f)²]."""
+        return self.risk_engine(*self.overlaps(rows), a, 0.0).excess_risk
+
+
+class ReluDescent(Descent):
+    """Rectifiers learning a sum of rectifiers. Cost O(p (p + ridges) n)."""
+
+    student: float = eqx.field(static=True)
+    ridges: np.ndarray
+    c: np.ndarray
+
+    @property
+    def label(self) -> str:
+        """Which rules are used."""
+        return "closed form (relu)"
+
+    def _fields(self, rows: Any, a: Any, student: float) -> tuple[Any, Any, Any, Any]:
+        """Rows of all fields, their weights, norms and directions."""
+        star = jnp.pad(jnp.asarray(self.ridges), ((0, 0), (0, rows.shape[1] - self.ridges.shape[1])))
+        u = jnp.concatenate([rows, star])
+        norm = jnp.sqrt((u * u).sum(-1))
+        return u, jnp.concatenate([-student * a / len(a), self.c]), norm, u / norm[:, None]
+
+    def __call__(self, rows: Any, a: Any, noise: Any) -> Push:
+        """The mean gradients."""
+        p = len(rows)
+        u, c, norm, unit = self._fields(rows, a, self.student)
+        theta, sine = angles(unit[:p, None], unit[None])
+        residual = (c[:, None] * u).sum(0)
+        bend = (sine * (c * norm)).sum(1)
+        turn = ((c * theta)[:, :, None] * u[None]).sum(1)
+        first = a[:, None] * (residual / 2 + (bend[:, None] * unit[:p] - turn) / TWO_PI)
+        excess = sine_excess(theta) @ (c * norm)
+        return Push(first, rows @ residual / 2 + norm[:p] * excess / TWO_PI)
+
+    def excess_risk(self, rows: Any, a: Any) -> Any:
+        """½ E[(h − f)²]."""
+        u, c, norm, unit = self._fields(rows, a, 1.0)
+        i, j = np.triu_indices(len(u), 1)  # a row has no angle to itself, nor a derivative of it
+        theta, _ = angles(unit[i], unit[j])
+        weight = c * norm
+        return ((c[:, None] * u).sum(0) ** 2).sum() / 4 + (weight[i] * weight[j]) @ sine_excess(theta) / TWO_PI
+
+
+def angles(x: Any, y: Any) -> tuple[Any, Any]:
+    """Angles between unit vectors, and their sines, precise near 0 and near π."""
+    apart, together = jnp.sqrt(((x - y) ** 2).sum(-1)), jnp.sqrt(((x + y) ** 2).sum(-1))
+    return 2 * jnp.arctan2(apart, together), apart * together / 2
+
+
+@eqx.filter_jit
+def _gradient(engine: Engine, Q: Any, M: Any, a: Any, noise: Any) -> Gradient:
+    return engine.gradient(Q, M, a, noise)
+
+
+def descent_of(
+    problem: Problem,
+    loss: Loss | str,
+    Q: np.ndarray,
+    M: np.ndarray,
+    a: np.ndarray,
+    *,
+    engine: str = "auto",
+    tolerance: float = 1e-6,
+    log2_points: int = LOG2_POINTS,
+) -> tuple[Descent, Averager]:
+    """The mean gradient of a problem, and the averages behind it: rectifiers in closed form, others by their engine.
+
+    Quadratures are refined until the gradient at (Q, M, a) has stopped changing, relative to its largest coefficient.
+    """
+    loss, (L, _) = Loss.of(loss), target_frame(problem.P)
+    averager = select(problem, loss, engine, log2_points=log2_points)
+    ridge, relu = problem.target.ridge, Activation.of("relu")
+    both = ridge is not None and problem.activation == relu == ridge.activation
+    if both and engine == "auto" and loss.student is not None:
+        assert ridge is not None
+        return ReluDescent(L, loss.student, np.array(ridge.directions) @ L, np.array(ridge.weights)), averager
+    point = [jnp.asarray(x, float) for x in (Q, M, a, problem.noise)]
+    for order in ORDERS:
+        averager = select(problem, loss, engine, order, log2_points)
+        if averager.coarse is None:
+            break
+        fine, other = _gradient(averager.engine, *point), _gradient(averager.coarse, *point)
+        size = max(float(jnp.abs(x).max()) for x in fine)
+        if max(float(jnp.abs(x - y).max()) for x, y in zip(fine, other, strict=True)) <= tolerance * size:
+            break
+    return SteinDescent(
+        L, averager.engine, select(problem, "squared", order=order, log2_points=log2_points).engine
+    ), averager

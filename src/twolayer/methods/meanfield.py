@@ -1,0 +1,250 @@
+"""Infinitely wide networks: neurons as particles that move in the field of their own distribution.
+
+    w = (m, w⊥),  q = |w⊥|²,  μ_t on (m, q) ∈ R^{k+1},    W = M P⁺ W* + W⊥
+    dm/dt = E_Ξ[Ψ(Ω̃)],    dq/dt = E_Ξ[Ψ⊥(Ω̃)],    Q̃ = M P⁺ Mᵀ + D_√q Ξ D_√q,    Ξ_ij = ⟨g_i, g_j⟩
+
+with directions g uniform on the sphere of the orthogonal complement, dimension d − rank P; Ξ = 1 for d → ∞. The part
+(γ/p) Ψ^Var of the dynamics is gone with p → ∞. In the coordinates (P^{−1/2} m, √q) this is the gradient flow of the
+risk in the Wasserstein metric, ∂_t μ = ∇·(μ ∇ δR/δμ); these are the coordinates integrated here.
+
+Cost per evaluation of the right-hand side: O(particles) for quadratic tasks, O(particles · nodes · orders) otherwise
+(gaussian/wide.py); O(particles²) for up to 2048 particles with closed pair averages.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer.algorithm import SGD
+from twolayer.errors import InputError, choice, finite_number, positive_integer, require
+from twolayer.gaussian.ensemble import Cloud, Ensemble
+from twolayer.gaussian.nodes import target_frame
+from twolayer.gaussian.wide import INTERACTIONS, Fineness, Wide
+from twolayer.methods.base import Evolution, Measure, Method, Task, register_method
+from twolayer.methods.flow import Equation, FlowEvolution
+from twolayer.methods.ode import ODE
+from twolayer.particles import Particles
+from twolayer.problem import Problem
+from twolayer.regimes import regime_of
+
+__all__ = ["MeanField"]
+
+
+class Drift(Equation):
+    """The velocity of every particle. A state is a Cloud; its weights do not move."""
+
+    ensemble: Ensemble
+    flow: Any
+    decay: Any
+    label_noise: Any
+    projected: bool = eqx.field(static=True)
+    trained: bool = eqx.field(static=True)
+
+    def size(self, y: Cloud) -> Any:
+        """The largest squared norm."""
+        return jnp.maximum(((y.A**2).sum(1) + y.s**2).max(), (y.a**2).max())
+
+    def watched(self, quantity: str | None, y: Cloud) -> Any:
+        """What a threshold refers to."""
+        if quantity is None:
+            return jnp.zeros(())
+        if quantity == "overlap":
+            return jnp.sqrt((y.A**2).sum())
+        return self.ensemble(y).excess_risk + (self.label_noise / 2 if quantity == "risk" else 0.0)
+
+    def __call__(self, t: Any, y: Cloud, args: Any = None) -> Cloud:
+        """dy/dt."""
+        rates = self.ensemble(y)
+        dA, ds = self.flow * rates.A - self.decay * y.A, self.flow * rates.s - self.decay * y.s
+        if self.projected:
+            own = ((y.A * dA).sum(1) + y.s * ds) / ((y.A**2).sum(1) + y.s**2)
+            dA, ds = dA - own[:, None] * y.A, ds - own * y.s
+        da = self.flow * rates.a if self.trained else jnp.zeros_like(y.a)
+        return Cloud(dA, ds, da, jnp.zeros_like(y.weights))
+
+
+@eqx.filter_jit
+def _risks(ensemble: Ensemble, states: Cloud) -> Any:
+    """Excess risks of states with leading axes (seeds, save points)."""
+    return jax.lax.map(lambda row: jax.lax.map(lambda y: ensemble(y).excess_risk, row), states)
+
+
+class MeanFieldEvolution(FlowEvolution):
+    """Particles of all starts; nodes and orders are refined along the way where their error grows."""
+
+    def __init__(self, task: Task, method: MeanField) -> None:
+        super().__init__(task, method.max_steps)
+        problem = task.problem
+        self.method = method
+        self.L, self.inverse = target_frame(problem.P)
+        self.cloud = self._starts()
+        rest = method.dim - self.L.shape[1]
+        if rest == 0 and self.cloud.s.max() > 1e-6:
+            raise InputError(
+                f"Argument `start` must have q = 0 at dim = {method.dim:g}, for the target directions fill the whole "
+                f"space, but has q = {self.cloud.s.max() ** 2:.3g}."
+            )
+        self.wide = Wide(
+            problem,
+            task.algorithm.loss,
+            rest,
+            self.cloud.s.shape[1],
+            method.self_interaction,
+            method.interaction,
+            method.log2_points,
+        )
+        self.fineness, self.worst = self.wide.adapt(self._first(self.cloud), method.tolerance, Fineness())
+        self.control = self.thresholds(method.rtol)
+
+    @staticmethod
+    def _first(cloud: Cloud) -> Cloud:
+        return Cloud(*(x[0] for x in cloud))
+
+    def _starts(self) -> Cloud:
+        """A, √q, a and weights of all starts; the neurons of overlaps are particles of equal weight."""
+        task, start = self.task, self.task.start
+        if isinstance(start, Particles):
+            a = task.problem.replace(width=start.n).a(task.seed) if start.a is None else start.a
+            one = (start.m @ self.inverse.T, np.sqrt(start.q), a, start.weights)
+            return Cloud(*(np.broadcast_to(x, (task.seeds, *x.shape)).copy() for x in one))
+        _, M, a = task.starts()
+        q = np.broadcast_to(np.diagonal(start.Q_perp, axis1=-2, axis2=-1), a.shape)
+        return Cloud(M @ self.inverse.T, np.sqrt(np.maximum(q, 0.0)), a, np.full_like(a, 1 / a.shape[1]))
+
+    def start(self) -> Cloud:
+        """The particles of all starts."""
+        return self.cloud
+
+    def equation(self) -> Drift:
+        """The ensemble at the present fineness."""
+        problem, algorithm = self.task.problem, self.task.algorithm
+        quick = 1.0 / (1.0 - algorithm.momentum)
+        rates = (quick, quick * problem.p * algorithm.weight_decay, problem.noise)
+        # arrays, not floats: they are data of the compiled code
+        flow, decay, noise = (jnp.asarray(x, float) for x in rates)
+        return Drift(
+            self.wide.build(self.fineness)[0],
+            flow,
+            decay,
+            noise,
+            algorithm.geometry != "free",
+            algorithm.train_second_layer,
+        )
+
+    def refine(self, end: Cloud) -> bool:
+        """Finer nodes or more orders, if the present ones are too coarse here."""
+        fineness, error = self.wide.adapt(end, self.method.tolerance, self.fineness)
+        changed, self.fineness = fineness != self.fineness, fineness
+        self.worst = self.worst if changed else max(self.worst, error)
+        return changed
+
+    def seen(self, states: Cloud) -> Measure:
+        """The measure: m, q, a, and the risk of the ensemble."""
+        risk = np.asarray(_risks(self.equation().ensemble, Cloud(*map(jnp.asarray, states))))
+        return Measure(np.asarray(states.A) @ self.L.T, np.asarray(states.s) ** 2, np.asarray(states.a), risk)
+
+    def notes(self) -> dict[str, Any]:
+        """The rule and its error."""
+        ensemble, _ = self.wide.build(self.fineness)
+        return {"regime": "mean field", "engine": ensemble.label, "engine_error": self.worst}
+
+
+@register_method
+@dataclass(frozen=True)
+class MeanField(Method):
+    """The limit p → ∞ of the gradient-flow part: neurons as particles (m, q), at dimension d or d → ∞.
+
+    It starts from `Particles`, of any number and weight, or from the neurons of `Overlaps`. The dataset then has
+    ``q`` (seed, time, neuron) and ``weight`` (neuron) beside M, a and the risks; a neuron is a particle.
+
+    Parameters
+    ----------
+    dim : int or infinity
+        d: overlaps of the orthogonal parts are averaged over directions uniform on their sphere. At infinity they
+        vanish, and the equation is the high-dimensional mean field.
+    self_interaction : bool
+        Whether a particle's term with itself has correlation one: the leading 1/p correction of p equal particles.
+    interaction : str
+        ``"auto"``, ``"nodes"`` over the target fields, O(particles), or ``"pairs"``, O(particles²).
+    rtol : float
+        Relative tolerance of the integrator.
+    tolerance : float
+        Relative error up to which nodes and orders are refined.
+    log2_points : int
+        Sobol points of the target fields, as a power of two, where these are too many for quadrature.
+    max_steps : int
+        Integrator steps between two looks of the host.
+
+    Examples
+    --------
+    >>> MeanField().dimension, MeanField(dim=100).dimension
+    (None, 100)
+    """
+
+    dim: float = math.inf
+    self_interaction: bool = False
+    interaction: str = "auto"
+    rtol: float = 1e-7
+    tolerance: float = 1e-6
+    log2_points: int = 14
+    max_steps: int = 100_000
+    papers: ClassVar[tuple[str, ...]] = ("arnaboldi2023dimensionless", "mei2018", "chizat2018")
+    takes_particles: ClassVar[bool] = True
+    in_comparisons: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.dim in ("inf", math.inf):
+            object.__setattr__(self, "dim", math.inf)
+        else:
+            object.__setattr__(self, "dim", positive_integer("dim", self.dim))
+        require(isinstance(self.self_interaction, bool), "self_interaction", self.self_interaction, "True or False")
+        choice("interaction", self.interaction, INTERACTIONS)
+        for name in ("rtol", "tolerance"):
+            finite_number(name, getattr(self, name), minimum=1e-14, accepted="a number from 1e-14 on")
+        positive_integer("log2_points", self.log2_points, 4)
+        positive_integer("max_steps", self.max_steps)
+
+    @property
+    def dimension(self) -> int | None:
+        """D, or None in the limit."""
+        return None if math.isinf(self.dim) else int(self.dim)
+
+    def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
+        """Where the ODE is refused, and where nothing of its gradient-flow part survives."""
+        reason = ODE().refusal(problem, algorithm)
+        if reason is not None:
+            return reason
+        if regime_of(algorithm).flow == 0:
+            return (
+                f"with lr = {algorithm.lr}, batch = {algorithm.batch} only the variance of single samples moves the "
+                "weights, and that vanishes as 1/p: an infinitely wide network stands still"
+            )
+        if algorithm.loss.student is None:
+            return (
+                f"the loss {algorithm.loss.name!r} is not quadratic in the output, so the average over the directions "
+                "of all other neurons does not reduce to pairs"
+            )
+        if self.interaction == "pairs" and problem.target.ridge is None:
+            return "interaction = 'pairs' sums closed averages of pairs of fields, but the target is no sum of ridges"
+        return None
+
+    def footprint(self, task: Task) -> int:
+        """Bytes: m, q and a of every particle at every save point, three times over."""
+        start = task.start
+        n = start.n if isinstance(start, Particles) else start.p
+        return 24 * len(task.points) * n * (task.problem.k + 2)
+
+    def describe(self) -> dict[str, Any]:
+        """The knobs as plain values; an infinite dimension as a word."""
+        return {**super().describe(), "dim": "inf" if math.isinf(self.dim) else self.dim}
+
+    def prepare(self, task: Task) -> Evolution:
+        """Choose nodes and orders at the start."""
+        return MeanFieldEvolution(task, self)

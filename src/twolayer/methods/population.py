@@ -1,0 +1,385 @@
+"""Gradient descent and gradient flow on the population loss: no samples, no noise, any dimension.
+
+    W ← (1 − lr·λ) W + (lr/p) ḡ + β (W − W_previous),    ḡ_j = a_j E[σ'(λ_j) e z]
+    flow:  dW/dt = ḡ,    t = lr·step/p
+
+ḡ is a combination of the rows of W and W* (gaussian/descent.py), so the rows never leave the span of where they
+started and of the target: they are carried in p + rank coordinates, exactly, whatever d. The overlaps follow with
+all their lr² terms, and Q cannot lose its positivity.
+
+Cost per step: O(p (p + k)(p + rank)) for rectifiers and polynomials, else that of the averages. Memory O(p (p + rank)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer.algorithm import SGD
+from twolayer.clocks import Clocks
+from twolayer.errors import InputError, choice, finite_number, positive_integer, reject
+from twolayer.gaussian.descent import Descent, ReluDescent, descent_of
+from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
+from twolayer.kernel import Rates, move, move_second
+from twolayer.methods.base import Evolution, Method, Outcome, Snapshot, Task, register_method
+from twolayer.methods.flow import Equation, FlowEvolution
+from twolayer.methods.stepwise import (
+    CPU_LANES,
+    StepwiseEvolution,
+    Watch,
+    accept,
+    embed,
+    in_groups,
+    lane_axes,
+    lane_numbers,
+    watched_value,
+)
+from twolayer.problem import Problem
+
+__all__ = ["Population"]
+
+NS_PER_PAIR = 40.0  # of rows, for estimates of cost: most of it is an arctangent
+
+
+class Rows(NamedTuple):
+    """Rows of W in p + rank coordinates, and the second layer."""
+
+    W: Any
+    a: Any
+
+
+class State(NamedTuple):
+    """Rows and second layer, and with momentum those of one step before."""
+
+    now: Rows
+    previous: Rows | None
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Choices that fix the compiled code."""
+
+    geometry: str
+    trained: bool
+    quantity: str | None
+
+
+class Params(NamedTuple):
+    """Numbers that the compiled code takes as data; rates, noise and watch have their own value in each lane."""
+
+    rates: Rates
+    noise: Any
+    descent: Descent
+    watch: Watch | None
+
+
+def step(spec: Spec, params: Params, state: State) -> tuple[State, Any]:
+    """One step of gradient descent, and the largest squared norm met."""
+    (W, a), old = state
+    push = params.descent(W, a, params.noise)
+    new, square = move(W, push.first, old and old.W, params.rates, spec.geometry)
+    size, layer = square.max(), a
+    if spec.trained:
+        layer = move_second(a, push.second, old.a if old else a, params.rates)
+        size = jnp.maximum(size, (layer * layer).max())
+    return State(Rows(new, layer), old and state.now), size
+
+
+def watched(quantity: str | None, descent: Descent, rows: Rows, noise: Any) -> Any:
+    """The watched quantity of one start; risks from the rows, to all digits."""
+    if quantity in ("risk", "excess_risk"):
+        excess = descent.excess_risk(*rows)
+        return excess + noise / 2 if quantity == "risk" else excess
+    return watched_value(quantity, None, *descent.overlaps(rows.W), rows.a, noise)
+
+
+@partial(jax.jit, static_argnames="spec")
+def advance(spec: Spec, params: Params, carry: Any, start: Any, stop: Any) -> Any:
+    """Steps start … stop − 1 of all groups of starts; all but shared parameters have leading axes (groups, lanes)."""
+
+    def single(params: Params, stop: Any, carry: Any, number: Any) -> Any:
+        state, lane = carry
+        new, size = step(spec, params, state)
+        value = watched(spec.quantity, params.descent, new.now, params.noise)
+        return accept(state, new, lane, size, value, params.watch, number, number < stop)
+
+    def group(own: dict[str, Any], carry: Any, start: Any, stop: Any) -> Any:
+        every = params._replace(**own)
+        each = jax.vmap(single, (lane_axes(every), 0, 0, 0))
+        body = lambda i, carry: each(every, stop, carry, start + i)  # noqa: E731
+        return jax.lax.fori_loop(0, (stop - start).max(), body, carry)
+
+    return in_groups(group, lane_numbers(params), carry, start, stop)
+
+
+@eqx.filter_jit
+def look(descent: Descent, W: Any, a: Any) -> Any:
+    """Q, M, Q⊥ and the excess risk of rows with two leading axes."""
+
+    def one(W: Any, a: Any) -> Any:
+        return *descent.overlaps(W), descent.orthogonal(W), descent.excess_risk(W, a)
+
+    return jax.vmap(jax.vmap(one))(W, a)
+
+
+class Observer:
+    """Turns rows into snapshots, and keeps what overlaps would lose to rounding: the excess risk and Q⊥."""
+
+    def __init__(self, task: Task, method: Population) -> None:
+        problem, (Q, M, a) = task.problem, task.starts()
+        self.descent, self.averager = descent_of(
+            problem,
+            task.algorithm.loss,
+            Q[0],
+            M[0],
+            a[0],
+            engine=method.engine,
+            tolerance=method.tolerance,
+            log2_points=method.log2_points,
+        )
+        A, B = embed(Q, M, problem.P, problem.p)
+        # where the start has fewer directions than neurons, rounding must not add one: √1e-17 is not small
+        there = (B**2).sum(1, keepdims=True) > 1e-15 * np.trace(Q, axis1=1, axis2=2)[:, None, None]
+        self.start = Rows(np.concatenate([A, np.where(there, B, 0.0)], axis=2), a)
+        self._kept: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def see(self, rows: Rows) -> Snapshot:
+        """Rows (seeds, n, p, m) at save points as overlaps."""
+        Q, M, orthogonal, risk = map(np.asarray, look(self.descent, *map(jnp.asarray, rows)))
+        self._kept.append((orthogonal, risk))
+        return Snapshot(Q, M, np.asarray(rows.a))
+
+    def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+        """Q⊥ and the excess risk at all save points."""
+        orthogonal, risk = (np.concatenate(x, axis=1) for x in zip(*self._kept, strict=True))
+        return {
+            "Q_perp": (("seed", "time", "neuron", "neuron_"), orthogonal),
+            "excess_risk": (("seed", "time"), risk),
+        }
+
+    def largest_lr(self, task: Task) -> float:
+        """The lr beyond which steps overshoot: lr (h/p + λ) < 2 (1 + β) with h the largest curvature.
+
+        For rectifiers it is that of aligned students, h = Σ a_j²/2p, who are so at the minimum and far away from it;
+        else that at the start.
+        """
+        rows = Rows(*(jnp.asarray(x[0]) for x in self.start))
+        if isinstance(self.descent, ReluDescent):
+            curvature = float((rows.a**2).sum()) / (2 * task.problem.p)
+        else:
+            size = rows.W.size
+            jacobian = jax.jacfwd(lambda W: self.descent(W, rows.a, task.problem.noise).first)(rows.W)
+            curvature = -float(np.linalg.eigvalsh(np.asarray(jacobian).reshape(size, size)).min())
+        whole = curvature / task.problem.p + task.algorithm.weight_decay
+        return 2 * (1 + task.algorithm.momentum) / whole if whole > 0 else float("inf")
+
+
+class DescentEvolution(StepwiseEvolution):
+    """Gradient descent from all starts, side by side."""
+
+    def __init__(self, task: Task, method: Population) -> None:
+        super().__init__([task], lanes=min(CPU_LANES, task.seeds))
+        algorithm = task.algorithm
+        self.observer = Observer(task, method)
+        self.spec = Spec(algorithm.geometry, algorithm.train_second_layer, self.quantity)
+        rates = self.rates([task.clocks.dim or 1])
+        self.params = Params(rates, self.noise, self.observer.descent, self.watch)
+        self._lost = False
+
+    def initial_state(self) -> State:
+        """The rows of the starts; with momentum, twice."""
+        rows = Rows(*(self.grouped(x[self._source]) for x in self.observer.start))
+        return State(rows, rows if self.task.algorithm.momentum > 0 else None)
+
+    def run(self, carry: Any, start: Any, stop: Any) -> Any:
+        """Compiled steps."""
+        return advance(self.spec, self.params, carry, start, stop)
+
+    def overlaps(self, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Q, M, a with leading axes (groups, lanes)."""
+        Q, M, _, _ = look(self.observer.descent, *state.now)
+        return np.asarray(Q), np.asarray(M), np.asarray(state.now.a)
+
+    def snapshot(self, state: Any) -> Snapshot:
+        """Overlaps of all starts, and what they would lose."""
+        rows = Rows(*(np.asarray(x).reshape(-1, *x.shape[2:])[self.lanes, None] for x in state[0].now))
+        self._lost = bool((self.stopped(state)[0] == Outcome.CODES.index(Outcome.DIVERGED)).any())
+        return self.observer.see(rows)
+
+    def notes(self) -> dict[str, Any]:
+        """How the averages were taken, and the largest lr if a start diverged."""
+        found: dict[str, Any] = {"engine": self.observer.descent.label}
+        if self._lost:
+            bound = self.observer.largest_lr(self.task)
+            text = f"the step is too large: on this loss steps overshoot for lr > {bound:.4g}"
+            found |= {"largest_lr": bound, "advice": {Outcome.DIVERGED: text}}
+        return found
+
+    def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+        """Q⊥ and the excess risk."""
+        return self.observer.extras()
+
+
+class RowField(Equation):
+    """The right-hand side of gradient flow in the coordinates of the rows."""
+
+    descent: Descent
+    flow: Any
+    decay: Any
+    label_noise: Any
+    projected: bool = eqx.field(static=True)
+    trained: bool = eqx.field(static=True)
+
+    def size(self, y: Rows) -> Any:
+        """The largest squared norm."""
+        return jnp.maximum((y.W**2).sum(1).max(), (y.a**2).max())
+
+    def watched(self, quantity: str | None, y: Rows) -> Any:
+        """What a threshold refers to."""
+        return watched(quantity, self.descent, y, self.label_noise)
+
+    def __call__(self, t: Any, y: Rows, args: Any = None) -> Rows:
+        """dy/dt."""
+        push = self.descent(y.W, y.a, self.label_noise)
+        dW = self.flow * push.first - self.decay * y.W
+        if self.projected:
+            dW = dW - y.W * ((dW * y.W).sum(1) / (y.W**2).sum(1))[:, None]
+        return Rows(dW, self.flow * push.second if self.trained else jnp.zeros_like(y.a))
+
+
+class RowFlowEvolution(FlowEvolution):
+    """Gradient flow from all starts, on rows."""
+
+    def __init__(self, task: Task, method: Population) -> None:
+        super().__init__(task, method.max_steps)
+        self.observer = Observer(task, method)
+        self.control = self.thresholds(method.rtol or (1e-6 if self.observer.averager.sampled else 1e-8))
+
+    def start(self) -> Rows:
+        """The rows of all starts."""
+        return self.observer.start
+
+    def equation(self) -> RowField:
+        """The mean gradient, with the rates of the algorithm."""
+        problem, algorithm = self.task.problem, self.task.algorithm
+        quick = 1.0 / (1.0 - algorithm.momentum)
+        rates = (quick, quick * problem.p * algorithm.weight_decay, problem.noise)
+        flow, decay, noise = (jnp.asarray(x, float) for x in rates)
+        projected = algorithm.geometry != "free"
+        return RowField(self.observer.descent, flow, decay, noise, projected, algorithm.train_second_layer)
+
+    def refine(self, end: Any) -> bool:
+        """The rule was chosen at the start."""
+        return False
+
+    def seen(self, states: Rows) -> Snapshot:
+        """Overlaps of all starts, and what they would lose."""
+        return self.observer.see(states)
+
+    def notes(self) -> dict[str, Any]:
+        """How the averages were taken."""
+        return {"engine": self.observer.descent.label}
+
+    def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+        """Q⊥ and the excess risk."""
+        return self.observer.extras()
+
+
+@register_method
+@dataclass(frozen=True)
+class Population(Method):
+    """Gradient descent on the population loss, or gradient flow: what SGD does with batches of infinite size.
+
+    The size of the batch has no effect. The result has the overlaps ``Q_perp`` of what is orthogonal to the target
+    as a variable of its own: near the end Q and M do not resolve it.
+
+    Parameters
+    ----------
+    flow : bool
+        The limit of small steps, in time t = lr·step/p, instead of steps of size lr.
+    engine : str
+        How Gaussian averages are taken: ``"auto"``, ``"quadrature"`` or ``"sobol"``.
+    rtol : float, optional
+        Relative tolerance of the integrator of the flow; 1e-8, or 1e-6 where averages are sampled.
+    tolerance : float
+        Relative error up to which quadratures are refined at the start.
+    log2_points : int
+        Sobol points, as a power of two.
+    max_steps : int
+        Integrator steps of the flow between two looks of the host.
+
+    Notes
+    -----
+    Cost per step O(p (p + k)(p + rank)) for rectifiers and polynomials: 10⁷ steps of ten rectifiers in less than a
+    minute. Long runs are best saved with ``save="log"``.
+
+    Examples
+    --------
+    >>> Population().name, Population(flow=True).stepwise
+    ('population', False)
+    """
+
+    flow: bool = False
+    engine: str = "auto"
+    rtol: float | None = None
+    tolerance: float = 1e-6
+    log2_points: int = LOG2_POINTS
+    max_steps: int = 100_000
+    in_comparisons: ClassVar[bool] = False
+    papers: ClassVar[tuple[str, ...]] = ("xu2023",)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.flow, bool):
+            reject("flow", self.flow, "True or False")
+        choice("engine", self.engine, ENGINES)
+        for name in ("rtol", "tolerance"):
+            value = getattr(self, name)
+            if value is not None:
+                finite_number(name, value, minimum=1e-14, accepted="a number from 1e-14 on")
+        positive_integer("log2_points", self.log2_points, 4)
+        positive_integer("max_steps", self.max_steps)
+
+    @property
+    def stepwise(self) -> bool:  # type: ignore[override]
+        """Descent takes steps; flow has a time."""
+        return not self.flow
+
+    def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
+        """There are no samples to reuse, and no direction to learn in a zero target."""
+        if algorithm.dataset is not None:
+            return (
+                f"samples are reused (dataset = {algorithm.dataset}), but the population loss is an average over all "
+                "inputs"
+            )
+        if np.diagonal(problem.P).min() <= 0:
+            return (
+                "a direction of the target is zero (P_rr = 0), so there is no angle to it and nothing to learn along it"
+            )
+        return None
+
+    def save_points(self, clocks: Clocks, time: Any, steps: Any, save: Any) -> np.ndarray:
+        """Steps, or times of the flow; a law for lr needs a dimension to be a number."""
+        if self.stepwise and clocks.dim is None and clocks.algorithm.lr.exponent != 0:
+            raise InputError(
+                f"Argument `lr` must be a number for gradient descent, or the start must have a `dim`, but got "
+                f"{clocks.algorithm.lr}."
+            )
+        return super().save_points(clocks, time, steps, save)
+
+    def cost(self, task: Task) -> float:
+        """Steps, each over all pairs of rows."""
+        p, k = task.problem.p, task.problem.k
+        steps = float(task.points[-1]) if self.stepwise else 1e4
+        return 0.5 + steps * NS_PER_PAIR * p * (p + k) * task.seeds * 1e-9
+
+    def prepare(self, task: Task) -> Evolution:
+        """Choose the rule for the gradient at the start."""
+        make: Callable[..., Evolution] = RowFlowEvolution if self.flow else DescentEvolution
+        return make(task, self)

@@ -1,0 +1,68 @@
+"""Giant steps on fresh and on reused batches: the map against explicit weights, and where the two theories meet."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import twolayer as tl
+from twolayer import d
+from twolayer.gallery import staircases, stepping
+
+PROBLEM = tl.Problem("z1*z2 + z1", "relu", width=2, second_layer=[1.5, -1.2], noise=0.1)
+START = tl.Overlaps([[1.0, 0.2], [0.2, 1.0]], [[0.3, 0.0], [0.0, -0.2]])
+ALGORITHM = tl.SGD(lr=2.0, batch=2 * d)
+
+
+def worst(runs: xr.Dataset, theory: xr.Dataset) -> float:
+    """Largest deviation of M and Q in standard errors."""
+    n, found = runs.sizes["seed"], []
+    for name in ("M", "Q"):
+        values = runs[name].values[:, 1:]
+        spread = values.std(0, ddof=1) / np.sqrt(n)
+        found.append(np.abs((values.mean(0) - theory[name].values[0, 1:]) / spread).max())
+    return float(max(found))
+
+
+def test_the_map_is_that_of_explicit_weights_and_needs_pairs_of_samples() -> None:
+    dim, steps = 1200, 3
+    runs = tl.solve(PROBLEM, ALGORITHM, tl.Vectors(dim), START, steps=steps, save=steps, seeds=16)
+    theory = tl.solve(PROBLEM, ALGORITHM, tl.GiantSteps(), START, steps=steps, save=steps)
+    assert worst(runs, theory) < 5
+    wrong = tl.solve(PROBLEM, ALGORITHM, tl.Map(dim, without="pairs"), START, steps=steps, save=steps)
+    assert worst(runs, wrong) > 10
+
+
+@pytest.mark.parametrize("geometry", ["free", "spherical"])
+def test_the_first_step_of_reused_batches_is_a_giant_step_and_the_second_is_not(geometry: str) -> None:
+    fresh = ALGORITHM.replace(geometry=geometry)
+    map_ = tl.solve(PROBLEM, fresh, tl.GiantSteps(), START, steps=2, save=2)
+    dmft = tl.DMFT(log2_points=13)
+    reused = tl.solve(PROBLEM, fresh.replace(dataset=fresh.batch), dmft, START, steps=2, save=2)
+    for name in ("M", "Q"):
+        error = reused[f"{name}_error"].values[0].max(axis=(1, 2)) + 1e-9
+        gap = np.abs(reused[name].values[0] - map_[name].values[0]).max(axis=(1, 2)) / error
+        assert gap[1] < 6, name  # four replicates: the error is itself uncertain
+        assert gap[2] > 12, name
+
+
+def test_reuse_and_fresh_batches_refuse_each_other_by_name() -> None:
+    with pytest.raises(tl.Refused, match=r"GiantSteps cannot do this.*DMFT"):
+        tl.solve(PROBLEM, ALGORITHM.replace(dataset=2 * d), tl.GiantSteps(), START, steps=1)
+    with pytest.raises(tl.Refused, match=r"DMFT cannot do this.*GiantSteps"):
+        tl.solve(PROBLEM, ALGORITHM, tl.DMFT(), START, steps=1)
+
+
+def test_steps_of_discovery_are_read_off_the_overlaps() -> None:
+    overlap = np.array([[0.0, 0.0, 0.0], [0.4, 5e-4, 2e-4], [0.6, 0.02, 2e-3], [0.7, 0.1, 3e-3]])
+    assert staircases._learned(overlap).tolist() == [1.0, 2.0, np.inf]
+    np.testing.assert_array_equal(staircases._learned(np.full((4, 1), np.nan)), [np.nan])
+
+
+def test_deviations_are_in_units_of_both_errors() -> None:
+    runs = xr.Dataset({"M": (("seed", "time"), [[0.0, 1.0, 2.0], [0.0, 3.0, 2.0]])})
+    theory = xr.Dataset({"M": (("seed", "time"), [[0.0, 1.0, 2.0]]), "M_error": (("seed", "time"), [[0.0, 0.0, 0.0]])})
+    pair = stepping.Pair(theory, runs)
+    np.testing.assert_allclose(pair.scores("M"), [1.0, 0.0])  # mean 2 ± 1 against 1; exact numbers count as zero
+    assert pair.worst(("M",)) == (1.0, 1.0)

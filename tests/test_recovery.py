@@ -1,0 +1,237 @@
+"""Single-index recovery: the landscape by two routes, spherical SGD against its formula, search and descent measured."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import twolayer as tl
+from twolayer.cli import main
+from twolayer.statistics import wilson
+
+
+def matched(k: int, noise: float = 0.0) -> tl.Problem:
+    return tl.Problem(f"h{k}(z1)", f"h{k}", noise=noise)
+
+
+# ----------------------------------------------------------------------------------------------------- the landscape
+
+
+@pytest.mark.parametrize(
+    ("target", "activation", "k", "even"),
+    [
+        ("relu(z1)", "relu", 1, False),
+        ("h3(z1)", "h3", 3, False),
+        ("z1**2", "square", 2, True),
+        ("abs(z1)", "He2", 2, True),
+    ],
+)
+def test_series_and_averages_are_one_function(target: str, activation: str, k: int, even: bool) -> None:
+    for loss in ("squared", "correlation"):
+        phi = tl.population_loss(tl.Problem(target, activation, noise=0.3), loss)
+        assert phi.information == phi.information_by("averages") == k
+        assert phi.even is even
+        m = np.linspace(-0.5, 0.5, 7)
+        for n in range(4):
+            np.testing.assert_allclose(phi.derivative(m, n), phi.derivative(m, n, "series"), atol=1e-9)
+        assert phi.descends
+    assert tl.analyse(target).information == k
+
+
+def test_phi_is_the_risk_of_the_package() -> None:
+    problem = tl.Problem("relu(z1)", "relu", noise=0.3)
+    expected = [tl.moments(problem, tl.Overlaps([[1.0]], [[m]])).risk for m in (0.2, 0.9)]
+    np.testing.assert_allclose(tl.population_loss(problem).phi([0.2, 0.9]), expected, atol=1e-12)
+
+
+def test_the_flow_is_that_of_the_increments_and_its_times_are_known() -> None:
+    m, end = 0.05, 0.6
+    times = {
+        1: np.arctanh(end) - np.arctanh(m),
+        2: 0.25 * np.log(end**2 / (1 - end**2) * (1 - m**2) / m**2),
+        3: (np.arctanh(end) - 1 / end - np.arctanh(m) + 1 / m) / 3,
+    }
+    for k, expected in times.items():
+        phi = tl.population_loss(matched(k))
+        assert isinstance(phi, tl.PopulationLoss)
+        assert phi.time(m, end) == pytest.approx(expected, rel=1e-10)
+        assert phi.growth == pytest.approx(k)
+        mean = tl.moments(matched(k), tl.Overlaps([[1.0]], [[m]]))
+        assert float(phi.flow(m)) == pytest.approx(mean.psi[0, 0] - m * mean.phi[0, 0], rel=1e-10)
+    assert tl.population_loss(tl.Problem("relu(z1)", "relu")).time(-0.1, 0.5) > 0
+
+
+def test_what_a_step_costs() -> None:
+    assert float(tl.population_loss(matched(3)).noise()) == pytest.approx(96)
+    assert float(tl.population_loss(matched(3), "correlation").noise()) == pytest.approx(3)
+    assert tl.population_loss(matched(3), "correlation").largest_step(400) == pytest.approx(2 * 3 / 20 / 3)
+    noisy = tl.population_loss(tl.Problem("z1**2", "square", noise=0.5))
+    assert noisy.largest_step(1000) == pytest.approx(2 / (12 + 0.5))  # as in the escape from mediocrity
+    assert tl.population_loss(matched(1)).largest_step(1000) == np.inf
+    assert [tl.critical_alpha(100, k) for k in (1, 2, 3, 4)] == [1.0, np.log(100), 100.0, 10_000.0]
+
+
+# ----------------------------------------------------------------------------------------------------- the algorithm
+
+
+def by_formula(m: np.ndarray, dim: int, lr: float, steps: int, tangent: bool, seed: int) -> np.ndarray:
+    """m ← [m + u(λ* − λm)]/√(1 + u²(‖z‖² − λ²)), u = lr σ'(λ)(y − f), for σ = h = h2; or without the tangent."""
+    rng = np.random.default_rng(seed)
+    for _ in range(steps):
+        star, own, rest = rng.normal(size=(2, m.size)).tolist(), None, rng.chisquare(dim - 2, m.size)
+        star, own = np.asarray(star[0]), np.asarray(star[1])
+        field = m * star + np.sqrt(1 - m**2) * own
+        u = lr * np.sqrt(2) * field * (star**2 - field**2) / np.sqrt(2)
+        square = star**2 + own**2 + rest
+        if tangent:
+            m = (m + u * (star - field * m)) / np.sqrt(1 + u**2 * (square - field**2))
+        else:
+            m = (m + u * star) / np.sqrt(1 + 2 * u * field + u**2 * square)
+    return m
+
+
+def test_the_chain_takes_spherical_steps() -> None:
+    dim, lr, n = 5, 0.08, 8192
+    start = tl.Overlaps([[1.0]], [[0.4]])
+    algorithm = tl.SGD(lr, geometry="spherical")
+    run = tl.solve(matched(2), algorithm, tl.Chain(dim), start, steps=6, save=1, seeds=n, seed=5)
+    found = run.M.values[:, -1, 0, 0]
+    assert stats.ks_2samp(found, by_formula(np.full(n, 0.4), dim, lr, 6, True, 1)).pvalue > 1e-4
+    # without the tangent the law is another one, and the test sees it
+    assert stats.ks_2samp(found, by_formula(np.full(n, 0.4), dim, lr, 6, False, 2)).pvalue < 1e-6
+
+
+def test_the_half_sphere_is_the_sphere_turned() -> None:
+    problem = matched(3)
+    whole, half = (tl.Overlaps.random(problem, 40, 3, 500, law) for law in ("sphere", "hemisphere"))
+    np.testing.assert_array_equal(half.M, np.abs(whole.M))
+    assert 200 < int((whole.M > 0).sum()) < 300
+
+
+@pytest.fixture(scope="module")
+def quadratic() -> Any:
+    return tl.recovery(matched(2), tl.SGD("0.05/d", geometry="spherical"), 60, (0.5, 0.8), seeds=512, seed=1)
+
+
+def test_descent_goes_on_from_where_the_search_ended(quadratic: Any) -> None:
+    """The law of the strong recovery is that of runs that are not stopped on the way."""
+    problem, algorithm = matched(2), tl.SGD("0.05/d", geometry="spherical")
+    starts = tl.Overlaps.random(problem, 60, 9, 512, "hemisphere")
+    until = tl.Until("overlap", 0.8)
+    run = tl.solve(problem, algorithm, tl.Chain(60), starts, steps=int(quadratic.samples), save=64, seed=7, until=until)
+    direct = tl.first_passage(run).steps
+    assert isinstance(quadratic, tl.Recovery)
+    assert np.isfinite(direct).all()
+    assert stats.ks_2samp(quadratic.strong, direct).pvalue > 1e-4
+    assert stats.ks_2samp(quadratic.weak, direct).pvalue < 1e-6
+    assert (quadratic.descents > 0).all()
+    assert quadratic.descent_share.value == pytest.approx(np.median(quadratic.descents / quadratic.strong))
+
+
+def test_a_small_step_follows_the_flow() -> None:
+    """K = 1: the search from m = 0.1 takes the time of the flow, for steps too small to fluctuate."""
+    problem, dim, delta = matched(1), 4000, 0.05
+    start = tl.Overlaps([[1.0]], [[0.1]])
+    found = tl.recovery(problem, tl.SGD(delta * tl.d**-1, geometry="spherical"), dim, 0.4, start=start, seeds=16)
+    phi = tl.population_loss(problem)
+    assert found.search.value * delta / dim == pytest.approx(phi.time(0.1, 0.4), rel=0.03)
+    assert found.descent.value * delta / dim == pytest.approx(phi.time(0.4, 0.6), rel=0.05)
+    assert found.critical_samples == dim
+    assert "m ≥ 0.4" in str(found)
+
+
+def test_runs_that_end_too_early_are_censored(quadratic: Any) -> None:
+    assert quadratic.censored == (0, 0)
+    early = tl.recovery(
+        matched(2), tl.SGD("0.05/d", geometry="spherical"), 60, (0.5, 0.8), seeds=512, seed=1, samples=600
+    )
+    np.testing.assert_array_equal(np.isfinite(early.weak), quadratic.weak < 600)
+    lost = int((quadratic.weak >= 600).sum())
+    assert early.censored[0] == lost
+    assert lost > 256
+    assert early.search.value == np.inf
+    assert early.weak_probability == wilson(512 - lost, 512)
+    never = tl.recovery(matched(2), tl.SGD("0.05/d", geometry="spherical"), 60, (0.5, 0.8), seeds=16, samples=1)
+    assert never.strong_probability == wilson(0, 16)
+    assert never.descent.value == np.inf
+    assert np.isnan(never.descent_share.value)
+
+
+def test_the_sign_counts_where_the_loss_knows_it() -> None:
+    start = tl.Overlaps([[1.0]], [[-0.6]])
+    options: dict[str, Any] = {"start": start, "seeds": 16, "samples": 200}
+    algorithm = tl.SGD("0.01/d", geometry="spherical")
+    assert tl.recovery(matched(2), algorithm, 100, 0.3, **options).weak_probability.value == 1
+    assert tl.recovery(matched(1), algorithm, 100, 0.3, **options).weak_probability.value == 0
+
+
+# --------------------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    "eta", [0.0, 1.0, -0.1, 1.2, 0.5, float("nan"), "half", (0.5, 0.4), (0.5, 1.0), (0.1, 0.2, 0.3)]
+)
+def test_levels_outside_are_refused(eta: Any) -> None:
+    with pytest.raises(tl.InputError, match=r"`eta` must be a number in \(0, ½\)"):
+        tl.recovery(matched(2), tl.SGD("0.05/d", geometry="spherical"), 60, eta)
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (tl.Problem("z1*z2", "He2"), "one neuron and one direction, but has 1 and 2"),
+        (tl.Problem("z1", "relu", 2), "one neuron and one direction, but has 2 and 1"),
+        (tl.Problem("z1", "relu", gram=[[0.0]]), "a target direction of norm 1, but has 0"),
+        (tl.Problem("z1", "relu", second_layer="signs"), "a given number, not a random one"),
+        (tl.Problem("h3(z1)", "h2"), "no Hermite polynomial in common"),
+    ],
+)
+def test_other_tasks_are_refused(problem: tl.Problem, words: str) -> None:
+    with pytest.raises(tl.InputError, match=words):
+        _ = tl.population_loss(problem).information
+
+
+def test_other_bad_input_is_refused() -> None:
+    spherical = tl.SGD("0.05/d", geometry="spherical")
+    with pytest.raises(tl.InputError, match="'spherical' or 'projected' for recovery, but got 'free'"):
+        tl.recovery(matched(1), tl.SGD("0.05/d"), 50)
+    with pytest.raises(tl.InputError, match="without momentum"):
+        tl.recovery(matched(1), spherical.replace(momentum=0.5), 50)
+    with pytest.raises(tl.InputError, match="`start` must be one of 'positive', 'uniform'"):
+        tl.recovery(matched(1), spherical, 50, start="anywhere")
+    with pytest.raises(tl.InputError, match="`samples` must be given where the flow does not lead"):
+        tl.recovery(tl.Problem("-h2(z1)", "h2"), spherical, 50)
+    with pytest.raises(tl.InputError, match="`samples` must be at least one batch"):
+        tl.recovery(matched(1), spherical, 50, samples=0)
+    with pytest.raises(tl.InputError, match="`k` must be a positive integer, but got 0"):
+        tl.critical_alpha(100, 0)
+    with pytest.raises(tl.InputError, match="`dim` must be an integer of at least 2"):
+        tl.critical_alpha(1, 1)
+    phi = tl.population_loss(matched(2))
+    with pytest.raises(tl.InputError, match="`m` must be an overlap"):
+        phi.phi(1.5)
+    with pytest.raises(tl.InputError, match="`route` must be one of"):
+        phi.phi(0.5, "magic")
+    with pytest.raises(tl.InputError, match="an overlap from −½ to ½"):
+        phi.derivative(0.9, 2)
+    with pytest.raises(tl.InputError, match="`start` must be an overlap below the end"):
+        phi.time(0.5, 0.4)
+
+
+def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["recovery", "h2(z1)", "h2", "--dim", "60", "--lr", "0.05/d"]
+    assert main([*arguments, "--measure", "16", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    found = tl.recovery(matched(2), tl.SGD("0.05/d", geometry="spherical"), 60, seeds=16)
+    assert said["search"]["value"] == found.search.value
+    assert said["information"] == 2
+    assert said["critical_alpha"] == pytest.approx(np.log(60))
+    assert main(arguments) == 0
+    assert "an even loss" in capsys.readouterr().out
+    assert main([*arguments, "--eta", "1.5"]) == 2
+    assert "`eta` must be a number in (0, ½)" in capsys.readouterr().err
+    assert main(["recovery", "h2(z1)"]) == 2
