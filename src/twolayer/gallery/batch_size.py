@@ -27,7 +27,7 @@ RATIO = 0.25  # of noise to drift
 @figure(
     "batch-size",
     "steps and samples of weak recovery against batch size at fixed d, squared and correlation loss",
-    quick={"dim": 300, "batches": 6, "seeds": 16},
+    quick={"dim": 150, "batches": 6, "seeds": 16},
     group="phase-diagram",
 )
 def batch_size(*, seed: int = 0, ell: int = 3, dim: int = 2000, batches: int = 12, seeds: int = 32) -> Plate:

@@ -74,13 +74,14 @@ def near(theta: float | None, error: float | None, expected: float, share: float
 
 def median_points(ax: Axes, x: Any, runs: Any, colour: str, label: str, marker: str = "o", factor: Any = 1.0) -> None:
     """Medians with their intervals; open ends stop at the axes."""
-    middle, low, high = (np.array([getattr(m, name) for m in runs]) * factor for name in ("value", "low", "high"))
-    known = np.isfinite(middle)
-    bars = np.stack([middle - np.maximum(low, 0), np.where(np.isfinite(high), high, middle) - middle])[:, known]
+    scale = np.broadcast_to(factor, len(runs))
+    known = [i for i, m in enumerate(runs) if np.isfinite(m.value)]
+    middle, low, high = (np.array([getattr(runs[i], k) for i in known]) for k in ("value", "low", "high"))
+    bars = [middle - np.maximum(low, 0), np.where(np.isfinite(high), high, middle) - middle]
     ax.errorbar(
         np.asarray(x, dtype=float)[known],
-        middle[known],
-        np.maximum(bars, 0),
+        middle * scale[known],
+        np.maximum(bars, 0) * scale[known],
         fmt=marker,
         color=colour,
         ms=4.5,

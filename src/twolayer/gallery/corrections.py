@@ -22,7 +22,8 @@ from twolayer.gallery.parts import part
 from twolayer.gallery.registry import Plate, Verdict, figure
 
 ALL = ("norm", "pairs", "dimension", "ratio")
-COLOURS = dict(zip((*ALL, "steps"), ("#d62728", "#1f77b4", "#7570b3", "#e6ab02", "#1a1a1a"), strict=True))
+NAMES = (*ALL, "steps")
+COLOURS = dict(zip(NAMES, ("#d62728", "#1f77b4", "#7570b3", "#e6ab02", "#1a1a1a"), strict=True))
 SHARE = 0.1  # of an exponent
 
 
@@ -40,7 +41,7 @@ def corrections(
     delta: float = 0.5,
     gamma: float = 0.5,
     time: float = 1.0,
-    names: tuple[str, ...] = ALL,
+    names: tuple[str, ...] = NAMES,
 ) -> Plate:
     """Largest change of any overlap M at time t; nothing here is random."""
     if delta <= 1 - mu:
@@ -49,13 +50,13 @@ def corrections(
         raise InputError(f"Argument `dims` must hold at least two dimensions, but got {len(dims)}.")
     problem = tl.Problem(tl.Teacher("erf", k=2), "erf", width=2, noise=0.01)
     algorithm = tl.SGD(lr=gamma * tl.d**-delta, batch=tl.d**mu, geometry="projected")
-    names = tuple(choice("names", name, ALL) for name in names)
-    sizes: dict[str, list[float]] = {name: [] for name in (*names, "steps")}
+    names = tuple(choice("names", name, NAMES) for name in names)
+    sizes: dict[str, list[float]] = {name: [] for name in names}
     for dim in dims:
         found = part(f"d={dim}", partial(_ends, problem, algorithm, dim, time, names))
         for name in names:
-            sizes[name].append(float(np.abs(found["all"] - found[name].values).max()))
-        sizes["steps"].append(float(np.abs(found["none"] - found["ode"].values).max()))
+            with_, without = ("none", "ode") if name == "steps" else ("all", name)
+            sizes[name].append(float(np.abs(found[with_].values - found[without].values).max()))
     data = xr.Dataset({name: ("dim", values) for name, values in sizes.items()}, {"dim": list(dims)})
     expected = {
         "norm": 1 - mu - delta,
@@ -75,11 +76,14 @@ def _ends(problem: tl.Problem, algorithm: tl.SGD, dim: int, time: float, names: 
     """M at the last step before t, of the map with all corrections, without each, without all, and of the ODE."""
     start = tl.Overlaps(np.eye(2), [[0.3, 0.15], [0.0, 0.3]], dim=dim)
     steps = max(1, int(time * problem.p / algorithm.lr(dim)))
-    methods: dict[str, Any] = {"all": tl.Map(dim), "none": tl.Map(dim, without=ALL)}
-    methods |= {name: tl.Map(dim, without=(name,)) for name in names}
+    methods: dict[str, Any] = {name: tl.Map(dim, without=(name,)) for name in names if name != "steps"}
+    methods |= {"all": tl.Map(dim)}
+    if "steps" in names:
+        methods["none"] = tl.Map(dim, without=ALL)
     ends = {name: tl.solve(problem, algorithm, m, start, steps=steps, save=1) for name, m in methods.items()}
-    exact = steps * algorithm.lr(dim) / problem.p
-    ends["ode"] = tl.solve(problem, algorithm, tl.ODE(rtol=1e-11), start, time=exact, save=1)
+    if "steps" in names:
+        exact = steps * algorithm.lr(dim) / problem.p
+        ends["ode"] = tl.solve(problem, algorithm, tl.ODE(rtol=1e-11), start, time=exact, save=1)
     return {name: run.M.values[0, -1] for name, run in ends.items()}
 
 

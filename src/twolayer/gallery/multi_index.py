@@ -29,7 +29,7 @@ COLOURS = ("#a6bddb", "#3690c0", "#034e7b", "#1a1a1a")
 @figure(
     "multi-index",
     "tanh(z1 z2 z3) learned by thirty tanh neurons: steps against batch size",
-    quick={"width": 6, "dim": 40, "batches": (128, 1024), "seeds": 4, "steps": 300, "rate": 0.2},
+    quick={"width": 6, "dim": 40, "batches": (256, 1024), "seeds": 4, "steps": 200, "rate": 0.25},
     group="phase-diagram",
 )
 def multi_index(
