@@ -25,8 +25,9 @@ cli.compare cli.rerun
 cli.about cli.analyse cli.cite cli.escape cli.gallery cli.moments cli.phase_diagram cli.plot cli.solve cli.sweep
 cli.common
 gallery.escape_dimension gallery.escape_learning_rate gallery.escape_width gallery.mediocrity gallery.second_layer gallery.stochasticity gallery.trajectories
+gallery.ode_to_mean_field gallery.overlap_animation gallery.published_comparisons gallery.sgd_to_ode gallery.specialisation
 gallery
-gallery.measuring
+gallery.measuring gallery.wide
 gallery.registry
 gallery.parts
 taskfile comparison
