@@ -24,8 +24,9 @@ cli
 cli.compare cli.rerun
 cli.about cli.analyse cli.cite cli.escape cli.gallery cli.moments cli.phase_diagram cli.plot cli.recovery cli.solve cli.sweep
 cli.common
-gallery.escape_dimension gallery.escape_learning_rate gallery.escape_width gallery.layerwise_training gallery.mediocrity gallery.recovery_samples gallery.recovery_times gallery.recovery_trajectories gallery.reuse_minibatch gallery.reuse_or_fresh gallery.reuse_variants gallery.reused_samples gallery.second_layer gallery.staircases gallery.stochasticity gallery.trajectories
+gallery.escape_dimension gallery.escape_learning_rate gallery.escape_width gallery.last_mile_angles gallery.layerwise_training gallery.mediocrity gallery.recovery_samples gallery.recovery_times gallery.recovery_trajectories gallery.reuse_minibatch gallery.reuse_or_fresh gallery.reuse_variants gallery.reused_samples gallery.second_layer gallery.staircases gallery.stochasticity gallery.trajectories
 gallery
+gallery.last_mile
 gallery.measuring gallery.recovering gallery.stepping
 gallery.registry
 gallery.parts
