@@ -133,3 +133,8 @@ def test_runs_that_do_not_recover_are_censored() -> None:
     assert runs.censored == [8, 8] and not runs.learned
     assert runs.theta is None and runs.theta_error is None
     assert "8 of 8 not in 64 steps" in str(runs)
+
+
+def test_starts_beyond_the_level_take_no_step() -> None:
+    runs = tl.weak_recovery(hermite(3), law(2, 0, 0.05, 2), (5, 1000), level=0.3, seeds=8, start="typical", steps=64)
+    assert (runs.steps[0] == 0).all() and runs.theta is None

@@ -96,8 +96,8 @@ class WeakRecovery:
         return self.growth is not None and self.growth.removesuffix("log log d").endswith("log d")
 
     def fit(self) -> Fit | None:
-        """Exponent of the median of T (of T/log d if `logarithmic`) against d; None with too many runs censored."""
-        known = [i for i, row in enumerate(self.steps) if np.isinf(row).mean() < 0.25]
+        """Exponent of the median of T (of T/log d if `logarithmic`) against d; None where too few runs have a T > 0."""
+        known = [i for i, row in enumerate(self.steps) if np.isinf(row).mean() < 0.25 and row.min() > 0]
         if len(known) < 2 or not self.learned or self.steps.shape[1] < 2:
             return None
         dims = np.array([self.dims[i] for i in known], dtype=float)
@@ -212,7 +212,8 @@ def weak_recovery(
             until=Until("overlap", eta),
             progress=progress,
         )
-        rows.append(np.ceil(first_passage(run).steps))
+        began = np.sqrt((starts.M**2).sum((1, 2))) >= eta
+        rows.append(np.where(began, 0.0, np.ceil(first_passage(run).steps)))
         sums.append("gaussian" if chosen == "gaussian" else "exact")
     return WeakRecovery(
         problem, algorithm, eta, sizes, np.array(rows), limits, tuple(sums), growth_of(problem, algorithm)

@@ -39,7 +39,7 @@ def giant_step(
     seed: int = 0,
     dim: int = 2000,
     ells: tuple[int, ...] = (2, 3),
-    dims: tuple[int, ...] = (1000, 100_000),
+    dims: tuple[int, ...] = (300, 3000),
     points: int = 9,
     seeds: int = 64,
 ) -> Plate:

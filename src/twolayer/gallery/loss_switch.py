@@ -116,7 +116,7 @@ def _draw(data: xr.Dataset, ell: int, mu: float, dim: int) -> Figure:
         ax.fill_between(data.step, low, high, color=colour, alpha=0.18, lw=0)
         ax.plot(data.step, middle, color=colour, label=LABELS[name])
     ax.axvline(float(np.median(data.switched)), color="#888888", ls=":", lw=1.1, label="median switch")
-    ax.set(yscale="log", xlabel="step", ylabel="excess risk")
+    ax.set(yscale="log", xlabel="step", ylabel="excess risk", ylim=(1e-8, 3.0))
     ax.set_title(rf"$\ell = {ell}$, $n_b = d^{{{mu:g}}}$, $d = {dim}$ (median and central 80 %)")
     ax.legend(loc="center right")
     return figure
