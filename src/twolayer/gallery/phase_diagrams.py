@@ -19,6 +19,7 @@ from twolayer.gallery.measuring import canvas
 from twolayer.gallery.registry import Plate, Verdict, figure
 
 QUIET, LOUD = 0.1, 20.0  # ratio of noise to drift where learning is expected, and where it is not
+MOST = 2.0**52  # samples in a batch
 FAR = 100_000_000  # dimension at which fluctuations no longer learn what the drift does not
 
 
@@ -75,14 +76,19 @@ def _measure(
     if not point.learns:
         gamma = 0.5
         algorithm = law(name, mu, delta, gamma, batch_of(name, ell, gamma, LOUD))
-        return recovered(key, problem, algorithm, (FAR,), seed, steps=200, **options)
+        return recovered(key, problem, algorithm, (round(_largest(algorithm, FAR)),), seed, steps=200, **options)
     gamma = 0.1 / ell if name == "SGD" else 0.2
     algorithm = law(name, mu, delta, gamma, batch_of(name, ell, gamma, QUIET))
     theta = point.theta or 0.0
     growth = ell * gamma * max(ell - 2, 0.2)
-    largest = min(float(last), (steps * growth) ** (1 / theta) if theta > 0 else np.inf)
+    largest = min(_largest(algorithm, last), (steps * growth) ** (1 / theta) if theta > 0 else np.inf)
     dims = tuple(int(x) for x in np.geomspace(max(largest / 100, 100), max(largest, 400), 3).round())
     return recovered(key, problem, algorithm, dims, seed, **options)
+
+
+def _largest(algorithm: tl.SGD, dim: int) -> float:
+    """The dimension, or the largest at which the batch is still counted exactly in double precision."""
+    return min(float(dim), (MOST / algorithm.batch.coefficient) ** (1 / algorithm.mu))
 
 
 def _row(ell: int, name: str, diagram: tl.PhaseDiagram, run: tl.WeakRecovery) -> list[object]:
