@@ -24,14 +24,15 @@ cli
 cli.compare cli.rerun
 cli.about cli.analyse cli.cite cli.escape cli.gallery cli.moments cli.phase_diagram cli.plot cli.recovery cli.solve cli.sweep
 cli.common
-gallery.escape_dimension gallery.escape_learning_rate gallery.escape_width gallery.last_mile_angles gallery.layerwise_training gallery.mediocrity gallery.recovery_samples gallery.recovery_times gallery.recovery_trajectories gallery.reuse_minibatch gallery.reuse_or_fresh gallery.reuse_variants gallery.reused_samples gallery.second_layer gallery.staircases gallery.stochasticity gallery.trajectories
+gallery.batch_size gallery.correlation_loss gallery.corrections gallery.escape_dimension gallery.escape_learning_rate gallery.escape_width gallery.giant_step gallery.large_batches gallery.last_mile_angles gallery.layerwise_training gallery.loss_switch gallery.mediocrity gallery.multi_index gallery.phase_diagrams gallery.recovery_samples gallery.recovery_times gallery.recovery_trajectories gallery.reuse_minibatch gallery.reuse_or_fresh gallery.reuse_variants gallery.reused_samples gallery.second_layer gallery.staircases gallery.stochasticity gallery.three_regimes gallery.trajectories
 gallery
-gallery.last_mile
+gallery.batching gallery.last_mile
 gallery.measuring gallery.recovering gallery.stepping
 gallery.registry
 gallery.parts
 taskfile comparison
-analysis.escape analysis.recovery analysis.weak_recovery analysis.phases
+analysis.escape analysis.recovery analysis.weak_recovery
+analysis.phases
 analysis.mediocrity analysis.passage analysis.population_loss analysis.prefactors analysis.relu_students analysis.second_layer
 stages sweeps.api
 sweeps.driver

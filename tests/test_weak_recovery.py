@@ -26,23 +26,18 @@ def law(mu: float, delta: float, gamma: float, n0: float, loss: str = "squared",
 
 
 TABLE = [  # ℓ, loss, geometry, μ, δ, γ0, n0, dimensions
-    (3, "squared", "projected", 0, 1.5, 0.02, 1, (12, 48)),
     (3, "squared", "projected", 0.5, 1, 0.04, 1, (16, 100)),
     (3, "squared", "projected", 1, 0.5, 0.05, 20, (100, 800)),
     (3, "squared", "projected", 1.5, 0, 0.05, 20, (1000, 100_000)),
     (3, "squared", "projected", 2, 0, 0.05, 8, (1000, 100_000)),
-    (3, "squared", "projected", 1, 0.8, 0.2, 40, (100, 500)),
     (3, "correlation", "projected", 1.5, 0, 0.2, 8, (1000, 100_000)),
     (3, "correlation", "projected", 1.75, -0.25, 0.05, 2, (1000, 1_000_000)),
     (3, "correlation", "projected", 2, -0.2, 0.1, 2, (1000, 1_000_000)),
     (3, "squared", "spherical", 1.5, 0, 0.05, 20, (1000, 100_000)),
     (3, "squared", "spherical", 1.75, -0.25, 0.03, 8, (1000, 1_000_000)),
-    (4, "squared", "projected", 2, 0, 0.08, 200, (100, 400)),
     (4, "correlation", "projected", 2.5, -0.5, 0.05, 4, (1000, 30_000)),
-    (2, "squared", "projected", 0, 1, 0.05, 1, (100, 400)),
     (2, "squared", "projected", 0.5, 0.5, 0.05, 2, (100, 900)),
     (2, "squared", "projected", 1, 0, 0.1, 4, (1000, 1_000_000)),
-    (1, "squared", "projected", 0, 1, 0.1, 1, (100, 1000)),
     (1, "squared", "projected", 1, 0, 0.02, 4, (1000, 100_000)),
 ]
 
@@ -80,9 +75,9 @@ def test_beyond_the_optimum_steps_do_not_grow(loss: str, geometry: str) -> None:
     assert few.medians[1].value < 30 < 1_000_000**0.25
 
 
-@pytest.mark.parametrize("gamma", [0.1, 0.2, 0.3])
+@pytest.mark.parametrize("gamma", [0.2, 0.3])
 def test_prefactors_against_the_chain(gamma: float) -> None:
-    """Formula 2329, 665, 111 at d = 10⁶; finite steps cost a few more."""
+    """Formula 665, 111 at d = 10⁶; finite steps cost a few more."""
     algorithm = law(2, 0, gamma, 1)
     runs = tl.weak_recovery(hermite(3), algorithm, 10**6, seeds=16, start="typical")
     predicted = tl.recovery_steps(hermite(3), algorithm, 10**6)
@@ -127,7 +122,7 @@ def test_the_wrong_sign_waits_for_the_noise() -> None:
             "steps": "60*d**0.6667",
             "batch_sums": "gaussian",
         }
-        medians[sign] = tl.weak_recovery(hermite(3), algorithm, (1000, 10_000), **options).medians
+        medians[sign] = tl.weak_recovery(hermite(3), algorithm, (1000, 5000), **options).medians
     late = [b.value / a.value for a, b in zip(medians["positive"], medians["negative"], strict=True)]
     assert min(late) > 1.5 and late[1] > late[0]  # θ = 2/3 against 1/2
     assert medians["positive"][1].value <= medians["random"][1].value <= medians["negative"][1].value

@@ -103,7 +103,7 @@ class RecoverySteps:
     steps : float
         T without noise; infinite if the drift does not lead to the target.
     contracted : float
-        T with the contraction by noise; infinite below the unstable point.
+        T with the contraction by noise; infinite below the unstable point. For ℓ = 2 with finite steps, too.
     growth : float
         γ_eff c: dm/dτ = growth · m^{ℓ−1}.
     contraction : float
@@ -181,7 +181,7 @@ def recovery_steps(
     growth, contraction = gamma * drift / (1 - own), x / (1 - own) ** 2
     if ell == 2:
         steps = math.log(eta / m) / growth
-        rest = growth - contraction / 2
+        rest = math.log1p(growth) - math.log1p(contraction) / 2  # each step multiplies m: exact near m = 0
         contracted = math.log(eta / m) / rest if rest > 0 else math.inf
         return RecoverySteps(ell, steps, contracted, growth, contraction, own, 0.0)
     first, last, order = m ** (2 - ell), eta ** (2 - ell), ell - 2

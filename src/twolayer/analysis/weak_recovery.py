@@ -18,6 +18,7 @@ import numpy as np
 
 from twolayer.algorithm import SGD
 from twolayer.analysis.passage import first_passage
+from twolayer.analysis.phases import phase_diagram
 from twolayer.analysis.prefactors import check_level, expansion, recovery_steps
 from twolayer.errors import choice, positive_integer, reject
 from twolayer.functions.activation import Activation
@@ -30,7 +31,7 @@ from twolayer.scaling import positive_law
 from twolayer.solving import solve
 from twolayer.statistics import Fit, Median, median, median_power_law
 
-__all__ = ["WeakRecovery", "oriented", "weak_recovery"]
+__all__ = ["WeakRecovery", "growth_of", "oriented", "weak_recovery"]
 
 SIGNS = ("positive", "negative", "random")
 LEAST = 64  # steps that every measurement may take: blocks of random numbers then have one size, compiled once
@@ -51,8 +52,8 @@ class WeakRecovery:
         Steps after which the runs of each dimension were given up.
     batch_sums : tuple of str
         How batches were summed at each dimension.
-    ell : int
-        Order at which drift begins.
+    growth : str or None
+        How T should grow (`Phase.growth`); None where nothing should be learned.
     """
 
     problem: Problem
@@ -62,7 +63,7 @@ class WeakRecovery:
     steps: np.ndarray
     limits: tuple[int, ...]
     batch_sums: tuple[str, ...]
-    ell: int
+    growth: str | None
 
     @property
     def mu(self) -> float:
@@ -89,13 +90,18 @@ class WeakRecovery:
         """Whether more than half of the runs recovered at the largest dimension."""
         return bool(np.isfinite(self.steps[int(np.argmax(self.dims))]).mean() > 0.5)
 
+    @property
+    def logarithmic(self) -> bool:
+        """Whether T has a factor log d, as for ℓ = 2: exponents are then those of T/log d."""
+        return self.growth is not None and self.growth.removesuffix("log log d").endswith("log d")
+
     def fit(self) -> Fit | None:
-        """Exponent of the median of T against d, of T/log d for ℓ = 2; None where too many runs are censored."""
+        """Exponent of the median of T (of T/log d if `logarithmic`) against d; None with too many runs censored."""
         known = [i for i, row in enumerate(self.steps) if np.isinf(row).mean() < 0.25]
         if len(known) < 2 or not self.learned or self.steps.shape[1] < 2:
             return None
         dims = np.array([self.dims[i] for i in known], dtype=float)
-        rows = [self.steps[i] / (np.log(self.dims[i]) if self.ell == 2 else 1.0) for i in known]
+        rows = [self.steps[i] / (np.log(self.dims[i]) if self.logarithmic else 1.0) for i in known]
         return median_power_law(dims, rows)
 
     @property
@@ -123,7 +129,7 @@ class WeakRecovery:
                 *(
                     []
                     if fit is None
-                    else [f"theta = {fit.slope:.4g} ± {fit.error:.2g}" + (" of T/log d" if self.ell == 2 else "")]
+                    else [f"theta = {fit.slope:.4g} ± {fit.error:.2g}" + (" of T/log d" if self.logarithmic else "")]
                 ),
             ]
         )
@@ -188,7 +194,6 @@ def weak_recovery(
         reject("geometry", "free", "'projected' or 'spherical': an overlap is a cosine only on the sphere")
     if start == "typical" and (problem.p, problem.k) != (1, 1):
         reject("start", start, "'random' for several neurons or directions")
-    ell = expansion(problem.target, problem.activation).ell
     limits = tuple(_limit(problem, algorithm, dim, eta, start, steps) for dim in sizes)
     rows, sums = [], []
     for dim, limit in zip(sizes, limits, strict=True):
@@ -209,7 +214,21 @@ def weak_recovery(
         )
         rows.append(np.ceil(first_passage(run).steps))
         sums.append("gaussian" if chosen == "gaussian" else "exact")
-    return WeakRecovery(problem, algorithm, eta, sizes, np.array(rows), limits, tuple(sums), ell)
+    return WeakRecovery(
+        problem, algorithm, eta, sizes, np.array(rows), limits, tuple(sums), growth_of(problem, algorithm)
+    )
+
+
+def growth_of(problem: Problem, algorithm: SGD) -> str | None:
+    """How T should grow with d, from the phase diagram."""
+    diagram = phase_diagram(
+        problem.target,
+        loss=algorithm.loss.name,
+        geometry=algorithm.geometry,
+        activation=problem.activation,
+        width=problem.p,
+    )
+    return diagram.at(algorithm.mu, algorithm.delta).growth
 
 
 def _limit(problem: Problem, algorithm: SGD, dim: int, eta: float, start: str, steps: Any) -> int:

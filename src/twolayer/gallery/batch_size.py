@@ -1,0 +1,128 @@
+"""Steps and samples against the batch size at fixed d: where larger batches stop helping.
+
+    squared loss, projected:  γ = min(ρ n_b d^{−ℓ/2}, γ_max)    T ~ d^{ℓ−1}/n_b  up to n_b ~ d^{ℓ/2}, then constant
+    correlation loss:         γ = ρ n_b d^{−ℓ/2}                T ~ d^{ℓ−1}/n_b  up to n_b ~ d^{ℓ−1}
+
+Each batch size runs at the largest rate that its noise allows. Up to the optimum batching is free: n_b T ~ d^{ℓ−1}
+samples in all. The bound γ_max < 1/κ of the squared loss is its self-interaction.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+import twolayer as tl
+from twolayer.errors import positive_integer
+from twolayer.gallery.batching import ALGORITHMS, batch_of, hermite, median_points, near, recovered
+from twolayer.gallery.measuring import canvas, power
+from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.statistics import Median, power_law
+
+COLOURS = {"SGD": "#2b8a2b", "correlation": "#e07b00"}
+RATIO = 0.25  # of noise to drift
+
+
+@figure(
+    "batch-size",
+    "steps and samples of weak recovery against batch size at fixed d, squared and correlation loss",
+    quick={"dim": 150, "batches": 6, "seeds": 16},
+    group="phase-diagram",
+)
+def batch_size(*, seed: int = 0, ell: int = 3, dim: int = 2000, batches: int = 12, seeds: int = 32) -> Plate:
+    """Medians over runs from |m_0| = d^{−1/2} to |m| = 1/2."""
+    positive_integer("ell", ell, 3)
+    positive_integer("batches", batches, 4)
+    mus = np.linspace(ell / 2 - 0.5, ell - 0.25, batches)
+    found: dict[str, list[Median]] = {}
+    rates: dict[str, list[float]] = {}
+    for name in COLOURS:
+        # n0 at which γ0 = 1 has the ratio: then γ = n_b d^{−ℓ/2}/n0 has it at every batch size
+        n0 = batch_of(name, ell, 1.0, RATIO)
+        largest = 0.7 / ell if name == "SGD" else np.inf
+        rates[name] = [float(min(dim ** (mu - ell / 2) / n0, largest)) for mu in mus]
+        found[name] = []
+        for mu, lr in zip(mus, rates[name], strict=True):
+            algorithm = tl.SGD(lr=lr, batch=round(dim**mu), **ALGORITHMS[name])
+            options = {
+                "seeds": seeds,
+                "start": "typical",
+                "batch_sums": "gaussian",
+                "steps": _limit(ell, dim, lr, name),
+            }
+            found[name] += recovered(f"{name}-{mu:.4f}", hermite(ell), algorithm, (dim,), seed, **options).medians
+    sizes = np.array([round(dim**mu) for mu in mus], dtype=float)
+    data = xr.Dataset(
+        {
+            field: (("algorithm", "batch"), [[getattr(m, key) for m in found[name]] for name in COLOURS])
+            for field, key in (("steps", "value"), ("low", "low"), ("high", "high"))
+        }
+        | {"lr": (("algorithm", "batch"), [rates[name] for name in COLOURS])},
+        {"algorithm": list(COLOURS), "batch": sizes, "mu": ("batch", mus)},
+    )
+    return Plate(_draw(data, found, ell, dim), data, _verdict(data, ell))
+
+
+def _limit(ell: int, dim: int, lr: float, name: str) -> int:
+    """Steps after which a run is given up: five times what the drift needs."""
+    own = 1 - lr * ell if name == "SGD" else 1.0
+    return 64 + round(5 * own * dim ** (ell / 2 - 1) / (lr * ell * (ell - 2)))
+
+
+def _verdict(data: xr.Dataset, ell: int) -> Verdict:
+    def slope(name: str, where: np.ndarray) -> tuple[float, float]:
+        row = data.sel(algorithm=name).isel(batch=np.flatnonzero(where))
+        error = np.maximum((row.high - row.low).values / 4, 0.01 * row.steps.values)
+        fit = power_law(row.batch.values, row.steps.values, error=error)
+        return fit.slope, fit.error
+
+    mu = data.mu.values
+    free = data.lr.sel(algorithm="SGD").values < data.lr.sel(algorithm="SGD").values.max() * 0.999
+    early, late = slope("SGD", free), slope("SGD", ~free)
+    onward = slope("correlation", (data.steps.sel(algorithm="correlation") > 8).values)
+    samples = data.steps.sel(algorithm="correlation") * data.batch
+    spread = float(samples[data.steps.sel(algorithm="correlation").values > 8].max() / samples.min())
+    last = float(data.steps.sel(algorithm="SGD")[-1] / data.steps.sel(algorithm="correlation")[-1])
+    text = (
+        f"steps fall as n_b^{early[0]:.2f}±{early[1]:.2f} (squared) and n_b^{onward[0]:.2f}±{onward[1]:.2f} "
+        f"(correlation), predicted −1; beyond d^{ell / 2:g} squared loss n_b^{late[0]:.3f}±{late[1]:.3f}, predicted 0; "
+        f"at n_b = d^{mu[-1]:.2f} correlation needs {last:.0f} times fewer steps; its samples "
+        f"vary by a factor {spread:.1f}"
+    )
+    good = (
+        near(early[0], early[1], -1, 0.12) and near(onward[0], onward[1], -1, 0.15) and near(late[0], late[1], 0, 0.08)
+    )
+    return Verdict(good and last > 3, text)
+
+
+def _draw(data: xr.Dataset, found: dict[str, list[Median]], ell: int, dim: int) -> Figure:
+    figure, (left, right) = canvas(2)
+    for name, colour in COLOURS.items():
+        label = "squared loss, projected" if name == "SGD" else "correlation loss"
+        median_points(left, data.batch, found[name], colour, label)
+        median_points(right, data.batch, found[name], colour, label, factor=data.batch.values)
+    first = data.steps.sel(algorithm="correlation").values[0] * data.batch.values[0]
+    line = first / data.batch.values
+    left.plot(data.batch[line > 0.5], line[line > 0.5], ":", color="#888888", lw=1, label=r"$\propto 1/n_b$")
+    for ax in (left, right):
+        ax.set(xscale="log", yscale="log", xlabel="batch size $n_b$")
+        for exponent, colour, text in (
+            (ell / 2, COLOURS["SGD"], rf"$d^{{{ell}/2}}$"),
+            (ell - 1, COLOURS["correlation"], rf"$d^{{{ell - 1}}}$"),
+        ):
+            ax.axvline(float(dim) ** exponent, color=colour, ls="--", lw=1)
+            ax.annotate(
+                text,
+                (float(dim) ** exponent, 0.97),
+                (3, 0),
+                xycoords=("data", "axes fraction"),
+                textcoords="offset points",
+                color=colour,
+                va="top",
+            )
+    left.set_ylabel("steps $T$")
+    right.set_ylabel(r"samples $n_b\,T$")
+    left.legend(loc="lower left")
+    figure.suptitle(rf"Weak recovery, $\ell = {ell}$, $d = {power(dim)}$, median of runs (bars: 95 %)", fontsize=10)
+    return figure

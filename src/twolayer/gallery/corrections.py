@@ -1,0 +1,101 @@
+"""What finite d adds to the limit, term by term: each correction of the map switched off, against d.
+
+    relative to the flow:   norm d^{1−μ−δ},   pairs d^{−δ},   steps d^{−δ},   dimension and ratio d^{−μ−δ}
+
+The map of the mean step is followed to a fixed time t with and without each correction (erf, p = k = 2, projected).
+Finite steps are the difference between the map with all corrections off and the ODE of gradient flow.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+import twolayer as tl
+from twolayer.errors import InputError, choice
+from twolayer.gallery.measuring import canvas
+from twolayer.gallery.parts import part
+from twolayer.gallery.registry import Plate, Verdict, figure
+
+ALL = ("norm", "pairs", "dimension", "ratio")
+NAMES = (*ALL, "steps")
+COLOURS = dict(zip(NAMES, ("#d62728", "#1f77b4", "#7570b3", "#e6ab02", "#1a1a1a"), strict=True))
+SHARE = 0.1  # of an exponent
+
+
+@figure(
+    "corrections",
+    "size of the corrections at finite d, each switched off by name, against d",
+    quick={"dims": (1000, 10_000), "time": 0.2, "names": ("norm",)},
+    group="phase-diagram",
+)
+def corrections(
+    *,
+    seed: int = 0,
+    dims: tuple[int, ...] = (1000, 3000, 10_000, 30_000, 100_000),
+    mu: float = 0.75,
+    delta: float = 0.5,
+    gamma: float = 0.5,
+    time: float = 1.0,
+    names: tuple[str, ...] = NAMES,
+) -> Plate:
+    """Largest change of any overlap M at time t; nothing here is random."""
+    if delta <= 1 - mu:
+        raise InputError(f"Argument `delta` must be above 1 − mu, where gradient flow is the limit, but got {delta}.")
+    if len(dims) < 2:
+        raise InputError(f"Argument `dims` must hold at least two dimensions, but got {len(dims)}.")
+    problem = tl.Problem(tl.Teacher("erf", k=2), "erf", width=2, noise=0.01)
+    algorithm = tl.SGD(lr=gamma * tl.d**-delta, batch=tl.d**mu, geometry="projected")
+    names = tuple(choice("names", name, NAMES) for name in names)
+    sizes: dict[str, list[float]] = {name: [] for name in names}
+    for dim in dims:
+        found = part(f"d={dim}", partial(_ends, problem, algorithm, dim, time, names))
+        for name in names:
+            with_, without = ("none", "ode") if name == "steps" else ("all", name)
+            sizes[name].append(float(np.abs(found[with_].values - found[without].values).max()))
+    data = xr.Dataset({name: ("dim", values) for name, values in sizes.items()}, {"dim": list(dims)})
+    expected = {
+        "norm": 1 - mu - delta,
+        "pairs": -delta,
+        "dimension": -mu - delta,
+        "ratio": -mu - delta,
+        "steps": -delta,
+    }
+    expected = {name: expected[name] for name in sizes}
+    slopes = {name: float(np.polyfit(np.log(dims), np.log(data[name].values), 1)[0]) for name in sizes}
+    good = all(abs(slopes[name] - expected[name]) < SHARE for name in expected)
+    text = "slopes " + ", ".join(f"{name} {slopes[name]:.3f} ({expected[name]:+.3g} predicted)" for name in expected)
+    return Plate(_draw(data, expected, time), data, Verdict(good, text))
+
+
+def _ends(problem: tl.Problem, algorithm: tl.SGD, dim: int, time: float, names: tuple[str, ...]) -> dict[str, Any]:
+    """M at the last step before t, of the map with all corrections, without each, without all, and of the ODE."""
+    start = tl.Overlaps(np.eye(2), [[0.3, 0.15], [0.0, 0.3]], dim=dim)
+    steps = max(1, int(time * problem.p / algorithm.lr(dim)))
+    methods: dict[str, Any] = {name: tl.Map(dim, without=(name,)) for name in names if name != "steps"}
+    methods |= {"all": tl.Map(dim)}
+    if "steps" in names:
+        methods["none"] = tl.Map(dim, without=ALL)
+    ends = {name: tl.solve(problem, algorithm, m, start, steps=steps, save=1) for name, m in methods.items()}
+    if "steps" in names:
+        exact = steps * algorithm.lr(dim) / problem.p
+        ends["ode"] = tl.solve(problem, algorithm, tl.ODE(rtol=1e-11), start, time=exact, save=1)
+    return {name: run.M.values[0, -1] for name, run in ends.items()}
+
+
+def _draw(data: xr.Dataset, expected: dict[str, float], time: float) -> Figure:
+    figure, (ax,) = canvas(1, width=5.6, height=4.2)
+    for name in expected:
+        colour = COLOURS[name]
+        values = data[name].values
+        ax.plot(data.dim, values, "o", color=colour, ms=5, label=rf"{name}: $d^{{{expected[name]:.3g}}}$")
+        line = values[-1] * (data.dim.values / data.dim.values[-1]) ** expected[name]
+        ax.plot(data.dim, line, color=colour, lw=1)
+    ax.set(xscale="log", yscale="log", xlabel="dimension $d$", ylabel=rf"largest change of $M$ at $t = {time:g}$")
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    ax.set_title("Corrections to the limit (lines: predicted powers)")
+    return figure

@@ -1,0 +1,122 @@
+"""From correlation to squared loss: weak recovery in few large steps, then learning to the end.
+
+    stage 1: correlation loss, δ = ℓ/2 − μ < 0, until the risk has fallen below a share of its start
+    stage 2: squared loss, lr lower by a factor
+
+The correlation loss has no reason to stop at f = y: its noise never vanishes and the risk stays at a floor. The squared
+loss alone is unstable at such rates; at the largest rate it bears it needs d^{ℓ/2−1} steps for weak recovery.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+import twolayer as tl
+from twolayer.gallery.batching import hermite, law
+from twolayer.gallery.measuring import canvas
+from twolayer.gallery.parts import part
+from twolayer.gallery.registry import Plate, Verdict, figure
+
+COLOURS = {"switch": "#1a1a1a", "correlation": "#e07b00", "squared": "#2b8a2b"}
+LABELS = {
+    "switch": "correlation, then squared",
+    "correlation": "correlation loss alone",
+    "squared": "squared loss alone, $\\delta = 0$",
+}
+
+
+@figure(
+    "loss-switch",
+    "correlation loss until weak recovery, then squared loss with a smaller rate",
+    quick={"dim": 100, "steps": 60, "seeds": 8},
+    group="phase-diagram",
+)
+def loss_switch(
+    *,
+    seed: int = 0,
+    ell: int = 3,
+    mu: float = 1.85,
+    dim: int = 256,
+    gamma: float = 0.5,
+    n0: int = 1,
+    share: float = 0.6,
+    drop: float = 0.1,
+    steps: int = 120,
+    seeds: int = 16,
+) -> Plate:
+    """Median excess risk; each run switches at ``share`` of its first risk, and its lr is multiplied by ``drop``."""
+    from twolayer.analysis.weak_recovery import oriented
+
+    problem = hermite(ell)
+    starts = oriented(problem, tl.Overlaps.random(problem, dim, seed, size=seeds))
+    first = law("correlation", mu, ell / 2 - mu, gamma, n0)
+    last = min(drop * first.lr(dim), 0.5 / ell)
+    second = first.replace(loss="squared", lr=last)
+    alone = first.replace(loss="squared", lr=0.3 / ell)
+    until = tl.Until("risk", share, relative=True)
+    plans = {
+        "switch": [tl.Stage(first, steps=steps, until=until, save=steps), tl.Stage(second, steps=steps, save=steps)],
+        "correlation": [tl.Stage(first, steps=2 * steps, save=2 * steps)],
+        "squared": [tl.Stage(alone, steps=2 * steps, save=2 * steps)],
+    }
+    grid = np.arange(2 * steps + 1)
+    method = tl.Chain(dim, batch_sums="exact")
+    curves = {
+        name: part(name, partial(_curve, problem, plan, method, starts, grid, seed)) for name, plan in plans.items()
+    }
+    data = xr.Dataset(
+        {name: (("step", "quantile"), curve.risk.values) for name, curve in curves.items()},
+        {"step": grid, "quantile": [0.1, 0.5, 0.9]},
+    )
+    data["switched"] = ("seed", curves["switch"].switched.values)
+    return Plate(_draw(data, ell, mu, dim), data, _verdict(data, share))
+
+
+def _curve(
+    problem: tl.Problem, plan: list[tl.Stage], method: Any, starts: tl.Overlaps, grid: np.ndarray, seed: int
+) -> dict[str, Any]:
+    """Quantiles over seeds of the excess risk on a common clock of steps; and where the first stage ended."""
+    run = tl.solve_stages(problem, plan, method, starts, seed=seed)
+    risks = np.stack([np.interp(grid, run.step.values[i], run.excess_risk.values[i]) for i in range(run.sizes["seed"])])
+    switched = np.where(run.outcome.values[:, 0] == "reached", np.ceil(run.stop_step.values[:, 0]), np.inf)
+    return {"risk": np.quantile(risks, [0.1, 0.5, 0.9], axis=0).T, "switched": switched}
+
+
+def _verdict(data: xr.Dataset, share: float) -> Verdict:
+    end = (
+        int(np.median(data.switched.values)) + (data.sizes["step"] - 1) // 2
+    )  # where the second stage of the median run ends
+    ends = {name: float(data[name][min(end, data.sizes["step"] - 1), 1]) for name in COLOURS}
+    start = float(data["switch"][0, 1])
+    first = {name: _first(data[name][:, 1].values, 0.5 * start) for name in COLOURS}
+    switched = np.isfinite(data.switched.values)
+    text = (
+        f"{int(switched.sum())} of {len(switched)} runs switch at {share:g} of the risk, median step "
+        f"{float(np.median(data.switched)):.0f}; half the risk after {first['switch']:.0f} steps (squared loss alone "
+        f"{first['squared']:.0f}); final excess risk {ends['switch']:.2g} (correlation alone {ends['correlation']:.2g})"
+    )
+    good = switched.mean() > 0.75 and ends["switch"] < 0.2 * ends["correlation"] and first["switch"] < first["squared"]
+    return Verdict(bool(good), text)
+
+
+def _first(risk: np.ndarray, level: float) -> float:
+    below = np.flatnonzero(risk < level)
+    return float(below[0]) if below.size else float("inf")
+
+
+def _draw(data: xr.Dataset, ell: int, mu: float, dim: int) -> Figure:
+    figure, (ax,) = canvas(1, width=5.6, height=3.9)
+    for name, colour in COLOURS.items():
+        low, middle, high = data[name].values.T
+        ax.fill_between(data.step, low, high, color=colour, alpha=0.18, lw=0)
+        ax.plot(data.step, middle, color=colour, label=LABELS[name])
+    ax.axvline(float(np.median(data.switched)), color="#888888", ls=":", lw=1.1, label="median switch")
+    ax.set(yscale="log", xlabel="step", ylabel="excess risk")
+    ax.set_title(rf"$\ell = {ell}$, $n_b = d^{{{mu:g}}}$, $d = {dim}$ (median and central 80 %)")
+    ax.legend(loc="center right")
+    return figure

@@ -1,0 +1,125 @@
+"""Phase diagrams of SGD, correlation loss and spherical SGD for ℓ = 2, 3, 4, with measured points.
+
+    learning rate γ0 d^(−δ), batch n0 d^μ, T ~ d^θ;   θ = ℓ/2 − 1 + δ in the learning region
+
+Each point is a measurement of the exact chain at several dimensions: the median over runs of the first step with
+|m| ≥ 1/2, from |m_0| = d^{−1/2}, and the exponent fitted to it. Crosses: no run recovered.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+import twolayer as tl
+from twolayer.errors import choice, positive_integer
+from twolayer.gallery.batching import ALGORITHMS, batch_of, hermite, law, near, recovered
+from twolayer.gallery.measuring import canvas
+from twolayer.gallery.registry import Plate, Verdict, figure
+
+QUIET, LOUD = 0.1, 20.0  # ratio of noise to drift where learning is expected, and where it is not
+FAR = 100_000_000  # dimension at which fluctuations no longer learn what the drift does not
+
+
+@figure(
+    "phase-diagrams",
+    "the (μ, δ) plane of three algorithms for ℓ = 2, 3, 4, with measured exponents",
+    quick={"ells": (2,), "algorithms": ("correlation",), "seeds": 16, "steps": 100},
+    group="phase-diagram",
+)
+def phase_diagrams(
+    *,
+    seed: int = 0,
+    ells: tuple[int, ...] = (2, 3, 4),
+    algorithms: tuple[str, ...] = tuple(ALGORITHMS),
+    seeds: int = 32,
+    steps: int = 6000,
+    last: int = 1_000_000,
+) -> Plate:
+    """Measure four or five points of each diagram; ``steps`` bounds the predicted T at the largest dimension."""
+    positive_integer("seeds", seeds, 2)
+    names = [choice("algorithms", name, ALGORITHMS) for name in algorithms]
+    rows, figures = [], {}
+    for ell in ells:
+        for name in names:
+            diagram = tl.phase_diagram(ell=ell, **ALGORITHMS[name])
+            runs = [_measure(ell, name, *point, seeds, seed, steps, last) for point in _points(ell, name)]
+            figures[ell, name] = (diagram, runs)
+            rows += [_row(ell, name, diagram, run) for run in runs]
+    columns = ("ell", "algorithm", "mu", "delta", "expected", "theta", "error", "learns", "learned")
+    data = xr.Dataset({c: ("point", [row[i] for row in rows]) for i, c in enumerate(columns)})
+    return Plate(_draw(ells, names, figures), data, _verdict(data))
+
+
+def _points(ell: int, name: str) -> list[tuple[float, float]]:
+    """On the line of the fewest steps, inside, and outside."""
+    half = ell / 2
+    if name == "SGD":
+        return [(half - 0.5, 0.5), (half, 0.0), (half + 0.5, 0.1), (half + 0.5, -0.3), (half - 0.5, 0.15)]
+    beyond = 1 - half
+    points = [(ell - 1.0, beyond), (ell - 0.6, beyond + 0.3), (float(ell), (1.0 - ell) / 2)]
+    if ell > 2:
+        points += [(half + 0.25, -0.25), (half, -0.4)]
+    else:
+        points += [(0.5, 0.5), (0.5, 0.1)]
+    return points
+
+
+def _measure(
+    ell: int, name: str, mu: float, delta: float, seeds: int, seed: int, steps: int, last: int
+) -> tl.WeakRecovery:
+    point = tl.phase_diagram(ell=ell, **ALGORITHMS[name]).at(mu, delta)
+    problem, key = hermite(ell), f"{ell}-{name}-{mu:g}-{delta:g}"
+    options = {"seeds": seeds, "start": "typical", "batch_sums": "gaussian"}
+    if not point.learns:
+        gamma = 0.5
+        algorithm = law(name, mu, delta, gamma, batch_of(name, ell, gamma, LOUD))
+        return recovered(key, problem, algorithm, (FAR,), seed, steps=200, **options)
+    gamma = 0.1 / ell if name == "SGD" else 0.2
+    algorithm = law(name, mu, delta, gamma, batch_of(name, ell, gamma, QUIET))
+    theta = point.theta or 0.0
+    growth = ell * gamma * max(ell - 2, 0.2)
+    largest = min(float(last), (steps * growth) ** (1 / theta) if theta > 0 else np.inf)
+    dims = tuple(int(x) for x in np.geomspace(max(largest / 100, 100), max(largest, 400), 3).round())
+    return recovered(key, problem, algorithm, dims, seed, **options)
+
+
+def _row(ell: int, name: str, diagram: tl.PhaseDiagram, run: tl.WeakRecovery) -> list[object]:
+    point = diagram.at(run.mu, run.delta)
+    fit = run.fit()
+    theta, error = (np.nan, np.nan) if fit is None else (fit.slope, fit.error)
+    expected = np.nan if point.theta is None else point.theta
+    return [ell, name, run.mu, run.delta, expected, theta, error, point.learns, run.learned]
+
+
+def _verdict(data: xr.Dataset) -> Verdict:
+    same = bool((data.learns == data.learned).all())
+    known = data.isel(point=np.flatnonzero(data.learns.values & data.learned.values))
+    misses = np.abs(known.theta - known.expected)
+    good = all(
+        near(float(t), float(e), float(x))
+        for t, e, x in zip(known.theta.values, known.error.values, known.expected.values, strict=True)
+    )
+    text = (
+        f"{int((data.learns == data.learned).sum())} of {data.sizes['point']} points learn or not as predicted; at "
+        f"the {known.sizes['point']} that learn, measured − predicted θ is "
+        f"{float((known.theta - known.expected).mean()):+.3f} on average and "
+        f"{float(misses.max()):.3f} at most (median error {float(known.error.median()):.3f})"
+    )
+    return Verdict(same and good, text)
+
+
+def _draw(
+    ells: tuple[int, ...],
+    names: list[str],
+    figures: dict[tuple[int, str], tuple[tl.PhaseDiagram, list[tl.WeakRecovery]]],
+) -> Figure:
+    from twolayer.plot.phases import draw_phases, legend_handles
+
+    figure, axes = canvas(len(names), len(ells), width=3.9, height=3.3)
+    for ax, (key, (diagram, runs)) in zip(axes, figures.items(), strict=True):
+        draw_phases(ax, diagram, "delta", runs)
+        ax.set_title(rf"$\ell = {key[0]}$, {key[1]}")
+    figure.legend(handles=legend_handles(diagram, True), loc="outside lower center", ncols=4, fontsize=7.5)
+    return figure
