@@ -21,8 +21,8 @@ from twolayer.gallery.recovering import COLOURS, LEVELS, law, measured, require_
 from twolayer.gallery.registry import Plate, Verdict, figure
 from twolayer.statistics import Fit, median, median_power_law
 
-RANGES = {1: (100, 100_000, 6), 2: (100, 100_000, 6), 3: (64, 1024, 5), 4: (32, 128, 4)}
-PATIENCE = 6.0
+RANGES = {1: (100, 100_000, 6), 2: (100, 100_000, 6), 3: (64, 1024, 5), 4: (32, 96, 4)}
+PATIENCE = {1: 6.0, 2: 6.0, 3: 10.0, 4: 10.0}  # fewer than a quarter of the runs may be censored
 ALLOWANCE = 0.05  # of the exponent, relative: finite sizes
 
 
@@ -43,7 +43,7 @@ def recovery_times(
     shares: dict[int, Fit] = {}
     for k in exponents:
         dims = _dims(k, largest)
-        runs = [part(f"k={k},N={n}", partial(measured, k, n, PATIENCE, seeds, seed)) for n in dims]
+        runs = [part(f"k={k},N={n}", partial(measured, k, n, PATIENCE[k], seeds, seed)) for n in dims]
         weak, strong = (np.array([run[name].values for run in runs]) for name in ("weak", "strong"))
         weak = np.maximum(weak, 1.0)  # a start beyond the level has seen no sample, and a logarithm needs one
         scale = np.log(dims) if k == 2 else np.ones(len(dims))
