@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
-from twolayer.gallery.measuring import canvas, points
+from twolayer.gallery.measuring import canvas, plain_ticks, points
 from twolayer.gallery.parts import part
 from twolayer.gallery.registry import Plate, Verdict, figure
 from twolayer.gallery.wide import committee, online, rms_overlap, sup_overlap
@@ -118,6 +118,7 @@ def _draw(data: xr.Dataset) -> Any:
         at = float(np.exp(fit.intercept) * middle**fit.slope)
         ax.plot(x, 0.5 * at * x / middle, color="#888888", ls="--", lw=1.2, label="exponent 1 (claimed)")
         ax.set(xscale="log", yscale="log", xlabel=r"$\sqrt{\gamma/(pd)}$", title=label)
+        plain_ticks(ax.xaxis)
         ax.legend(fontsize=7.5)
     axes[0].set_ylabel(r"$\sup_t |\Omega_{\mathrm{SGD}} - \Omega_{\mathrm{ODE}}|$")
     shown.suptitle("erf committees, $k = 2$, $\\Delta = 0.1$", fontsize=10)
