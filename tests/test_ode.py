@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import random_overlaps
 from scipy.integrate import solve_ivp
 
 import twolayer as tl
+from conftest import random_overlaps
 from twolayer import d
 
 
