@@ -25,9 +25,10 @@ cli.compare cli.rerun
 cli.about cli.analyse cli.cite cli.escape cli.gallery cli.moments cli.phase_diagram cli.plot cli.recovery cli.solve cli.sweep
 cli.common
 gallery.batch_size gallery.correlation_loss gallery.corrections gallery.escape_dimension gallery.escape_learning_rate gallery.escape_width gallery.giant_step gallery.large_batches gallery.layerwise_training gallery.loss_switch gallery.mediocrity gallery.multi_index gallery.phase_diagrams gallery.recovery_samples gallery.recovery_times gallery.recovery_trajectories gallery.reuse_minibatch gallery.reuse_or_fresh gallery.reuse_variants gallery.reused_samples gallery.second_layer gallery.staircases gallery.stochasticity gallery.three_regimes gallery.trajectories
+gallery.last_mile_angles gallery.ode_to_mean_field gallery.overlap_animation gallery.published_comparisons gallery.sgd_to_ode gallery.specialisation
 gallery
-gallery.batching
-gallery.measuring gallery.recovering gallery.stepping
+gallery.batching gallery.last_mile
+gallery.measuring gallery.recovering gallery.stepping gallery.wide
 gallery.registry
 gallery.parts
 taskfile comparison

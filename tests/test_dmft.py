@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -192,7 +193,7 @@ def test_simulations_agree_and_a_theory_without_memory_does_not(name: str, monke
     assert worst(solved(problem, algorithm, start, steps, log2_points=10)) > 8
 
 
-def test_starts_thresholds_and_divergence() -> None:
+def test_starts_thresholds_divergence_and_files(tmp_path: Path) -> None:
     problem = tl.Problem("z1", "relu", second_layer=[1.0])
     both = tl.Overlaps([[[1.0]], [[1.0]]], [[[0.1]], [[0.5]]])
     algorithm = tl.SGD(lr=0.5, batch=4 * d, dataset=4 * d)
@@ -201,6 +202,9 @@ def test_starts_thresholds_and_divergence() -> None:
     assert run.step.values.tolist() == [0.0, 2.0, 6.0] and run.time.values.tolist() == [0.0, 1.0, 3.0]
     assert run.sample.attrs["units"] == "d**1" and run.alpha.values[-1] == 24.0
     assert "M_error" not in run
+    again = tl.rerun(tl.load(tl.save(run, tmp_path / "run.nc")))
+    for name in ("M", "train_risk", "C_theta", "R_F"):
+        np.testing.assert_array_equal(again[name], run[name])
     alone = tl.solve(problem, algorithm, quick, tl.Overlaps([[1.0]], [[0.5]]), time=3.0, save=[1.0, 3.0])
     np.testing.assert_allclose(alone.M[0], run.M[1], rtol=1e-12)
     reached = tl.solve(problem, algorithm, quick, both, steps=6, save=6, until=tl.Until("overlap", 0.4))

@@ -37,7 +37,7 @@ from twolayer.run import follow
 
 __all__ = ["DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"]
 
-for _cls in (Chain, DMFT, GiantSteps, Map, MeanField, ODE, SDE, Vectors, Population):  # whatever was imported first
+for _cls in (Chain, DMFT, GiantSteps, Map, MeanField, ODE, Population, SDE, Vectors):  # whatever was imported first
     METHODS[_cls.__name__.lower()] = METHODS.pop(_cls.__name__.lower())
 
 
@@ -94,7 +94,7 @@ def applicable(problem: Problem, algorithm: SGD) -> list[str]:
     Examples
     --------
     >>> applicable(Problem("He2(z1)", "He2"), SGD(lr=0.5, batch="4*d"))
-    ['Chain', 'GiantSteps', 'Map', 'Vectors', 'Population']
+    ['Chain', 'GiantSteps', 'Map', 'Population', 'Vectors']
     """
     return [name for name, reason in refusals(problem, algorithm).items() if reason is None]
 

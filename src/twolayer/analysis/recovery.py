@@ -33,6 +33,7 @@ __all__ = ["Recovery", "levels_of", "recovery"]
 STARTS = {"positive": "hemisphere", "uniform": "sphere"}
 PATIENCE = 10.0  # runs end after so many times what the flow takes from m = N^{−1/2}, unless told otherwise
 PIECES = 64  # a run stops at the first of so many save points at which all its seeds have crossed
+STRIDE = 64  # and these are so many steps apart at least: blocks of random numbers then have one size, compiled once
 LATER = 0x5EA7  # added to the seed of the search gives that of the descent
 
 
@@ -185,21 +186,22 @@ def recovery(
         starts = Overlaps(Q, M, dim=dim)
     else:
         starts = Overlaps.random(problem, dim, seed, seeds, STARTS[choice("start", start, STARTS)])
+    pieces = max(1, min(PIECES, steps // STRIDE))
     quantity = "overlap" if landscape.even else "alignment"
-    weak, strong = np.full(seeds, np.inf), np.full(seeds, np.inf)
 
     def run(level: float, starts: Overlaps, seed: int) -> Any:
-        options: dict[str, Any] = {"steps": steps, "save": min(PIECES, steps), "until": Until(quantity, level)}
+        options: dict[str, Any] = {"steps": steps, "save": pieces, "until": Until(quantity, level)}
         return solve(problem, algorithm, Chain(dim), starts, seed=seed, progress=progress, **options)
 
     search = run(levels[0], starts, seed)
-    weak[:] = first_passage(search).steps
+    weak, strong = first_passage(search).steps, np.full(seeds, np.inf)
     found = np.isfinite(weak)
     if found.any():
-        there = Overlaps(search.Q.values[found, -1], search.M.values[found, -1], dim=dim)
-        taken = np.ceil(weak[found])  # the state is that after the whole step in which the level was passed
-        strong[found] = taken + first_passage(run(levels[1], there, seed + LATER)).steps
-        strong[strong > steps] = np.inf
+        # runs that found nothing start at the end: as many as before, for the same compiled code
+        there = np.where(found[:, None, None], search.M.values[:, -1], 1.0)
+        further = first_passage(run(levels[1], Overlaps(search.Q.values[:, -1], there, dim=dim), seed + LATER)).steps
+        # the state is that after the whole step in which the level was passed
+        strong = np.where(found & (np.ceil(weak) + further <= steps), np.ceil(weak) + further, np.inf)
     return Recovery(weak * batch, strong * batch, levels, dim, landscape.information, float(steps * batch))
 
 

@@ -29,7 +29,7 @@ HUES = ("#1f77b4", "#d95f02", "#1b9e77", "#7570b3", "#666666")
 @figure(
     "layerwise",
     "test risk after t giant steps and a ridge fit of the second layer, against steps and alpha",
-    quick={"alphas": (3.0,), "dim": 400, "seeds": 8, "steps": 1, "samples": 1000, "width": 2},
+    quick={"activation": "erf", "alphas": (3.0,), "dim": 400, "seeds": 8, "steps": 1, "samples": 1000, "width": 2},
     group="giant-steps",
 )
 def layerwise(

@@ -21,20 +21,20 @@ from twolayer.gallery.recovering import COLOURS, LEVELS, law, measured, require_
 from twolayer.gallery.registry import Plate, Verdict, figure
 from twolayer.statistics import Fit, median, median_power_law
 
-RANGES = {1: (32, 32768, 6), 2: (32, 32768, 6), 3: (64, 1024, 5), 4: (32, 128, 4)}
-PATIENCE = 6.0
+RANGES = {1: (100, 100_000, 6), 2: (100, 100_000, 6), 3: (64, 1024, 5), 4: (32, 96, 4)}
+PATIENCE = {1: 6.0, 2: 6.0, 3: 10.0, 4: 10.0}  # fewer than a quarter of the runs may be censored
 ALLOWANCE = 0.05  # of the exponent, relative: finite sizes
 
 
 @figure(
     "recovery-times",
     "samples until a direction is found against the dimension, and the share spent on learning it",
-    quick={"exponents": (1, 2, 3), "largest": 256, "seeds": 32},
+    quick={"exponents": (1, 2), "largest": 400, "seeds": 32},
     group="recovery",
     papers=("benarous2021",),
 )
 def recovery_times(
-    *, seed: int = 0, exponents: tuple[int, ...] = (1, 2, 3, 4), largest: int = 32768, seeds: int = 48
+    *, seed: int = 0, exponents: tuple[int, ...] = (1, 2, 3, 4), largest: int = 100_000, seeds: int = 48
 ) -> Plate:
     """Search times of all exponents at dimensions up to the largest, and fits of their medians."""
     require_exponents(exponents)
@@ -43,12 +43,12 @@ def recovery_times(
     shares: dict[int, Fit] = {}
     for k in exponents:
         dims = _dims(k, largest)
-        runs = [part(f"k={k},N={n}", partial(measured, k, n, PATIENCE, seeds, seed)) for n in dims]
+        runs = [part(f"k={k},N={n}", partial(measured, k, n, PATIENCE[k], seeds, seed)) for n in dims]
         weak, strong = (np.array([run[name].values for run in runs]) for name in ("weak", "strong"))
         weak = np.maximum(weak, 1.0)  # a start beyond the level has seen no sample, and a logarithm needs one
         scale = np.log(dims) if k == 2 else np.ones(len(dims))
         fits[k] = median_power_law(dims, list(weak / scale[:, None]), seed=seed)
-        descent = [(s - w)[np.isfinite(s)] for w, s in zip(weak, strong, strict=True)]
+        descent = [s[np.isfinite(s)] - w[np.isfinite(s)] for w, s in zip(weak, strong, strict=True)]
         ratio = [d / median(w).value for d, w in zip(descent, weak, strict=True)]
         shares[k] = median_power_law(dims, ratio, seed=seed)
         for n, w, d in zip(dims, weak, descent, strict=True):
@@ -96,7 +96,7 @@ def _draw(data: xr.Dataset, fits: dict[int, Fit], shares: dict[int, Fit]) -> Any
         ax.legend()
     left.set(ylabel=rf"samples until $m \geq {LEVELS[0]}$", title="search")
     right.set(ylabel=rf"descent to $m \geq {LEVELS[1]}$ over search", title="descent")
-    drawing.suptitle("Spherical online SGD from random starts: almost all samples are spent on the search", **TITLE)
+    drawing.suptitle("Spherical online SGD from random starts: for k ≥ 2 the descent is an ever smaller part", **TITLE)
     return drawing
 
 

@@ -27,7 +27,7 @@ ALLOWANCE = 0.06  # of the descent, relative: fluctuations at finite N shift it
 @figure(
     "recovery-trajectories",
     "overlap along runs for information exponents 1, 2 and 3, with search and descent shaded",
-    quick={"dim": 100, "seeds": 16},
+    quick={"exponents": (1, 2), "dim": 100, "seeds": 32},
     group="recovery",
     papers=("benarous2021",),
 )
@@ -92,7 +92,7 @@ def _draw(data: xr.Dataset, dim: int, shown: int) -> Any:
             ax.axhline(level, color=GREY, lw=0.7, ls=":")
         ax.set(xlim=(0, end), ylim=(-0.15, 1.02), xlabel="samples/N", title=f"information exponent {k}")
     axes[0].set_ylabel("overlap m (|m| for even k)")
-    axes[0].legend(loc="lower right")
+    axes[0].legend(loc="lower right", frameon=True, framealpha=1.0, edgecolor="none")
     drawing.suptitle(
         f"Runs from random starts at N = {dim}; shaded up to the medians of weak and strong recovery", **TITLE
     )

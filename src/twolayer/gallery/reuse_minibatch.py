@@ -109,7 +109,7 @@ def _draw(pairs: dict[str, Pair], dim: int, k: int) -> Any:
         for r in range(k):
             ax.plot(t, theory[:, r], color=hues[r], lw=1.6)
             ax.fill_between(t, theory[:, r] - 2 * error[:, r], theory[:, r] + 2 * error[:, r], color=hues[r], alpha=0.2)
-            points(ax, t + 0.015 * steps * (r - 1.5), mean[:, r], se[:, r], hues[r], f"$z_{r + 1}$")
+            points(ax, t + 0.006 * steps * (r - 1.5), mean[:, r], se[:, r], hues[r], f"$z_{r + 1}$")
         mark_steps(ax, steps)
         ax.set_title(titles[word])
         ax.set_ylabel(r"overlap, mean of sign$(a_j)\, M_{jr}$")

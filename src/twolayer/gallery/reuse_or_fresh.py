@@ -31,7 +31,7 @@ HUES = ("#1f77b4", "#d95f02", "#1b9e77")
 @figure(
     "reuse-or-fresh",
     "overlaps by fresh and by reused batches for targets that both, only reused, or neither learn",
-    quick={"targets": ("h3(z1)",), "dim": 300, "seeds": 8, "steps": 2, "log2_points": 13},
+    quick={"targets": ("h3(z1)",), "activation": "erf", "dim": 300, "seeds": 8, "steps": 2, "log2_points": 13},
     group="giant-steps",
 )
 def reuse_or_fresh(
@@ -131,7 +131,7 @@ def _draw(data: xr.Dataset, dim: int, seeds: int) -> Any:
                 ax.plot(t, cell.overlap[:, r], style, color=HUES[r % 3], label=f"$v_{r + 1}$, {way}")
                 points(ax, t, cell.overlap_runs[:, r], 0 * t, HUES[r % 3], "_", face=face)
         mark_steps(ax, len(t) - 1)
-        ax.set(title=str(target), ylabel="overlap (rms over neurons)", ylim=(0, None))
+        ax.set(title=str(target), ylabel="overlap (rms over neurons)", ylim=(0, max(0.05, ax.get_ylim()[1])))
         ax.legend(fontsize=6.5, ncols=2)
     headline(
         figure,

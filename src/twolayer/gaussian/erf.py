@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from twolayer.gaussian.forms import Forms, Ladder, Pair, Single, orthonormal
 
@@ -54,20 +55,24 @@ class ErfForms(Forms):
 def four_point(C: Any, weights: Any, p: int) -> Any:
     """Σ_{q,s} w_q w_s E[σ'_j σ'_l σ_q σ_s] for j, l < p, fields with covariance C (n, n).
 
-    Cost O(p² n²) time; memory O(p n²): the rows j are taken one after the other.
+    Symmetric in (j, l) and under q ↔ s, so that p(p + 1)/2 · n(n + 1)/2 terms are computed. Cost O(p² n²) time; memory
+    O(n²): the pairs (j, l) are taken a few at a time.
     """
+    n = C.shape[0]
+    q, s = np.triu_indices(n)
+    shares = weights[q] * weights[s] * np.where(q == s, 1.0, 2.0)
+    variance, between = jnp.diagonal(C), C[q, s]
 
-    def row(j: Any) -> Any:
-        jj, jl, ll = 1 + C[j, j], C[j, :p], 1 + jnp.diagonal(C)[:p]
+    def entry(pair: Any) -> Any:
+        j, l = pair
+        cj, cl, jj, ll, jl = C[j], C[l], 1 + C[j, j], 1 + C[l, l], C[j, l]
         determinant = jj * ll - jl**2
-        # T over all pairs of fields (q, s), for every l:  C − (c_j, c_l) (1 + C_jl)⁻¹ (c_j, c_l)ᵀ
-        cj, cl = C[j][None, :], C[:p]
-        u = (ll[:, None] * cj - jl[:, None] * cl) / determinant[:, None]
-        v = (jj * cl - jl[:, None] * cj) / determinant[:, None]
-        T = C[None] - u[:, :, None] * cj[:, None, :] - v[:, :, None] * cl[:, None, :]
-        wide = 1 + jnp.diagonal(T, axis1=1, axis2=2)
-        ratio = T / jnp.sqrt(wide[:, :, None] * wide[:, None, :])
-        total = jnp.einsum("lqs,q,s->l", jnp.arcsin(jnp.clip(ratio, -1.0, 1.0)), weights, weights)
-        return TWO_OVER_PI**2 * total / jnp.sqrt(determinant)
+        # T over all pairs of fields (q, s):  C − (c_j, c_l) (1 + C_jl)⁻¹ (c_j, c_l)ᵀ
+        u, v = (ll * cj - jl * cl) / determinant, (jj * cl - jl * cj) / determinant
+        narrow = jax.lax.rsqrt(1 + variance - u * cj - v * cl)
+        ratio = (between - u[q] * cj[s] - v[q] * cl[s]) * narrow[q] * narrow[s]
+        return TWO_OVER_PI**2 * (jnp.arcsin(jnp.clip(ratio, -1.0, 1.0)) @ shares) / jnp.sqrt(determinant)
 
-    return jax.lax.map(row, jnp.arange(p), batch_size=max(1, 2**15 // (p * C.shape[0] ** 2)))
+    j, l = np.triu_indices(p)
+    found = jax.lax.map(entry, (jnp.asarray(j), jnp.asarray(l)), batch_size=max(1, 2**15 // len(q)))
+    return jnp.zeros((p, p)).at[j, l].set(found).at[l, j].set(found)

@@ -65,6 +65,7 @@ class Map(Method):
     tolerance: float = 1e-6
     log2_points: int = LOG2_POINTS
     stepwise: ClassVar[bool] = True
+    in_comparisons: ClassVar[bool] = False  # as many evaluations of the averages as there are steps
     papers: ClassVar[tuple[str, ...]] = ("arnaboldi2024",)
 
     def __post_init__(self) -> None:

@@ -1,0 +1,121 @@
+"""One rectifier learnt by one student and by several: exponential convergence against T^−3.
+
+    n = 1:  L ~ (1 − η/2)^{2T}        n ≥ 2:  L ~ T^−3,  angles ~ 1/T        (gradient descent on the population loss)
+    n = 2, symmetric:  λ2 → π/(2ηT),  L → π²/(6 (ηT)³)
+
+Slopes are fitted to the last decade.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+import twolayer as tl
+from twolayer.errors import InputError, require
+from twolayer.gallery.measuring import canvas
+from twolayer.gallery.parts import part
+from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.statistics import Fit, power_law
+
+TOLERANCE = 0.02  # of slopes, relative
+START = (0.3, 0.4)  # λ1, λ2 of the symmetric pair
+DIM = 100
+COLOURS = ("#1b9e77", "#1f77b4", "#d95f02", "#7570b3", "#e7298a")
+
+
+@figure(
+    "last-mile",
+    "loss against steps for one rectifier and for several that learn one rectifier",
+    quick={"students": (1, 2), "steps": 100_000},
+    group="recovery",
+    papers=("xu2023",),
+)
+def last_mile(
+    *, seed: int = 0, students: tuple[int, ...] = (1, 2, 4, 10), steps: int = 10_000_000, lr: float = 0.2
+) -> Plate:
+    """Descents from random starts on the sphere of radius 1/n, and the recursion of the symmetric pair."""
+    if min(students) != 1 or len(students) < 2:
+        raise InputError(f"Argument `students` must hold 1 and larger numbers, but got {students}.")
+    require(steps >= 10_000, "steps", steps, "at least 10000, for a last decade to be fitted")
+    runs = {n: part(f"n={n}", partial(_run, n, steps, lr, seed)) for n in sorted(set(students))}
+    pair = tl.symmetric_pair(*START, lr, steps)
+    data = xr.concat(list(runs.values()), "students").assign_coords(students=list(runs))
+    late = data.step.values > steps / 10
+    slopes = {n: power_law(data.step.values[late], data.loss.sel(students=n).values[late]) for n in runs if n > 1}
+    turns = {n: power_law(data.step.values[late], data.angle.sel(students=n).values[late]) for n in runs if n > 1}
+    data["slope"] = "students", [slopes[n].slope if n > 1 else np.nan for n in runs]
+    data["turn"] = "students", [turns[n].slope if n > 1 else np.nan for n in runs]
+    data["pair"] = ("kind", "pair_point"), np.stack([pair.step, pair.excess, pair.orthogonal, pair.loss])
+    data = data.assign_coords(kind=["step", "excess", "orthogonal", "loss"])
+    return Plate(_draw(data, slopes, lr), data, _verdict(data, slopes, turns, lr))
+
+
+def _run(n: int, steps: int, lr: float, seed: int) -> xr.Dataset:
+    """Loss, largest angle to the teacher and sum of the norms at save points in geometric progression."""
+    problem = tl.Problem(tl.Teacher("relu"), "relu", width=n, second_layer=[n] * n)
+    drawn = tl.Overlaps.random(problem, DIM, seed)
+    start = tl.Overlaps(drawn.Q / n**2, drawn.M / n, dim=DIM)
+    run = tl.solve(problem, tl.SGD(lr), tl.Population(), start, steps=steps, save="log")
+    found = tl.relu_students(run)
+    return xr.Dataset(
+        {
+            "loss": ("point", run.excess_risk.values[0]),
+            "angle": ("point", found.angle[0].max(-1)),
+            "norm": ("point", found.norm[0].sum(-1)),
+        },
+        {"step": ("point", run.step.values)},
+    )
+
+
+def _rate(data: xr.Dataset) -> float:
+    """Decay of the logarithm of the loss of one student per step, where it is small but not yet rounding."""
+    loss, step = data.loss.sel(students=1).values, data.step.values
+    seen = (loss < 1e-6) & (loss > 1e-26)
+    return float(-np.polyfit(step[seen], np.log(loss[seen]), 1)[0])
+
+
+def _draw(data: xr.Dataset, slopes: dict[int, Fit], lr: float) -> Any:
+    from twolayer.plot.style import GREY, TITLE
+
+    drawing, (left, right) = canvas(2)
+    t = lr * data.step.values[1:]
+    pair = data.pair.sel(kind=["step", "orthogonal", "loss"]).values[:, 1:]
+    for colour, n in zip(COLOURS, data.students.values, strict=False):
+        own = data.sel(students=n)
+        label = "n = 1" if n == 1 else f"n = {n}: slope {slopes[int(n)].slope:.3f}"
+        shown = own.loss.values[1:] > 1e-26
+        left.plot(t[shown], own.loss.values[1:][shown], color=colour, label=label)
+        if n > 1:
+            right.plot(t, own.angle.values[1:], color=colour, label=f"n = {n}, widest angle")
+    left.plot(lr * pair[0], pair[2], color=GREY, lw=1.0, label="symmetric pair")
+    late = t > 10
+    left.plot(t[late], np.pi**2 / (6 * t[late] ** 3), color="k", ls=":", lw=1.2, label=r"$\pi^2/(6\,(\eta T)^3)$")
+    right.plot(lr * pair[0], pair[1], color=GREY, lw=1.0, label=r"symmetric pair, $\lambda_2$")
+    right.plot(t[late], np.pi / (2 * t[late]), color="k", ls=":", lw=1.2, label=r"$\pi/(2\,\eta T)$")
+    left.set(xscale="log", yscale="log", xlabel=r"$\eta T$", ylabel="population loss", title="loss", ylim=(1e-26, 1e4))
+    right.set(xscale="log", yscale="log", xlabel=r"$\eta T$", ylabel="radians", title="what is left to turn")
+    left.legend(loc="upper right")
+    right.legend(loc="lower left")
+    drawing.suptitle("n rectifiers that learn one rectifier by gradient descent on the population loss", **TITLE)
+    return drawing
+
+
+def _verdict(data: xr.Dataset, slopes: dict[int, Fit], turns: dict[int, Fit], lr: float) -> Verdict:
+    rate, expected = _rate(data), -2 * np.log(1 - lr / 2)
+    agrees = bool(abs(rate / expected - 1) < TOLERANCE)
+    words = [f"n = 1: L falls by exp(−{rate:.4f}) a step, predicted {expected:.4f}"]
+    for n, fit in slopes.items():
+        agrees &= bool(abs(fit.slope + 3) < 3 * TOLERANCE and abs(turns[n].slope + 1) < TOLERANCE)
+        words.append(
+            f"n = {n}: slope {fit.slope:.4f} ± {fit.error:.1g} (−3), widest angle {turns[n].slope:.4f} (−1), "
+            f"L = {float(data.loss.sel(students=n)[-1]):.3g}"
+        )
+    step, _, orthogonal, loss = data.pair.values[:, -1]
+    ratios = (orthogonal * 2 * lr * step / np.pi, loss * 6 * (lr * step) ** 3 / np.pi**2)
+    agrees &= bool(max(abs(x - 1) for x in ratios) < TOLERANCE)
+    words.append(f"symmetric pair: λ2·2ηT/π = {ratios[0]:.5f}, L·6(ηT)³/π² = {ratios[1]:.5f}")
+    return Verdict(agrees, "; ".join(words))

@@ -1,0 +1,102 @@
+"""Angles, norms and the cubic lower bound along one descent of several rectifiers.
+
+    L ≥ ‖w_i‖² (θ_i − sin θ_i cos θ_i)/4π ≥ ‖w_i‖² θ_i³/4π³        for every student i
+
+The norms settle with Σ‖w_i‖ → ‖v‖ long before the angles have gone, and no student's bound is ever above the loss.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+import twolayer as tl
+from twolayer.errors import require
+from twolayer.gallery.last_mile import COLOURS, DIM
+from twolayer.gallery.measuring import canvas
+from twolayer.gallery.parts import part
+from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.statistics import power_law
+
+
+@figure(
+    "last-mile-angles",
+    "angles and norms of rectifiers that learn one rectifier, and the cubic lower bound on their loss",
+    quick={"steps": 100_000, "descents": 2},
+    group="recovery",
+    papers=("xu2023",),
+)
+def last_mile_angles(
+    *, seed: int = 0, students: int = 4, steps: int = 1_000_000, descents: int = 16, lr: float = 0.2
+) -> Plate:
+    """Descents from random starts; the first is drawn, the bound is checked along all of them."""
+    require(students >= 2, "students", students, "at least 2")
+    require(steps >= 10_000, "steps", steps, "at least 10000, for a last decade to be fitted")
+    data = part("descents", lambda: _runs(students, steps, descents, lr, seed))
+    late = data.step.values > steps / 10
+    turns = [
+        power_law(data.step.values[late], row[late]).slope
+        for row in data.angle.max("neuron").transpose("descent", "point").values
+    ]
+    data["turn"] = "descent", turns
+    return Plate(_draw(data, lr), data, _verdict(data))
+
+
+def _runs(students: int, steps: int, descents: int, lr: float, seed: int) -> xr.Dataset:
+    problem = tl.Problem(tl.Teacher("relu"), "relu", width=students, second_layer=[students] * students)
+    drawn = tl.Overlaps.random(problem, DIM, seed, descents)
+    starts = tl.Overlaps(drawn.Q / students**2, drawn.M / students, dim=DIM)
+    run = tl.solve(problem, tl.SGD(lr), tl.Population(), starts, steps=steps, save="log")
+    found = tl.relu_students(run)
+    each = ("descent", "point", "neuron")
+    return xr.Dataset(
+        {
+            "loss": (("descent", "point"), run.excess_risk.values),
+            "angle": (each, found.angle),
+            "norm": (each, found.norm),
+            "bound": (each, found.bound),
+        },
+        {"step": ("point", run.step.values)},
+    )
+
+
+def _draw(data: xr.Dataset, lr: float) -> Any:
+    from twolayer.plot.style import TITLE
+
+    drawing, (left, middle, right) = canvas(3, width=3.7)
+    own = data.isel(descent=0, point=slice(1, None))
+    t = lr * own.step.values
+    for i in range(own.sizes["neuron"]):
+        colour = COLOURS[i % len(COLOURS)]
+        left.plot(t, own.angle[:, i], color=colour, label=rf"$\theta_{{{i + 1}}}$")
+        middle.plot(t, own.norm[:, i], color=colour, label=rf"$\|w_{{{i + 1}}}\|$")
+        right.plot(t, own.bound[:, i], color=colour, lw=1.0)
+    middle.plot(t, own.norm.sum("neuron"), color="k", lw=1.2, ls="--", label="sum")
+    right.plot(t, own.loss, color="k", label="loss")
+    right.plot([], [], color=COLOURS[0], lw=1.0, label="bound of each student")
+    left.set(xscale="log", yscale="log", xlabel=r"$\eta T$", ylabel="angle to the teacher", title="angles")
+    middle.set(xscale="log", xlabel=r"$\eta T$", ylabel="norm", ylim=(0, None), title="norms")
+    right.set(xscale="log", yscale="log", xlabel=r"$\eta T$", ylabel="loss", title="lower bound")
+    left.legend(loc="lower left")
+    middle.legend(loc="center right")
+    right.legend(loc="lower left")
+    drawing.suptitle(
+        f"{own.sizes['neuron']} students from a random start: the sum is learnt at once, the angles are not", **TITLE
+    )
+    return drawing
+
+
+def _verdict(data: xr.Dataset) -> Verdict:
+    ratio = data.bound.max("neuron") / data.loss
+    turns = data.turn.values
+    whole = float(np.abs(data.norm.isel(point=-1).sum("neuron") - 1).max())
+    agrees = bool((ratio <= 1).all() and np.abs(turns + 1).max() < 0.05 and whole < 1e-3)
+    count = data.sizes["descent"] * data.sizes["point"]
+    return Verdict(
+        agrees,
+        f"the largest bound over the loss is {float(ratio.max()):.4f} at {count} points of {len(turns)} descents and "
+        f"{float(ratio.isel(point=-1).mean()):.4f} on average at their ends; widest angles fall with slopes from "
+        f"{turns.min():.4f} to {turns.max():.4f} (−1); norms sum to 1 within {whole:.1g}",
+    )

@@ -1,0 +1,127 @@
+"""The specialisation plateau of erf committees, with as many student neurons as the teacher has, and with more.
+
+From small overlaps all students first learn the mean of the teacher: the ODE goes to a fixed point on the symmetric
+manifold, where every M_jr is the same, and stays near it until differences have grown. That fixed point is found here
+by starting on the manifold, which the equations never leave.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+import twolayer as tl
+from twolayer.gallery.measuring import canvas, colours
+from twolayer.gallery.parts import part
+from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.gallery.wide import committee, online
+
+NEAR = 0.1  # relative distance of the risk from that of the symmetric fixed point that counts as plateau
+
+
+@figure(
+    "specialisation",
+    "the symmetric plateau of erf committees and its end, p = k and p > k",
+    quick={"widths": (2,), "seeds": 4, "dim": 100},
+    group="mean-field",
+    papers=("saad1995", "arnaboldi2023dimensionless"),
+)
+def specialisation(
+    *,
+    seed: int = 0,
+    directions: int = 2,
+    widths: tuple[int, ...] = (2, 4),
+    dim: int = 500,
+    lr: float = 4.0,
+    noise: float = 0.0,
+    seeds: int = 8,
+    time: float = 400.0,
+    spread: float = 0.1,
+) -> Plate:
+    """Runs of the chain and the ODE start from the same small random overlaps, of size ``spread``."""
+    rows = [part(f"p={p}", lambda p=p: _one(directions, p, dim, lr, noise, seeds, time, spread, seed)) for p in widths]  # type: ignore[misc]
+    data = xr.Dataset(
+        {
+            "ode": (("width", "save"), np.stack([r.ode.values for r in rows])),
+            "chain": (("width", "seed", "save"), np.stack([r.chain.values for r in rows])),
+            "plateau": ("width", [float(r.plateau) for r in rows]),
+            "overlap": (("width", "save"), np.stack([r.special.values for r in rows])),
+        },
+        {"width": list(widths), "save": rows[0].time.values},
+    )
+    data["length"] = ("width", [_length(data, p) for p in widths])
+    return Plate(_draw(data, rows, dim, lr), data, _verdict(data, directions))
+
+
+def _one(k: int, p: int, dim: int, lr: float, noise: float, seeds: int, time: float, spread: float, seed: int) -> Any:
+    problem = committee("erf", k, p, noise)
+    rng = np.random.default_rng(seed)
+    M = spread * rng.normal(size=(p, k))
+    start = tl.Overlaps(0.25 * np.eye(p) + M @ M.T, M, problem.P, dim=dim)
+    even = tl.Overlaps(0.25 * np.eye(p) + spread**2 * k, np.full((p, k), spread), problem.P, dim=dim)
+    both = tl.Overlaps(np.stack([start.Q, even.Q]), np.stack([start.M, even.M]), problem.P, dim=dim)
+    ode = tl.solve(problem, online(lr), tl.ODE(), both, time=time, save=200)
+    chain = tl.solve(problem, online(lr), tl.Chain(dim), start, time=time, save=200, seeds=seeds, seed=seed)
+    M_t = ode.M.values[0]
+    return {
+        "time": ode.time.values,
+        "ode": ode.excess_risk.values[0],
+        "plateau": ode.excess_risk.values[1, -1],
+        "even": np.ptp(ode.M.values[1, -1]),
+        "chain": np.stack([np.interp(ode.time.values, chain.time.values, row) for row in chain.excess_risk.values]),
+        "special": M_t.max(axis=2).mean(axis=1) - M_t.min(axis=2).mean(axis=1),
+        "M": M_t,
+    }
+
+
+def _length(data: xr.Dataset, p: int) -> float:
+    """Time that the risk of the ODE spends within a tenth of the symmetric fixed point."""
+    here = data.sel(width=p)
+    near = np.abs(here.ode.values / float(here.plateau) - 1) < NEAR
+    return float(near.sum() * (data.save[1] - data.save[0]))
+
+
+def _verdict(data: xr.Dataset, k: int) -> Verdict:
+    parts, good = [], True
+    for p in data.width.values:
+        here = data.sel(width=p)
+        final, level = float(here.ode[-1]), float(here.plateau)
+        reached = float(here.chain[:, -1].mean())
+        good &= float(here.length) > 0 and final < 0.5 * level and reached < 0.5 * level
+        parts.append(
+            f"p = {p}, k = {k}: risk {level:.4f} at the symmetric fixed point, the ODE stays within {NEAR:.0%} of "
+            f"it for {float(here.length):.0f}, then falls to {final:.2g} (SGD, mean of {here.sizes['seed']} runs: "
+            f"{reached:.2g}); largest minus smallest overlap of a neuron at the end {float(here.overlap[-1]):.2f}"
+        )
+    return Verdict(bool(good), "; ".join(parts))
+
+
+def _draw(data: xr.Dataset, rows: list[xr.Dataset], dim: int, lr: float) -> Any:
+    palette = colours()
+    shown, axes = canvas(2, rows=len(rows), width=4.6, height=3.2)
+    for i, (p, row) in enumerate(zip(data.width.values, rows, strict=True)):
+        left, right = axes[2 * i], axes[2 * i + 1]
+        here = data.sel(width=p)
+        left.plot(
+            data.save,
+            here.chain.T,
+            color=palette["chain"],
+            lw=0.7,
+            alpha=0.7,
+            label=["SGD"] + [None] * (here.sizes["seed"] - 1),
+        )
+        left.plot(data.save, here.ode, color=palette["ode"], lw=2, label="ODE")
+        left.axhline(float(here.plateau), color="#d95f02", ls="--", lw=1, label="symmetric fixed point")
+        left.set(yscale="log", ylabel="excess risk", title=f"$p = {p}$, $k = {row.M.shape[2]}$")
+        left.legend()
+        for r in range(row.M.shape[2]):
+            right.plot(
+                data.save, row.M.values[:, :, r], color=("#1f77b4", "#d95f02", "#1b9e77", "#7570b3")[r % 4], lw=1.2
+            )
+        right.set(ylabel="overlaps $M_{jr}$ of the ODE", title="colour: teacher neuron")
+        for ax in (left, right):
+            ax.set_xlabel("time $t$")
+    shown.suptitle(rf"erf committees, $d = {dim}$, $\gamma = {lr:g}$", fontsize=10)
+    return shown
