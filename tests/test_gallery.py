@@ -20,9 +20,19 @@ from twolayer.gallery.parts import part
 from twolayer.papers import PAPERS
 
 NAMES = tuple(registry.figures())
+ONE_OF_EACH = ("mediocrity", "specialisation", "last-mile-angles", "corrections", "staircases")
 
 
-@pytest.mark.parametrize("name", NAMES)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """All figures with ``--every-figure``, one of each group without."""
+    if metafunc.function is test_every_figure_writes_its_files_and_agrees:
+        metafunc.parametrize("name", NAMES if metafunc.config.getoption("--every-figure") else ONE_OF_EACH)
+
+
+def test_the_figures_drawn_stand_for_all_groups() -> None:
+    assert [registry.figures()[name].group for name in ONE_OF_EACH] == list(registry.GROUPS)
+
+
 def test_every_figure_writes_its_files_and_agrees(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

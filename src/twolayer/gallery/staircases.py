@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy import stats
 
 import twolayer as tl
 from twolayer.errors import positive_integer
@@ -33,7 +34,7 @@ TARGETS = (
 )
 ACTIVATIONS = ("tanh(z + 0.7)", "relu", "erf")
 SEEN, LEARNED = 1e-3, 5e-3  # overlaps at the step of discovery, and at the last one
-LIMIT = 5.0
+CHANCE = 1e-3  # that a correct program is judged wrong: Student's law over all numbers of the figure
 HUES = ("#1f77b4", "#d95f02", "#1b9e77")
 
 
@@ -110,6 +111,9 @@ def _verdict(data: xr.Dataset, pairs: dict[Any, Pair]) -> Verdict:
     right = data.predicted.values[there] == data.learned.values[there]
     worst = [pair.worst(("M", "Q")) for pair in pairs.values()]
     largest, typical = max(x for x, _ in worst), float(np.sqrt(np.mean([x**2 for _, x in worst])))
+    count = sum(pair.scores(name).size for pair in pairs.values() for name in ("M", "Q"))
+    freedom = min(pair.runs.sizes["seed"] for pair in pairs.values()) - 1
+    limit = float(stats.t.isf(CHANCE / (2 * count), freedom))
     wrong = [
         f"{target} with {activation}"
         for target in data.target.values
@@ -119,9 +123,9 @@ def _verdict(data: xr.Dataset, pairs: dict[Any, Pair]) -> Verdict:
     text = (
         f"{int(right.sum())} of {right.size} directions are learned by the map at the predicted step, or never as "
         f"predicted{': not ' + ', '.join(wrong) if wrong else ''}; runs against the map: largest deviation of M and Q "
-        f"{largest:.1f} standard errors, rms {typical:.2f}"
+        f"{largest:.1f} standard errors (of {count} numbers, {limit:.1f} allowed), rms {typical:.2f}"
     )
-    return Verdict(bool(right.all() and largest < LIMIT), text)
+    return Verdict(bool(right.all() and largest < limit), text)
 
 
 def _same(cell: xr.Dataset) -> bool:

@@ -88,8 +88,8 @@ def rates(problem: Problem, algorithm: SGD, start: Overlaps, method: ODE | None 
     >>> both = rates(problem, SGD(lr="0.2/d"), start)
     >>> both.regime, both.gradient_flow.Q.round(6).tolist(), both.variance.Q.round(6).tolist()
     ('Saad–Solla', [[-6.0]], [[7.28]])
-    >>> rates(problem, SGD(lr="0.2*d**-2"), start).variance.Q.tolist()
-    [[0.0]]
+    >>> float(abs(rates(problem, SGD(lr="0.2*d**-2"), start).variance.Q).max())
+    0.0
     """
     method = ODE() if method is None else method
     check_start(problem, start)
