@@ -107,22 +107,24 @@ def _draw(data: xr.Dataset, found: dict[str, list[Median]], ell: int, dim: int) 
     left.plot(data.batch[line > 0.5], line[line > 0.5], ":", color="#888888", lw=1, label=r"$\propto 1/n_b$")
     for ax in (left, right):
         ax.set(xscale="log", yscale="log", xlabel="batch size $n_b$")
-        for exponent, colour, text in (
-            (ell / 2, COLOURS["SGD"], rf"$d^{{{ell}/2}}$"),
-            (ell - 1, COLOURS["correlation"], rf"$d^{{{ell - 1}}}$"),
+        # the rate of the squared loss is bounded from here on: d^{ℓ/2} with its prefactor
+        bound = float(data.batch.values[np.argmax(data.lr.sel(algorithm="SGD").values)])
+        for place, colour, text in (
+            (bound, COLOURS["SGD"], rf"$\gamma = \gamma_{{\max}}$, $\propto d^{{{ell}/2}}$"),
+            (float(dim) ** (ell - 1), COLOURS["correlation"], rf"$d^{{{ell - 1}}}$"),
         ):
-            ax.axvline(float(dim) ** exponent, color=colour, ls="--", lw=1)
+            ax.axvline(place, color=colour, ls="--", lw=1)
             ax.annotate(
                 text,
-                (float(dim) ** exponent, 0.97),
+                (place, 0.02),
                 (3, 0),
                 xycoords=("data", "axes fraction"),
                 textcoords="offset points",
                 color=colour,
-                va="top",
+                fontsize=8.5,
             )
     left.set_ylabel("steps $T$")
     right.set_ylabel(r"samples $n_b\,T$")
-    left.legend(loc="lower left")
+    left.legend(loc="upper right")
     figure.suptitle(rf"Weak recovery, $\ell = {ell}$, $d = {power(dim)}$, median of runs (bars: 95 %)", fontsize=10)
     return figure

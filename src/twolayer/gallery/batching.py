@@ -19,7 +19,7 @@ from twolayer.gallery.parts import part
 if TYPE_CHECKING:
     from twolayer.analysis.weak_recovery import WeakRecovery
 
-__all__ = ["ALGORITHMS", "batch_of", "hermite", "law", "median_points", "near", "recovered"]
+__all__ = ["ALGORITHMS", "SHARE", "batch_of", "hermite", "law", "median_points", "near", "recovered"]
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "SGD": {"loss": "squared", "geometry": "projected"},

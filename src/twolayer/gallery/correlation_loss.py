@@ -42,9 +42,9 @@ def correlation_loss(
     times: tuple[float, ...] = (1.0, 1.75),
     mus: tuple[float, ...] = (1.0, 1.5, 1.75),
     gamma: float = 4.0,
-    n0: int = 8,
-    seeds: int = 16,
-    steps: int = 64,
+    n0: int = 4,
+    seeds: int = 12,
+    steps: int = 40,
 ) -> Plate:
     """Runs of the exact chain, given up after ``steps`` steps at μ = 1.75 and more at smaller rates."""
     problem = hermite(3, width)
@@ -56,7 +56,7 @@ def correlation_loss(
     for mu in mus:
         for name in ALGORITHMS:
             algorithm, sizes = law(name, mu, 1.5 - mu, gamma, n0), dims
-            options: Any = {"seeds": seeds, "steps": _steps(mu, max(dims), steps)}
+            options: Any = {"seeds": seeds, "steps": steps * tl.d ** (1.75 - mu)}
             options["batch_sums"] = "gaussian" if width == 1 else "exact"
             found[mu, name] = recovered(f"{name}-{mu:g}", problem, algorithm, sizes, seed, **options)
     rows = [
@@ -76,7 +76,7 @@ def correlation_loss(
 
 def _steps(mu: float, dim: int, steps: int) -> int:
     """As many at μ = 1.75 as asked, more where the rate is smaller."""
-    return max(64, round(steps * dim ** (1.75 - mu)))
+    return max(50, round(steps * dim ** (1.75 - mu)))
 
 
 def _path(problem: tl.Problem, algorithm: tl.SGD, dim: int, steps: int, seeds: int, seed: int) -> dict[str, Any]:

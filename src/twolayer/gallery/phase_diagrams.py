@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer.errors import choice, positive_integer
-from twolayer.gallery.batching import ALGORITHMS, batch_of, hermite, law, near, recovered
+from twolayer.gallery.batching import ALGORITHMS, SHARE, batch_of, hermite, law, near, recovered
 from twolayer.gallery.measuring import canvas
 from twolayer.gallery.registry import Plate, Verdict, figure
 
@@ -51,7 +51,7 @@ def phase_diagrams(
             runs = [_measure(ell, name, *point, seeds, seed, steps, last) for point in _points(ell, name)]
             figures[ell, name] = (diagram, runs)
             rows += [_row(ell, name, diagram, run) for run in runs]
-    columns = ("ell", "algorithm", "mu", "delta", "expected", "theta", "error", "learns", "learned")
+    columns = ("ell", "algorithm", "mu", "delta", "expected", "theta", "error", "resolution", "learns", "learned")
     data = xr.Dataset({c: ("point", [row[i] for row in rows]) for i, c in enumerate(columns)})
     return Plate(_draw(ells, names, figures), data, _verdict(data))
 
@@ -101,7 +101,11 @@ def _row(ell: int, name: str, diagram: tl.PhaseDiagram, run: tl.WeakRecovery) ->
     if point.steps is not None:
         error = max(error, STEP)
     expected = np.nan if point.theta is None else point.theta
-    return [ell, name, run.mu, run.delta, expected, theta, error, point.learns, run.learned]
+    # a median is known to half a step, which counts where steps are few
+    known = [(n, m.value) for n, m in zip(run.dims, run.medians, strict=True) if np.isfinite(m.value)]
+    (first, least), (last, most) = known[0] if known else (1, np.inf), known[-1] if known else (np.e, np.inf)
+    resolution = 0.5 * (1 / least + 1 / most) / max(np.log(last / first), 1e-9)
+    return [ell, name, run.mu, run.delta, expected, theta, error, resolution, point.learns, run.learned]
 
 
 def _verdict(data: xr.Dataset) -> Verdict:
@@ -109,8 +113,8 @@ def _verdict(data: xr.Dataset) -> Verdict:
     known = data.isel(point=np.flatnonzero(data.learns.values & data.learned.values))
     misses = np.abs(known.theta - known.expected)
     good = all(
-        near(float(t), float(e), float(x))
-        for t, e, x in zip(known.theta.values, known.error.values, known.expected.values, strict=True)
+        near(float(t), float(e), float(x), SHARE + float(r))
+        for t, e, x, r in zip(*(known[k].values for k in ("theta", "error", "expected", "resolution")), strict=True)
     )
     text = (
         f"{int((data.learns == data.learned).sum())} of {data.sizes['point']} points learn or not as predicted; at "
@@ -132,5 +136,5 @@ def _draw(
     for ax, (key, (diagram, runs)) in zip(axes, figures.items(), strict=True):
         draw_phases(ax, diagram, "delta", runs)
         ax.set_title(rf"$\ell = {key[0]}$, {key[1]}")
-    figure.legend(handles=legend_handles(diagram, True), loc="outside lower center", ncols=4, fontsize=7.5)
+    figure.legend(handles=legend_handles(True), loc="outside lower center", ncols=4, fontsize=7.5)
     return figure

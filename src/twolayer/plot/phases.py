@@ -68,7 +68,7 @@ def phases(
         for ax, name in zip(figure.subplots(1, len(planes), squeeze=False)[0], planes, strict=True):
             draw_phases(ax, diagram, name, measured)
         figure.legend(
-            handles=legend_handles(diagram, bool(measured)), loc="outside lower center", ncols=4, fontsize=7.5
+            handles=legend_handles(bool(measured)), loc="outside lower center", ncols=4, fontsize=7.5
         )
         figure.suptitle(
             rf"Information exponent $\ell = {diagram.ell}$: {diagram.loss} loss, {diagram.geometry}", fontsize=10
@@ -139,12 +139,11 @@ def _draw_measured(ax: Axes, plane: str, measured: Sequence[Any]) -> None:
             ax.errorbar([point.mu], [max(point.theta, 0.0)], error, fmt="o", **bars)
 
 
-def legend_handles(diagram: PhaseDiagram, measured: bool) -> list[Any]:
+def legend_handles(measured: bool) -> list[Any]:
     """What the colours mean."""
-    other = "Spherical SGD learning" if diagram.geometry == "spherical" else "Correlation loss SGD learning"
     handles: list[Any] = [
         Patch(color=COLOURS["sgd"], alpha=ALPHA, label="SGD learning"),
-        Patch(color=COLOURS["correlation"], alpha=ALPHA, label=other),
+        Patch(color=COLOURS["correlation"], alpha=ALPHA, label="Correlation loss or spherical SGD learning"),
         Patch(color=COLOURS["not"], alpha=ALPHA, label="SGD not learning"),
         Patch(facecolor="white", edgecolor="#bbbbbb", hatch="////", label="Expansion not defined"),
         Line2D([], [], color=COLOURS["polylog"], lw=2.4, label="Polylog regime"),
