@@ -23,9 +23,6 @@ MOST = 2.0**52  # samples in a batch
 FAR = 100_000_000  # dimension at which fluctuations no longer learn what the drift does not
 
 
-STEP = 0.04  # where T is one or two steps: one step more in two decades of d is an exponent of 0.15
-
-
 @figure(
     "phase-diagrams",
     "the (μ, δ) plane of three algorithms for ℓ = 2, 3, 4, with measured exponents",
@@ -98,8 +95,6 @@ def _row(ell: int, name: str, diagram: tl.PhaseDiagram, run: tl.WeakRecovery) ->
     point = diagram.at(run.mu, run.delta)
     fit = run.fit()
     theta, error = (np.nan, np.nan) if fit is None else (fit.slope, fit.error)
-    if point.steps is not None:
-        error = max(error, STEP)
     expected = np.nan if point.theta is None else point.theta
     # a median is known to half a step, which counts where steps are few
     known = [(n, m.value) for n, m in zip(run.dims, run.medians, strict=True) if np.isfinite(m.value)]

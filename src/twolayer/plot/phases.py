@@ -67,9 +67,7 @@ def phases(
         figure = figure or Figure(figsize=(5.2 * len(planes), 4.6))
         for ax, name in zip(figure.subplots(1, len(planes), squeeze=False)[0], planes, strict=True):
             draw_phases(ax, diagram, name, measured)
-        figure.legend(
-            handles=legend_handles(bool(measured)), loc="outside lower center", ncols=4, fontsize=7.5
-        )
+        figure.legend(handles=legend_handles(bool(measured)), loc="outside lower center", ncols=4, fontsize=7.5)
         figure.suptitle(
             rf"Information exponent $\ell = {diagram.ell}$: {diagram.loss} loss, {diagram.geometry}", fontsize=10
         )
