@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import random_overlaps
 from scipy import stats
 
 import twolayer as tl
+from conftest import random_overlaps
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.full import FullRule
 from twolayer.methods import chain

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import random_overlaps
 
 import twolayer as tl
+from conftest import random_overlaps
 from twolayer.functions.activation import NAMED, Activation
 from twolayer.gaussian import relu
 from twolayer.gaussian.engines import select

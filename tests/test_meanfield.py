@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import random_overlaps
 
 import twolayer as tl
+from conftest import random_overlaps
 from twolayer.gaussian.ensemble import BLOCK, Cloud, Rates
 from twolayer.gaussian.forms import NumericForms
 from twolayer.gaussian.targets import forms_of

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import random_overlaps
 
 import twolayer as tl
+from conftest import random_overlaps
 from twolayer import d
 from twolayer.kernel import Sample
 from twolayer.methods import sde
