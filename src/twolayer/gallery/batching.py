@@ -19,7 +19,7 @@ from twolayer.gallery.parts import part
 if TYPE_CHECKING:
     from twolayer.analysis.weak_recovery import WeakRecovery
 
-__all__ = ["ALGORITHMS", "SHARE", "batch_of", "hermite", "law", "median_points", "near", "recovered"]
+__all__ = ["ALGORITHMS", "SHARE", "batch_of", "hermite", "law", "median_points", "near", "recovered", "resolution"]
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "SGD": {"loss": "squared", "geometry": "projected"},
@@ -70,6 +70,15 @@ def recovered(
 def near(theta: float | None, error: float | None, expected: float, share: float = SHARE) -> bool:
     """Whether a measured exponent is what is expected, within errors and the share of finite sizes."""
     return theta is not None and abs(theta - expected) <= LIMIT * (error or 0.0) + share
+
+
+def resolution(run: WeakRecovery) -> float:
+    """What half a step at either end of the dimensions does to the exponent: it counts where steps are few."""
+    known = [(n, m.value) for n, m in zip(run.dims, run.medians, strict=True) if np.isfinite(m.value)]
+    if len(known) < 2:
+        return 0.0
+    (first, least), (last, most) = known[0], known[-1]
+    return float(0.5 * (1 / least + 1 / most) / np.log(last / first))
 
 
 def median_points(ax: Axes, x: Any, runs: Any, colour: str, label: str, marker: str = "o", factor: Any = 1.0) -> None:

@@ -18,8 +18,8 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.gallery.batching import ALGORITHMS, hermite, law, median_points, recovered
-from twolayer.gallery.measuring import canvas
+from twolayer.gallery.batching import ALGORITHMS, SHARE, hermite, law, median_points, near, recovered, resolution
+from twolayer.gallery.measuring import canvas, plain_ticks
 from twolayer.gallery.parts import part
 from twolayer.gallery.registry import Plate, Verdict, figure
 
@@ -38,7 +38,7 @@ def correlation_loss(
     seed: int = 0,
     width: int = 4,
     dim: int = 256,
-    dims: tuple[int, ...] = (64, 128, 256),
+    dims: tuple[int, ...] = (64, 128, 256, 512),
     times: tuple[float, ...] = (1.0, 1.75),
     mus: tuple[float, ...] = (1.0, 1.5, 1.75),
     gamma: float = 4.0,
@@ -94,8 +94,10 @@ def _verdict(paths: dict[Any, Any], found: dict[Any, Any]) -> Verdict:
         expected = tl.phase_diagram(ell=3, **ALGORITHMS[name]).at(mu, 1.5 - mu)
         good = good and run.learned == expected.learns
         fit = run.fit()
-        measured = "none" if fit is None else f"{fit.slope:.2f}±{fit.error:.2f}"
+        measured = "none" if fit is None else f"{fit.slope:.2f} ± {fit.error:.2f}"
         predicted = "none" if expected.theta is None else f"{expected.theta:g}"
+        if fit is not None and expected.theta is not None:
+            good = good and near(fit.slope, fit.error, expected.theta, SHARE + resolution(run))
         texts.append(f"{name} μ = {mu:g}: {measured} ({predicted})")
     ends = [f"{n} {float(p.overlap[-1, 1]):.2f} (μ = {mu:g})" for (mu, n), p in paths.items()]
     last = "; final overlap " + ", ".join(ends) if ends else ""
@@ -119,10 +121,13 @@ def _draw(paths: dict[Any, Any], found: dict[Any, Any], dim: int, times: tuple[f
     for i, mu in enumerate(dict.fromkeys(mu for mu, _ in found)):
         for name in ALGORITHMS:
             run = found[mu, name]
-            label = f"{name}, $\\mu = {mu:g}$" if run.learned else f"{name}, $\\mu = {mu:g}$: never"
+            label = (
+                f"{name}, $\\mu = {mu:g}$" if run.learned else f"{name}, $\\mu = {mu:g}$: not at $d = {run.dims[-1]}$"
+            )
             median_points(
                 axes[-1], run.dims, run.medians, COLOURS[name], label, MARKERS[i % 3] + ("-" if run.learned else "")
             )
     axes[-1].set(xscale="log", yscale="log", xlabel="dimension $d$", ylabel=r"steps to $\|M\|_F = 1/2$")
+    plain_ticks(axes[-1].xaxis)
     axes[-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=7.5)
     return figure

@@ -133,7 +133,7 @@ def _draw(data: xr.Dataset, dim: int) -> Figure:
         label = rf"$\ell = {int(row.ell)}$, $d = {power(int(row.dim))}$"
         right.plot(row.mu_mu - row.ell, row.mu_theory, color=COLOURS[i], lw=1.2)
         right.errorbar(row.mu_mu - row.ell, row.mu_mean, 2 * row.mu_error, fmt="o", color=COLOURS[i], ms=4, label=label)
-    right.set(xlabel=r"$\mu - \ell$   ($n_b = d^{\mu}$)", ylim=(0, 1))
+    right.set(xlabel=r"$\mu - \ell$   ($n_b = d^{\mu}$)", ylim=(0, 1), xticks=np.linspace(-1, 1, 5))
     right.set_title(r"$\gamma = d^{(\ell-1)/2}/2$, chain on Map")
     right.legend(loc="upper left")
     return figure

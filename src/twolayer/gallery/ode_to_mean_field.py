@@ -89,11 +89,14 @@ def _dimension(p: int, particles: int, dim: int, time: float, seed: int) -> dict
 def _fits(data: xr.Dataset) -> dict[str, Any]:
     found = {}
     for name in CURVES:
-        values = data[name].values
-        error = values.std(1, ddof=1) / np.sqrt(values.shape[1])
-        found[name] = power_law(data.width.values, values.mean(1), error)
+        found[name] = power_law(data.width.values, data[name].mean("start").values, _error(data[name]))
     found["dimension"] = power_law(data.dim.values, data.dimension.values)
     return found
+
+
+def _error(values: xr.DataArray) -> np.ndarray:
+    """Standard error of the mean over random starts."""
+    return (values.std("start", ddof=1) / np.sqrt(values.sizes["start"])).values
 
 
 def _verdict(data: xr.Dataset, wide: int) -> Verdict:
@@ -118,7 +121,8 @@ def _draw(data: xr.Dataset, dim: int, wide: int) -> Any:
     fits, p = _fits(data), data.width.values.astype(float)
     for (name, (label, _)), colour, mark in zip(CURVES.items(), ("#1f77b4", "#d95f02", "#1b9e77"), "os^", strict=True):
         fit = fits[name]
-        left.plot(p, data[name].mean("start"), mark, color=colour, ms=5, label=f"{label}: $p^{{{fit.slope:.2f}}}$")
+        words = f"{label}: $p^{{{fit.slope:.2f} \\pm {fit.error:.2f}}}$"
+        left.errorbar(p, data[name].mean("start"), 2 * _error(data[name]), fmt=mark, color=colour, ms=5, label=words)
         left.plot(p, np.exp(fit.intercept) * p**fit.slope, color=colour, lw=1)
     bound = 1.8 * float(data.fresh.mean("start")[0]) * (p / p[0]) ** -0.5
     left.plot(p, bound, "--", color="#888888", label="$p^{-1/2}$ (claimed)")

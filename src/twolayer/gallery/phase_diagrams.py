@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer.errors import choice, positive_integer
-from twolayer.gallery.batching import ALGORITHMS, SHARE, batch_of, hermite, law, near, recovered
+from twolayer.gallery.batching import ALGORITHMS, SHARE, batch_of, hermite, law, near, recovered, resolution
 from twolayer.gallery.measuring import canvas
 from twolayer.gallery.registry import Plate, Verdict, figure
 
@@ -96,11 +96,7 @@ def _row(ell: int, name: str, diagram: tl.PhaseDiagram, run: tl.WeakRecovery) ->
     fit = run.fit()
     theta, error = (np.nan, np.nan) if fit is None else (fit.slope, fit.error)
     expected = np.nan if point.theta is None else point.theta
-    # a median is known to half a step, which counts where steps are few
-    known = [(n, m.value) for n, m in zip(run.dims, run.medians, strict=True) if np.isfinite(m.value)]
-    (first, least), (last, most) = known[0] if known else (1, np.inf), known[-1] if known else (np.e, np.inf)
-    resolution = 0.5 * (1 / least + 1 / most) / max(np.log(last / first), 1e-9)
-    return [ell, name, run.mu, run.delta, expected, theta, error, resolution, point.learns, run.learned]
+    return [ell, name, run.mu, run.delta, expected, theta, error, resolution(run), point.learns, run.learned]
 
 
 def _verdict(data: xr.Dataset) -> Verdict:

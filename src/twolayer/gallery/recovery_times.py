@@ -62,7 +62,7 @@ def _dims(k: int, largest: int) -> np.ndarray:
     if largest < 4 * first:
         raise InputError(f"Argument `largest` must be at least {4 * first} for k = {k}, but got {largest}.")
     end = min(last, largest)
-    return np.geomspace(first, end, min(count, int(np.log2(end / first)) + 1)).round().astype(int)
+    return np.geomspace(first, end, min(count, int(2 * np.log2(end / first)) + 1)).round().astype(int)
 
 
 def _dataset(rows: list[tuple[float, ...]], fits: dict[int, Fit], shares: dict[int, Fit]) -> xr.Dataset:
@@ -78,7 +78,7 @@ def _dataset(rows: list[tuple[float, ...]], fits: dict[int, Fit], shares: dict[i
 def _draw(data: xr.Dataset, fits: dict[int, Fit], shares: dict[int, Fit]) -> Any:
     from twolayer.plot.style import TITLE
 
-    drawing, (left, right) = canvas(2)
+    drawing, (left, right) = canvas(2, height=4.2)
     for k, fit in fits.items():
         own = data.isel(point=np.flatnonzero(data.k.values == k))
         n, search = own.dim.values, own.search.values
@@ -93,7 +93,7 @@ def _draw(data: xr.Dataset, fits: dict[int, Fit], shares: dict[int, Fit]) -> Any
         right.plot(n, ratio, "o-", ms=4, lw=1, color=COLOURS[k], label=f"$k={k}${slope}")
     for ax in (left, right):
         ax.set(xscale="log", yscale="log", xlabel="dimension $N$")
-        ax.legend()
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=len(fits) if ax is right else 1)
     left.set(ylabel=rf"samples until $m \geq {LEVELS[0]}$", title="search")
     right.set(ylabel=rf"descent to $m \geq {LEVELS[1]}$ over search", title="descent")
     drawing.suptitle("Spherical online SGD from random starts: for k ≥ 2 the descent is an ever smaller part", **TITLE)

@@ -152,7 +152,7 @@ def _draw(data: xr.Dataset, dim: int, seeds: int) -> Any:
             ax.set_title(str(cell.activation.values))
         if i % columns == 0:
             ax.set_ylabel(str(cell.target.values), fontsize=7.5)
-        ax.legend(fontsize=6.5, loc="lower right", title_fontsize=6)
+        ax.legend(fontsize=6.5, loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=1.2)
     headline(
         figure,
         f"Overlap with each direction: lines GiantSteps, points {seeds} runs at d = {dim}, grey their noise; legends: "
