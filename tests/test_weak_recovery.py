@@ -26,7 +26,7 @@ def law(mu: float, delta: float, gamma: float, n0: float, loss: str = "squared",
 
 
 TABLE = [  # ℓ, loss, geometry, μ, δ, γ0, n0, dimensions
-    (3, "squared", "projected", 0, 1.5, 0.02, 1, (16, 64)),
+    (3, "squared", "projected", 0, 1.5, 0.02, 1, (16, 48)),
     (3, "squared", "projected", 0.5, 1, 0.04, 1, (16, 100)),
     (3, "squared", "projected", 1, 0.8, 0.05, 4, (100, 400)),
     (3, "squared", "projected", 1, 0.5, 0.05, 20, (100, 800)),
