@@ -12,9 +12,13 @@ from scipy import stats
 
 import twolayer as tl
 from conftest import random_overlaps
+from twolayer.clocks import Clocks
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.full import FullRule
+from twolayer.kernel import Sample
 from twolayer.methods import chain
+from twolayer.methods.base import Task
+from twolayer.methods.batch_sums import covariance_nodes, gaussian_sums, size_of_features
 from twolayer.methods.stepwise import embed, kernel_of, rates_at
 from twolayer.wishart import GramFactor
 
@@ -276,6 +280,45 @@ def test_gaussian_batch_sums_agree_with_sampled_ones() -> None:
         assert np.abs(ratio - 1).max() < 8 / np.sqrt(n)
     auto = tl.solve(problem, algorithm.replace(batch=200_000), tl.Chain(60), start, steps=1, save=1)
     assert '"batch_sums": "gaussian' in auto.attrs["notes"]
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_the_gram_matrix_of_a_heavy_tailed_batch_is_positive_and_keeps_its_moments(width: int, x64: None) -> None:
+    """h3 at n_b of the size of its tail, where a Gaussian would be negative in one draw of six."""
+    problem, algorithm = tl.Problem("h3(z1)", "h3", width=width), tl.SGD(lr=0.1)
+    Q, M, a = np.eye(width), np.array([[0.3], [-0.2]])[:width], np.ones(width)
+    tail, n = chain.tail_of(problem, algorithm, Q, M, a), 20_000
+    batch = tail * width
+    kernel = kernel_of(problem, algorithm)
+    A, B = embed(Q, M, problem.P, width)
+    nodes, rule = covariance_nodes(kernel, 1, width, False)
+    assert rule == "exact"
+    engine = select(problem, algorithm.loss)
+    normals = np.random.default_rng(0).normal(size=(n, size_of_features(width, 1, width)))
+    one = np.eye(1)
+    C = jax.vmap(lambda x: gaussian_sums(kernel, batch, A, B, a, one, one, 0.0, nodes, engine, x).C)(normals)
+    gram = np.asarray(batch * C @ C.swapaxes(1, 2))
+    g = np.asarray(kernel.push(Sample(nodes.xi[:, :1] @ A.T + nodes.xi[:, 1:-1] @ B.T, nodes.xi[:, :1], 0.0), a).first)
+    outer = g[:, :, None] * g[:, None, :]
+    mean = np.einsum("n,nij->ij", nodes.weights, outer)
+    variance = np.einsum("n,nij->ij", nodes.weights, (outer - mean) ** 2) / batch
+    assert np.linalg.eigvalsh(gram).min() > 0
+    fluctuations = gram.std(0) / np.sqrt(n)
+    exact = width == 1  # for several neurons to second order in the fluctuations
+    assert (np.abs(gram.mean(0) - mean) < 5 * fluctuations + (0 if exact else 0.05 * mean.max())).all()
+    assert (np.abs(np.diagonal(gram.var(0) / variance) - 1) < (0.25 if exact else 0.5)).all()
+
+
+@pytest.mark.parametrize(("ell", "expected"), [(1, 2), (2, 54), (3, 1889.84375), (4, 56679.50878)])
+def test_the_tail_decides_between_exact_and_gaussian_sums(ell: int, expected: float) -> None:
+    """E[g⁴]/E[g²]² − 1 at m = 0 by quadrature over both fields in NumPy."""
+    problem = tl.Problem(f"h{ell}(z1)", f"h{ell}") if ell > 1 else tl.Problem("z1", "linear")
+    start = tl.Overlaps([[1.0]], [[0.0]])
+    algorithm = tl.SGD(lr=0.1, batch=200_000)
+    found = chain.tail_of(problem, algorithm, start.Q, start.M, np.ones(1))
+    assert abs(found / expected - 1) < 1e-8
+    task = Task(problem, algorithm, start, np.arange(2), Clocks(problem, algorithm, 1000), 1, 0)
+    assert chain.compiled_form(tl.Chain(1000), task)[0].gaussian == (100 * found < 200_000)
 
 
 def test_a_streamed_batch_is_the_same_law() -> None:

@@ -24,7 +24,7 @@ from twolayer.errors import choice, positive_integer, reject
 from twolayer.functions.activation import Activation
 from twolayer.functions.exponents import analyse
 from twolayer.methods.base import Until
-from twolayer.methods.chain import Chain
+from twolayer.methods.chain import Chain, tail_of
 from twolayer.overlaps import Overlaps
 from twolayer.problem import Problem
 from twolayer.scaling import positive_law
@@ -169,7 +169,8 @@ def weak_recovery(
     steps : int, Scaling or str, optional
         When to give up, a law in d; by default a multiple of what the formulas predict, or 10 000.
     batch_sums : str
-        As for `Chain`; ``"auto"`` draws the sums over more than 2¹⁴ samples from their Gaussian limit.
+        As for `Chain`; ``"auto"`` draws the sums over more than 2¹⁴ samples from their Gaussian limit, where tails are
+        as heavy as those of h4 over more than 57 000 (`methods.chain.tail_of`).
 
     Notes
     -----
@@ -197,10 +198,11 @@ def weak_recovery(
     limits = tuple(_limit(problem, algorithm, dim, eta, start, steps) for dim in sizes)
     rows, sums = [], []
     for dim, limit in zip(sizes, limits, strict=True):
-        chosen = batch_sums
-        if chosen == "auto" and algorithm.batch_at(dim) > GAUSSIAN_ABOVE:
-            chosen = "gaussian"
         starts = _starts(problem, dim, seeds, seed, sign, start)
+        chosen, batch = batch_sums, algorithm.batch_at(dim)
+        if chosen == "auto" and batch > GAUSSIAN_ABOVE:
+            a = problem.a(seed) if starts.a is None else np.atleast_2d(starts.a)[0]
+            chosen = "gaussian" if batch > tail_of(problem, algorithm, starts.Q[0], starts.M[0], a) else "exact"
         run = solve(
             problem,
             algorithm,

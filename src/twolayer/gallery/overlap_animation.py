@@ -63,7 +63,7 @@ def overlap_animation(
         },
     )
     allowed = float(np.sqrt(lr / (width * dim)))
-    good = data.chance > SIGNIFICANT and data.deviation < 10 * allowed
+    good = data.chance > SIGNIFICANT and data.deviation < 3 * allowed
     text = (
         f"SGD and ODE (k = 2, p = {width}, d = {dim}): largest deviation of an overlap {float(data.deviation):.4f}, "
         f"{float(data.deviation) / allowed:.1f} times √(γ/(pd)); distribution of overlaps at t = {histogram_time:g}: "
@@ -112,8 +112,10 @@ def _frame(left: Any, right: Any, data: xr.Dataset, i: int) -> None:
     right.clear()
     right.stairs(here.density.values, EDGES, fill=True, color="#1b9e77", alpha=0.6, label="mean field")
     coarse = EDGES[::3]
-    counts, _ = np.histogram(here.network.values, coarse, density=True)
-    right.stairs(counts, coarse, color=palette["ode"], lw=1, label="network (ODE)")
+    counts, _ = np.histogram(here.network.values, coarse)
+    right.stairs(
+        counts / (here.network.size * np.diff(coarse)), coarse, color=palette["ode"], lw=1, label="network (ODE)"
+    )
     right.set(xlim=(EDGES[0], EDGES[-1]), xlabel="overlap $m$", ylabel="density")
     right.set_title(f"$t = {float(here.histogram_time):.3g}$")
 
@@ -124,10 +126,15 @@ def _still(data: xr.Dataset) -> Figure:
     axes = shown.subplots(2, PANELS)
     for column, i in enumerate(frames):
         _frame(axes[0, column], axes[1, column], data, int(i))
-    axes[0, 0].legend(loc="upper right", fontsize=7.5)
-    axes[1, 0].legend(loc="upper right", fontsize=7.5)
+    _legend(shown, axes[0, 0], axes[1, 0])
     shown.suptitle("Above: overlaps with two teachers. Below: distribution of the overlap with one.", fontsize=10)
     return shown
+
+
+def _legend(shown: Figure, left: Any, right: Any) -> None:
+    """One key for both panels, below them."""
+    (marks, names), (more, others) = (ax.get_legend_handles_labels() for ax in (left, right))
+    shown.legend([*marks, *more], [*names, *others], loc="outside lower center", ncols=5, fontsize=7.5)
 
 
 def _moving(data: xr.Dataset) -> tuple[Figure, Any]:
@@ -136,11 +143,11 @@ def _moving(data: xr.Dataset) -> tuple[Figure, Any]:
     shown = Figure(figsize=(8.4, 4.0))
     FigureCanvasAgg(shown)
     left, right = shown.subplots(1, 2)
+    _frame(left, right, data, 0)
+    _legend(shown, left, right)
 
     def draw(i: int) -> list[Any]:
         _frame(left, right, data, i)
-        left.legend(loc="upper right", fontsize=7.5)
-        right.legend(loc="upper right", fontsize=7.5)
         return [left, right]
 
     return shown, draw

@@ -72,7 +72,7 @@ def _measure(
 ) -> tl.WeakRecovery:
     point = tl.phase_diagram(ell=ell, **ALGORITHMS[name]).at(mu, delta)
     problem, key = hermite(ell), f"{ell}-{name}-{mu:g}-{delta:g}"
-    options = {"seeds": seeds, "start": "typical", "batch_sums": "gaussian"}
+    options = {"seeds": seeds, "start": "typical"}
     if not point.learns:
         gamma = 0.5
         algorithm = law(name, mu, delta, gamma, batch_of(name, ell, gamma, LOUD))

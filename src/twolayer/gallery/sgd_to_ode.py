@@ -2,27 +2,31 @@
 
     sup_t ‖Ω_SGD(t) − Ω_ODE(t)‖_∞ ≤ e^{Ct} √(γ/(pd))     (claimed)
 
-One base point, and rows through it along d, p and γ; every run starts from the same overlaps as its ODE. The maximum is
-over p(p + 1)/2 + pk entries, and the largest of so many fluctuations grows with p as √(log p) by itself. So the root
-mean square over entries is followed too: it is what has to scale along p.
+A grid of d, p and γ; every run starts from the same overlaps as its ODE. The maximum is over n = p(p + 1)/2 + pk
+entries, and the largest of n Gaussian fluctuations of one size is √(2 log n) times that size: this factor, which the
+constant of the bound hides, is taken out before the exponent is judged.
 """
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 import twolayer as tl
-from twolayer.gallery.measuring import canvas, plain_ticks, points
+from twolayer.gallery.measuring import canvas, plain_ticks
 from twolayer.gallery.parts import part
 from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.gallery.wide import committee, online, rms_overlap, sup_overlap
-from twolayer.statistics import power_law
+from twolayer.gallery.wide import committee, online, sup_overlap
+from twolayer.statistics import Fit, power_law
 
-ROWS = ("d", "p", "γ")
-SLACK = 0.1  # of the exponent: corrections of relative order √(γ/(pd)) over the range
+AXES = {"d": "dim", "p": "width", "γ": "gamma"}
+COLOURS = ("#1f77b4", "#d95f02", "#1b9e77", "#7570b3", "#e7298a")
+MARKERS = "os^Dv"
+SLACK = 0.1  # of the exponent: next orders, of relative size √(γ/(pd)), over the range
+DIRECTIONS = 2
 
 
 @figure(
@@ -34,92 +38,105 @@ SLACK = 0.1  # of the exponent: corrections of relative order √(γ/(pd)) over 
 def sgd_to_ode(
     *,
     seed: int = 0,
-    dims: tuple[int, ...] = (50, 100, 200, 400, 800, 1600),
+    dims: tuple[int, ...] = (50, 200, 800),
     widths: tuple[int, ...] = (2, 4, 8, 16),
-    rates: tuple[float, ...] = (0.125, 0.25, 0.5, 1.0, 2.0),
+    rates: tuple[float, ...] = (0.125, 0.5, 2.0),
     seeds: int = 32,
     time: float = 1.0,
 ) -> Plate:
-    """The first width and the middle rate and dimension are the base point."""
-    dim, p, gamma = dims[len(dims) // 2], widths[0], rates[len(rates) // 2]
-    cells = [(0, d, p, gamma) for d in dims]
-    cells += [(1, dim, w, gamma) for w in widths if w != p] + [(2, dim, p, g) for g in rates if g != gamma]
-    rows = [part(f"d={d} p={w} γ={g}", lambda d=d, w=w, g=g: _cell(d, w, g, seeds, time, seed)) for _, d, w, g in cells]  # type: ignore[misc]
+    """Runs of the chain on all points of the grid."""
+    cells = list(product(dims, widths, rates))
+    rows = [
+        part(f"d={d} p={p} γ={g}", lambda d=d, p=p, g=g: {"deviation": _cell(d, p, g, seeds, time, seed)})  # type: ignore[misc]
+        for d, p, g in cells
+    ]
     data = xr.Dataset(
         {
-            "row": ("cell", [cell[0] for cell in cells]),
-            "dim": ("cell", [cell[1] for cell in cells]),
-            "width": ("cell", [cell[2] for cell in cells]),
-            "base": ("cell", [cell[1:] == (dim, p, gamma) for cell in cells]),
-            "gamma": ("cell", [cell[3] for cell in cells]),
+            **{name: ("cell", [cell[i] for cell in cells]) for i, name in enumerate(AXES.values())},
             "deviation": (("cell", "seed"), np.stack([r.deviation.values for r in rows])),
-            "typical": (("cell", "seed"), np.stack([r.typical.values for r in rows])),
         }
     )
     data["scale"] = np.sqrt(data.gamma / (data.width * data.dim))
+    entries = data.width * (data.width + 1) / 2 + data.width * DIRECTIONS
+    data["typical"] = data.deviation / np.sqrt(2 * np.log(entries))
     return Plate(_draw(data), data, _verdict(data))
 
 
-def _cell(dim: int, p: int, gamma: float, seeds: int, time: float, seed: int) -> dict[str, Any]:
-    problem = committee("erf", 2, p, noise=0.1)
+def _cell(dim: int, p: int, gamma: float, seeds: int, time: float, seed: int) -> np.ndarray:
+    problem = committee("erf", DIRECTIONS, p, noise=0.1)
     start = tl.Overlaps.random(problem, 50, seed)
     start = tl.Overlaps(start.Q, start.M, problem.P, start.a, dim)
     runs = tl.solve(problem, online(gamma), tl.Chain(dim), start, time=time, save=20, seeds=seeds, seed=seed)
     theory = tl.solve(problem, online(gamma), tl.ODE(), start, time=runs.time.values[1:])
-    return {"deviation": sup_overlap(runs, theory), "typical": rms_overlap(runs, theory)}
+    return sup_overlap(runs, theory)
 
 
-def _fit(data: xr.Dataset, of: str = "deviation") -> Any:
-    values = data[of].values
-    mean, error = values.mean(1), values.std(1, ddof=1) / np.sqrt(values.shape[1])
-    return power_law(data.scale.values, mean, error)
+def _fits(data: xr.Dataset, of: str) -> dict[str, Fit]:
+    """Exponents in √(γ/(pd)) over the grid, and along each axis: one exponent, and a constant for each line."""
+    mean, error = _mean(data[of])
+    found = {"all": power_law(data.scale.values, mean, error)}
+    for name, axis in AXES.items():
+        if len(np.unique(data[axis])) > 1:
+            others = np.stack([data[x].values for x in AXES.values() if x != axis])
+            _, line = np.unique(others, axis=1, return_inverse=True)
+            weight = (mean / error) ** 2
+            # what the lines have in common is left when each is taken relative to its own weighted mean
+            x, y = (
+                np.exp(np.log(v) - (np.bincount(line, weight * np.log(v)) / np.bincount(line, weight))[line])
+                for v in (data.scale.values, mean)
+            )
+            found[name] = power_law(x, y, error * y / mean)
+    return found
+
+
+def _mean(values: xr.DataArray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean over runs with its standard error."""
+    return values.mean("seed").values, (values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])).values
 
 
 def _verdict(data: xr.Dataset) -> Verdict:
-    parts, good = [], True
-    for i, name in enumerate(ROWS):
-        here = data.isel(cell=np.flatnonzero((data.row == i) | data.base))
-        if len(np.unique(here.scale)) > 1:
-            largest, typical = _fit(here), _fit(here, "typical")
-            judged = typical if name == "p" else largest
-            good &= judged.low - SLACK <= 1 <= judged.high + SLACK
-            parts.append(
-                f"along {name} {largest.slope:.3f} ± {largest.error:.3f} (root mean square over entries "
-                f"{typical.slope:.3f} ± {typical.error:.3f})"
-            )
-    everything = _fit(data, "typical")
-    ratio = float((data.deviation.mean("seed") / data.scale).max())
+    fits, raw = _fits(data, "typical"), _fits(data, "deviation")
+    good = all(fit.low - SLACK <= 1 <= fit.high + SLACK for fit in fits.values())
+    ratio = data.typical.mean("seed") / data.scale
+    rows = ", ".join(f"along {name} {fit.slope:.3f} ± {fit.error:.3f}" for name, fit in fits.items() if name != "all")
+    everything = fits["all"]
     return Verdict(
-        bool(good),
-        f"exponent of the largest deviation in √(γ/(pd)), claimed bound 1: {', '.join(parts)}; root mean square, all "
-        f"points {everything.slope:.3f}, 95 % interval {everything.low:.3f} to {everything.high:.3f}; largest "
-        f"deviation at most {ratio:.2f} √(γ/(pd)); judged along d and γ by the maximum, along p, where the number of "
-        "entries grows, by the root mean square",
+        good,
+        f"exponent of the largest deviation over √(2 log n) in √(γ/(pd)), claimed 1, {data.sizes['cell']} points: "
+        f"{everything.slope:.3f} (95 %: {everything.low:.3f} to {everything.high:.3f}); {rows}; its constant is from "
+        f"{float(ratio.min()):.2f} to {float(ratio.max()):.2f}; with the growing number n of entries left in, the "
+        f"exponent is {raw['all'].slope:.3f} (95 %: {raw['all'].low:.3f} to {raw['all'].high:.3f})"
+        + (f", along p {raw['p'].slope:.3f} ± {raw['p'].error:.3f}" if "p" in raw else ""),
     )
 
 
 def _draw(data: xr.Dataset) -> Any:
-    shown, axes = canvas(2, width=4.8, height=4.2)
-    labels = ("largest entry", "root mean square over entries")
-    for ax, of, label in zip(axes, ("deviation", "typical"), labels, strict=True):
-        values = data[of].values
-        mean, error = values.mean(1), values.std(1, ddof=1) / np.sqrt(values.shape[1])
-        styles = zip(ROWS, ("#1f77b4", "#d95f02", "#1b9e77"), "os^", strict=True)
-        for i, (name, colour, marker) in enumerate(styles):
-            cells = np.flatnonzero(data.row.values == i)
-            if cells.size:
-                points(ax, data.scale.values[cells], mean[cells], error[cells], colour, f"along ${name}$", marker)
-        fit = _fit(data, of)
+    shown, axes = canvas(2, width=4.8, height=4.4)
+    titles = ("largest of $n$ entries", r"largest entry over $\sqrt{2\,\log\,n}$")
+    widths, rates = (list(np.unique(data[x])) for x in ("width", "gamma"))
+    for ax, of, title in zip(axes, ("deviation", "typical"), titles, strict=True):
+        mean, error = _mean(data[of])
+        for i in range(data.sizes["cell"]):
+            width, rate = data.width.values[i], data.gamma.values[i]
+            look: Any = {"color": COLOURS[widths.index(width) % 5], "marker": MARKERS[rates.index(rate) % 5]}
+            ax.errorbar(data.scale.values[i], mean[i], 2 * error[i], ms=4.5, capsize=2, lw=1.2, **look)
+        fit = _fits(data, of)["all"]
         x = np.array([data.scale.min(), data.scale.max()])
-        ax.plot(
-            x, np.exp(fit.intercept) * x**fit.slope, color="#1a1a1a", lw=1.2, label=f"fit, exponent {fit.slope:.2f}"
-        )
+        label = f"fit, exponent {fit.slope:.2f} ± {fit.error:.2f}"
+        ax.plot(x, np.exp(fit.intercept) * x**fit.slope, color="#1a1a1a", lw=1.2, label=label)
         middle = float(np.exp(np.log(x).mean()))
         at = float(np.exp(fit.intercept) * middle**fit.slope)
         ax.plot(x, 0.5 * at * x / middle, color="#888888", ls="--", lw=1.2, label="exponent 1 (claimed)")
-        ax.set(xscale="log", yscale="log", xlabel=r"$\sqrt{\gamma/(pd)}$", title=label)
+        ax.set(xscale="log", yscale="log", xlabel=r"$\sqrt{\gamma/(pd)}$", title=title)
         plain_ticks(ax.xaxis)
         ax.legend(fontsize=7.5)
+    for i, width in enumerate(widths):
+        axes[0].plot([], [], "o", color=COLOURS[i % 5], label=f"$p = {width}$")
+    for i, rate in enumerate(rates):
+        axes[0].plot([], [], MARKERS[i % 5], color="#777777", label=rf"$\gamma = {rate:g}$")
+    handles, labels = axes[0].get_legend_handles_labels()
+    axes[0].legend(handles[:2], labels[:2], fontsize=7.5)
+    shown.legend(handles[2:], labels[2:], loc="outside lower center", ncols=8, fontsize=7.5)
     axes[0].set_ylabel(r"$\sup_t |\Omega_{\mathrm{SGD}} - \Omega_{\mathrm{ODE}}|$")
     shown.suptitle("erf committees, $k = 2$, $\\Delta = 0.1$", fontsize=10)
     return shown

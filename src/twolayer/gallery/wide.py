@@ -12,7 +12,7 @@ import xarray as xr
 
 import twolayer as tl
 
-__all__ = ["FLOW", "committee", "online", "rms_overlap", "sup_overlap", "sup_risk"]
+__all__ = ["FLOW", "committee", "online", "sup_overlap", "sup_risk"]
 
 FLOW = "d**-2"
 """A learning rate so small that only the gradient flow is left."""
@@ -32,13 +32,6 @@ def sup_overlap(runs: xr.Dataset, theory: xr.Dataset) -> np.ndarray:
     """Largest deviation of any entry of Q and M at any save point, for each seed."""
     parts = [np.abs(runs[name].values - theory[name].values).max(axis=(1, 2, 3)) for name in ("Q", "M")]
     return np.asarray(np.max(parts, axis=0))
-
-
-def rms_overlap(runs: xr.Dataset, theory: xr.Dataset) -> np.ndarray:
-    """Largest root mean square over the entries of Q and M at any save point, for each seed."""
-    parts = [(runs[name].values - theory[name].values) ** 2 for name in ("Q", "M")]
-    flat = np.concatenate([part.reshape(*part.shape[:2], -1) for part in parts], axis=2)
-    return np.asarray(np.sqrt(flat.mean(2)).max(1))
 
 
 def sup_risk(one: Any, two: Any) -> np.ndarray:

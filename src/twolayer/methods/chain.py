@@ -30,7 +30,7 @@ from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.nodes import target_frame
 from twolayer.kernel import Kernel, Rates, Sample, move, move_second
 from twolayer.methods.base import Evolution, Stackable, Task, register_method
-from twolayer.methods.batch_sums import Nodes, Sums, covariance_nodes, gaussian_sums, size_of_features
+from twolayer.methods.batch_sums import Nodes, Sums, covariance_nodes, gaussian_sums, size_of_features, tail
 from twolayer.methods.stepwise import (
     StepwiseEvolution,
     Watch,
@@ -42,6 +42,7 @@ from twolayer.methods.stepwise import (
     lane_numbers,
     watched_value,
 )
+from twolayer.precision import float64
 from twolayer.problem import Problem
 from twolayer.wishart import GramFactor
 
@@ -49,7 +50,9 @@ __all__ = ["Chain"]
 
 SAMPLES_AT_ONCE = 2**14  # normals of one seed held at once
 STEPS_AT_ONCE = 64
-EXACT_BATCH = 2**17  # larger batches are summed by their Gaussian limit unless asked otherwise
+EXACT_BATCH = 2**17  # smaller batches are drawn sample by sample unless asked otherwise
+QUIET = 100  # and larger ones up to so many times the tail of g, where the Gaussian limit begins,
+STREAMED = 2**24  # but no more than this
 NS_PER_NORMAL, NS_PER_CUBE = 25.0, 25.0  # for estimates of cost: drawing and using a normal, and p³ of a step
 UNROLLED = (8, 32)  # LQ by unrolled reflections up to this many rows and columns, by LAPACK beyond
 
@@ -256,6 +259,21 @@ def rank_of(gram: tuple[tuple[float, ...], ...]) -> int:
     return int(target_frame(np.asarray(gram))[0].shape[1])
 
 
+@float64
+def tail_of(problem: Problem, algorithm: SGD, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> float:
+    """Batch from which on the sums at these overlaps are near their Gaussian limit.
+
+    Examples
+    --------
+    >>> round(tail_of(Problem("h2(z1)", "h2"), SGD(lr=0.1), np.eye(1), np.zeros((1, 1)), np.ones(1)), 6)
+    54.0
+    """
+    kernel, L = kernel_of(problem, algorithm), target_frame(problem.P)[0]
+    A, B = embed(Q, M, problem.P, problem.p)
+    nodes, _ = covariance_nodes(kernel, A.shape[1], B.shape[1], problem.noise > 0)
+    return float(tail(kernel, A, B, jnp.asarray(a), L, problem.noise, nodes))
+
+
 def compiled_form(method: Chain, task: Task) -> tuple[Spec, int, GramFactor]:
     """What fixes the compiled code of a task: shapes and choices, and steps in a block; and its own Gram factor."""
     problem, algorithm, dim = task.problem, task.algorithm, method.dim
@@ -264,7 +282,10 @@ def compiled_form(method: Chain, task: Task) -> tuple[Spec, int, GramFactor]:
     rest = dim - rank
     columns = min(problem.p * (1 + momentum), rest)
     factor = GramFactor(min(problem.p, batch), rest - columns)
-    gaussian = method.batch_sums == "gaussian" or (method.batch_sums == "auto" and batch > EXACT_BATCH)
+    gaussian = method.batch_sums == "gaussian"
+    if method.batch_sums == "auto" and batch > EXACT_BATCH:
+        Q, M, a = (x[0] for x in task.starts())
+        gaussian = batch > STREAMED or batch > QUIET * tail_of(problem, algorithm, Q, M, a)
     quantity = None if task.until is None else task.until.quantity
     kernel = kernel_of(problem, algorithm)
     held = 0 if gaussian else batch
@@ -328,7 +349,9 @@ class Chain(Stackable):
         d.
     batch_sums : str
         ``"exact"``: every sample is drawn. ``"gaussian"``: the sums over a batch are drawn from their Gaussian limit
-        with exact moments. ``"auto"``: exact up to n_b = 2¹⁷, Gaussian beyond. The result records which.
+        with exact moments. ``"auto"``: exact up to n_b = 2¹⁷, and up to 2²⁴ where g has heavy tails (below 100 times
+        `tail_of`, which is 2 for linear neurons, 54 for h2, 1900 for h3, 57 000 for h4), Gaussian beyond. The result
+        records which.
 
     Notes
     -----
