@@ -17,14 +17,18 @@ from twolayer.gallery.measuring import canvas, colours
 from twolayer.gallery.parts import part
 from twolayer.gallery.registry import Plate, Verdict, figure
 from twolayer.gallery.wide import committee, online
+from twolayer.statistics import median
 
 NEAR = 0.1  # relative distance of the risk from that of the symmetric fixed point that counts as plateau
+LONG = 0.3  # part of the time until its end that a plateau takes at least
+LATE = 0.1  # relative: differences between runs of SGD grow from fluctuations, which the ODE does not have
+EVEN = 1e-8  # largest difference of overlaps on the symmetric manifold
 
 
 @figure(
     "specialisation",
     "the symmetric plateau of erf committees and its end, p = k and p > k",
-    quick={"widths": (2,), "seeds": 4, "dim": 100},
+    quick={"widths": (2,), "seeds": 8, "dim": 100},
     group="mean-field",
     papers=("saad1995", "arnaboldi2023dimensionless"),
 )
@@ -47,11 +51,17 @@ def specialisation(
             "ode": (("width", "save"), np.stack([r.ode.values for r in rows])),
             "chain": (("width", "seed", "save"), np.stack([r.chain.values for r in rows])),
             "plateau": ("width", [float(r.plateau) for r in rows]),
+            "unequal": ("width", [float(r.even) for r in rows]),
             "overlap": (("width", "save"), np.stack([r.special.values for r in rows])),
         },
         {"width": list(widths), "save": rows[0].time.values},
     )
     data["length"] = ("width", [_length(data, p) for p in widths])
+    data["end"] = ("width", [_end(data.ode.sel(width=p), data.plateau.sel(width=p)) for p in widths])
+    data["chain_end"] = (
+        ("width", "seed"),
+        [[_end(run, data.plateau.sel(width=p)) for run in data.chain.sel(width=p)] for p in widths],
+    )
     return Plate(_draw(data, rows, dim, lr), data, _verdict(data, directions))
 
 
@@ -83,18 +93,34 @@ def _length(data: xr.Dataset, p: int) -> float:
     return float(near.sum() * (data.save[1] - data.save[0]))
 
 
+def _end(risk: xr.DataArray, plateau: xr.DataArray) -> float:
+    """When the risk has fallen to half of that of the symmetric fixed point."""
+    below = risk.values < 0.5 * float(plateau)
+    return float(risk.save[np.argmax(below)]) if below.any() else np.inf
+
+
 def _verdict(data: xr.Dataset, k: int) -> Verdict:
+    """The plateau is a fixed point of the symmetric manifold, long, and ends for SGD when it ends for the ODE."""
     parts, good = [], True
     for p in data.width.values:
         here = data.sel(width=p)
         final, level = float(here.ode[-1]), float(here.plateau)
         reached = float(here.chain[:, -1].mean())
-        good &= float(here.length) > 0 and final < 0.5 * level and reached < 0.5 * level
+        end, runs = float(here.end), median(here.chain_end.values)
+        good &= float(here.unequal) < EVEN and float(here.length) > LONG * end and final < 0.1 * level
+        good &= runs.low * (1 - LATE) <= end <= runs.high * (1 + LATE)
         parts.append(
             f"p = {p}, k = {k}: risk {level:.4f} at the symmetric fixed point, the ODE stays within {NEAR:.0%} of "
-            f"it for {float(here.length):.0f}, then falls to {final:.2g} (SGD, mean of {here.sizes['seed']} runs: "
-            f"{reached:.2g}); largest minus smallest overlap of a neuron at the end {float(here.overlap[-1]):.2f}"
+            f"it for {float(here.length):.0f}, has left it at t = {end:.0f} (median of {here.sizes['seed']} runs of "
+            f"SGD {runs.value:.0f}, 95 %: {runs.low:.0f} to {runs.high:.0f}) and falls to {final:.2g} (SGD on average "
+            f"{reached:.2g}); on the symmetric manifold overlaps differ by {float(here.unequal):.0e}; largest minus "
+            f"smallest overlap of a neuron at the end {float(here.overlap[-1]):.2f}"
         )
+    widths, last = data.width.values, data.ode[:, -1].values
+    if k in widths and widths.max() > k:
+        ratio = float(last[widths.argmax()] / last[list(widths).index(k)])
+        good &= ratio > 10
+        parts.append(f"with p > k the decay is slow: at the end the risk is {ratio:.0f} times that of p = k")
     return Verdict(bool(good), "; ".join(parts))
 
 
