@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,9 +50,11 @@ def test_every_figure_writes_its_files_and_agrees(
     assert all(PAPERS[key] in tl.cite(data) for key in registry.figures()[name].papers)
 
 
-def test_every_figure_is_described_with_its_command() -> None:
+def test_every_figure_is_described_with_its_command_and_its_verdict() -> None:
     text = (Path(__file__).parents[1] / "docs" / "gallery.md").read_text(encoding="utf-8")
-    assert [name for name in NAMES if f"`twolayer gallery run {name}`" not in text] == []
+    sections = {part.split("\n")[0]: part for part in text.split("\n## ")[1:]}
+    assert [name for name in NAMES if f"`twolayer gallery run {name}`" not in sections.get(name, "")] == []
+    assert [name for name in NAMES if not re.search(r"^Verdict \(.+\): agrees", sections[name], re.M)] == []
 
 
 def test_the_list_names_every_figure_and_imports_no_jax() -> None:
