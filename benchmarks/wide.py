@@ -1,7 +1,8 @@
-"""Costs of wide networks: the ODE of an erf network of 64 neurons, and mean fields of up to 10⁵ particles.
+"""Costs of wide networks: the ODE of 64 erf neurons, mean fields of up to 10⁵ particles, descents of 10⁷ steps.
 
 python benchmarks/wide.py ode            p = 64, k = 4, with the peak of memory
 python benchmarks/wide.py particles      seconds of a whole run against the number of particles
+python benchmarks/wide.py descent        10⁷ steps of n rectifiers on the population loss
 """
 
 from __future__ import annotations
@@ -51,7 +52,17 @@ def particle_table() -> None:
             )
 
 
-TABLES = {"ode": ode_table, "particles": particle_table}
+def descent_table() -> None:
+    for n in (1, 2, 4, 10):
+        problem = tl.Problem("relu(z1)", "relu", width=n, second_layer=[float(n)] * n)
+        start = tl.Overlaps.random(problem, 20, seed=1)
+        began, cpu = time.perf_counter(), time.process_time()
+        tl.solve(problem, tl.SGD(0.2), tl.Population(), start, steps=10_000_000, save=60)
+        seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+        print(f"10⁷ steps, n = {n:>2}: {seconds:.0f} s, {cpu:.0f} s of CPU, with compilation", flush=True)
+
+
+TABLES = {"ode": ode_table, "particles": particle_table, "descent": descent_table}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Costs of wide networks.")

@@ -346,6 +346,11 @@ def test_the_parts_of_the_ode_add_up() -> None:
     np.testing.assert_allclose(both.gradient_flow.Q, here.phi + here.phi.T)
     np.testing.assert_allclose(both.variance.Q, 0.3 / 3 * here.chi, rtol=1e-12)
     assert not both.variance.M.any() and both.regime == "Saad–Solla"
+    short = 1e-6
+    run = tl.solve(problem, tl.SGD("0.3/d"), tl.ODE(), start, time=short, save=1)
+    for name in ("M", "Q"):
+        moved = (run[name].values[0, 1] - run[name].values[0, 0]) / short
+        np.testing.assert_allclose(moved, getattr(both.total, name), rtol=1e-4, atol=1e-5)
     flow, noise = (tl.rates(problem, tl.SGD(lr), start) for lr in ("0.3*d**-2", "0.3*d**-0.75"))
     np.testing.assert_allclose(flow.total.Q, both.gradient_flow.Q)
     np.testing.assert_allclose(noise.total.Q, both.variance.Q)

@@ -2,6 +2,6 @@
 
 import sys
 
-from twolayer.cli import main
+from twolayer.cli import script
 
-sys.exit(main())
+sys.exit(script())

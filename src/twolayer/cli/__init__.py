@@ -82,6 +82,18 @@ def _dispatch(argv: list[str]) -> int:
     return int(command.run(parser.read(rest)))
 
 
+def script() -> int:
+    """The console command."""
+    code = main()
+    if code == 1:
+        # compiled code of an interrupted run may still be at work, and crashes when the interpreter is taken down
+        # under it; everything that has to be on disk is there
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+    return code
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     for stream in (sys.stdout, sys.stderr):
