@@ -609,6 +609,19 @@ def test_divergence_in_json(call: Call) -> None:
     assert answer.json["stopped"]["diverged"]["step"] == tl.load("x.nc").stop_step.values.min()
 
 
+def test_population_tells_its_averages_and_the_largest_rate(call: Call) -> None:
+    flags = ["problem.target=relu(z1)", "problem.activation=relu", "algorithm.geometry=free"]
+    settings = [x for flag in flags for x in ("--set", flag)]
+    fine = call("solve", "task.toml", "--method", "population", *settings, "--set", "algorithm.lr=0.2")
+    assert fine.code == 0, fine
+    assert "averages closed form (relu) (error 1.0e-14)" in fine.out
+    settings += ["--set", "algorithm.lr=30", "--set", "run.time=3000"]
+    lost = call("solve", "task.toml", "--method", "population", *settings)
+    assert lost.code == 1, lost
+    assert "steps overshoot for lr > 8" in lost.out
+    assert "averages closed form (relu)" in lost.out
+
+
 def test_some_seeds_may_diverge(call: Call) -> None:
     """A rate at which the fate of a run is open: the command is done as long as one seed is."""
     flags = ["--set", "algorithm.geometry=free", "--set", "algorithm.lr=0.7/d", "--set", "run.time=0.5"]

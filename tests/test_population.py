@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import twolayer as tl
-from twolayer.gaussian.descent import ReluDescent, descent_of, sine_excess
+from twolayer.gaussian.descent import ReluDescent, descent_of, gradient_error, sine_excess
 from twolayer.gaussian.nodes import target_frame
 from twolayer.precision import float64
 
@@ -113,13 +113,17 @@ def test_any_rule_gives_the_same_gradient() -> None:
     problem = TASKS["erf"][0]
     point = tl.Overlaps.random(problem, 10, seed=2)
     a = np.ones(2)
-    closed, _ = descent_of(problem, "squared", point.Q, point.M, a)
-    sampled, _ = descent_of(problem, "squared", point.Q, point.M, a, engine="sobol", log2_points=14)
+    closed, exactly = descent_of(problem, "squared", point.Q, point.M, a)
+    sampled, roughly = descent_of(problem, "squared", point.Q, point.M, a, engine="sobol", log2_points=14)
     _, A, B = point.factors()
     rows = jnp.asarray(np.concatenate([A, B], axis=1))
     exact, rough = closed(rows, jnp.ones(2), 0.0), sampled(rows, jnp.ones(2), 0.0)
     np.testing.assert_allclose(rough.first, exact.first, atol=2e-3)
     assert float(jnp.abs(exact.first).max()) > 0.05
+    told = gradient_error(sampled, roughly, point.Q, point.M, a, 0.0)
+    true = float(jnp.abs(rough.first - exact.first).max() / jnp.abs(exact.first).max())
+    assert true / 10 < told < 0.1
+    assert gradient_error(closed, exactly, point.Q, point.M, a, 0.0) < 1e-12
 
 
 def test_the_sine_excess_keeps_its_digits() -> None:
@@ -320,6 +324,16 @@ def test_the_bound_of_a_smooth_task_is_its_curvature() -> None:
     assert float(fine.excess_risk[0, -1]) < 1e-12
     with pytest.warns(tl.DivergenceWarning, match="overshoot for lr > 2"):
         tl.solve(problem, tl.SGD(2.01), tl.Population(), start, steps=4000, save=1)
+
+
+@pytest.mark.parametrize("lr", [0.5, 3.0])
+def test_no_bound_is_told_where_the_loss_curves_downwards(lr: float) -> None:
+    problem, start = tl.Problem("z1**2", "square"), tl.Overlaps([[0.01]], [[0.05]])
+    with pytest.warns(tl.DivergenceWarning, match="use a smaller lr"):
+        run = tl.solve(problem, tl.SGD(lr), tl.Population(), start, steps=4000, save=1)
+    notes = json.loads(run.attrs["notes"])
+    assert "largest_lr" not in notes
+    assert notes["engine_error"] < 1e-12
 
 
 def test_what_population_refuses() -> None:
