@@ -220,6 +220,9 @@ def test_the_symmetric_recursion_is_the_general_code() -> None:
     outside = np.sqrt(np.diagonal(general.Q_perp[0], axis1=1, axis2=2))
     np.testing.assert_allclose(outside, pair.orthogonal[:, None] * np.ones(2), rtol=1e-12)
     np.testing.assert_allclose(general.excess_risk[0], pair.loss, rtol=1e-10)
+    turned = tl.symmetric_pair(l1, -l2, lr, 20_000, save=steps)
+    np.testing.assert_array_equal(turned.orthogonal, -pair.orthogonal)
+    np.testing.assert_array_equal(turned.loss, pair.loss)
     # the coefficient printed in the source, sin 2θ/λ1 instead of sin 2θ/2π, gives something else at the first step
     theta = np.arctan2(l2, l1)
     wrong = (l1 - 0.5) * (1 - lr * (1 - theta / np.pi + np.sin(2 * theta) / l1))

@@ -89,10 +89,11 @@ def symmetric_pair(lambda1: float, lambda2: float, lr: float, steps: Any, save: 
     eta = finite_number("lr", lr, accepted="a number in (0, 2)")
     require(0 < eta < 2, "lr", lr, "a number in (0, 2), beyond which λ1 diverges")
     points = save_steps(Clocks(Problem("relu(z1)", "relu", 2), SGD(eta), None), None, steps, save)
-    start = (jnp.asarray(x - 0.5), jnp.asarray(y))
+    start = (jnp.asarray(x - 0.5), jnp.asarray(abs(y)))  # −λ2 numbers the two students the other way
     later = _follow(*start, jnp.asarray(eta), jnp.asarray(points))
     columns = zip((*start, pair_loss(*start)), later, strict=True)
-    return SymmetricPair(points, *(np.concatenate([[np.asarray(a)], np.asarray(b)]) for a, b in columns))
+    excess, orthogonal, loss = (np.concatenate([[np.asarray(a)], np.asarray(b)]) for a, b in columns)
+    return SymmetricPair(points, excess, math.copysign(1.0, y) * orthogonal, loss)
 
 
 def aligned_excess(total: float, lr: float, students: int, steps: Any) -> np.ndarray:
