@@ -328,6 +328,7 @@ def test_every_command_takes_the_same_four_flags(command: str, call: Call) -> No
         (["analyse", "z1", "--set", "direction=2"], ["'direction'", "did you mean 'directions'"]),
         (["analyse", "z1", "--set", "directions=0"], ["`directions`", "0"]),
         (["about", "--set", "a=1"], ["'a'", "has none"]),
+        (["recovery", "0*z1", "relu", "--out", "x"], ["`target` must not be zero"]),
         (["cite"], ["required: what"]),
         (["cite", "od"], ["'od'", "did you mean 'ode'"]),
         (["cite", "task.toml"], ["'task.toml'"]),

@@ -151,6 +151,12 @@ def test_random_starts_have_the_law_of_random_vectors(dim: int, P: object, law: 
         assert stats.ks_2samp(a, b).pvalue > 1e-5
 
 
+def test_targets_without_any_direction_have_starts_too() -> None:
+    start = tl.Overlaps.random(tl.Problem("relu(z1)", "relu", 2, gram=[[0.0]]), 10, size=3, law="hemisphere")
+    assert start.M.tolist() == [[[0.0], [0.0]]] * 3
+    np.testing.assert_allclose(np.diagonal(start.Q_perp, axis1=1, axis2=2), 1.0)
+
+
 def test_starts_are_reproducible_and_independent_of_company() -> None:
     problem = tl.Problem("z1", "relu", width=2, second_layer="gaussian")
     one, many = tl.Overlaps.random(problem, 100, seed=3), tl.Overlaps.random(problem, 100, seed=3, size=4)

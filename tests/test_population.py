@@ -349,6 +349,13 @@ def test_what_population_refuses() -> None:
             tl.Overlaps(start.Q, 0 * start.M, [[0.0]]),
             steps=1,
         )
+    for target in ("0*z1", tl.Teacher("relu", 1, [0.0])):
+        zero = tl.Problem(target, "relu")
+        with pytest.raises(tl.Refused, match="the target is zero"):
+            tl.solve(zero, tl.SGD(0.1), tl.Population(), tl.Overlaps.random(zero, 10), steps=1)
+        with pytest.raises(tl.InputError, match="`target` must not be zero"):
+            tl.population_loss(zero)
+    assert tl.Population().refusal(tl.Problem("relu(z1 - 12)", "relu"), tl.SGD(0.1)) is None  # small is not zero
     with pytest.raises(tl.Refused, match="average over all inputs"):
         descend(2, start, 0.1, 1, dataset=10)
     with pytest.raises(tl.InputError, match="`width` must be a positive integer, but got 0"):

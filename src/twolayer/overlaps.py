@@ -173,7 +173,7 @@ class Overlaps:
         runs = positive_integer("first", first, 0) + np.arange(1 if size is None else positive_integer("size", size))
         p, rest = problem.p, dim - rank
         frame = cls(np.eye(p), np.zeros((p, problem.k)), problem.P).factors()[0]
-        A = random.host_normal(seed, random.Role.START, p * rank, 2 * runs).reshape(-1, p, rank)
+        A = random.host_normal(seed, random.Role.START, p * rank, 2 * runs).reshape(len(runs), p, rank)
         B = draw_factor(seed, random.Role.START, p, rest, 2 * runs + 1)
         norm = np.full(A.shape[:2], np.sqrt(dim)) if law == "gaussian" else np.sqrt((A**2).sum(-1) + (B**2).sum(-1))
         if law == "hemisphere":

@@ -26,6 +26,7 @@ from numpy.polynomial import Chebyshev, Polynomial
 from twolayer.errors import InputError, choice, positive_integer, reject, require
 from twolayer.functions.hermite import gauss_panels, hermite_coefficients
 from twolayer.gaussian.engines import Engine, select
+from twolayer.gaussian.nodes import vanishes
 from twolayer.losses import Loss
 from twolayer.precision import float64
 from twolayer.problem import Problem
@@ -245,6 +246,8 @@ def population_loss(problem: Problem, loss: str | Loss = "squared") -> Populatio
             f"Argument `loss` must be 'squared' or 'correlation', but {loss.name!r} is known by its slope."
         )
     sigma, target = problem.activation, problem.target
+    if vanishes(target, problem.P):
+        raise InputError(f"Argument `target` must not be zero, for there is no direction to learn, but got {target.name}.")
     kinks = target.kinks[0] if target.kinks is not None else ()
 
     def h(x: Any) -> np.ndarray:

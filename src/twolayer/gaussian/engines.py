@@ -363,7 +363,7 @@ def natural_scale(values: Averages, silent: float, Q: np.ndarray, P: np.ndarray,
     risk = max(float(values.excess_risk), FLOOR * silent) + noise / 2 + 1e-300
     gradient = max(float(np.sqrt(np.max(np.abs(values.chi)))), float(np.sqrt(2 * FLOOR * silent)), 1e-150)
     own, star = (float(np.sqrt(np.max(np.diagonal(C)))) for C in (Q, P))
-    return Averages(gradient * star, gradient * own + 1e-300, gradient**2, np.sqrt(2 * risk), risk)
+    return Averages(gradient * star + 1e-300, gradient * own + 1e-300, gradient**2, np.sqrt(2 * risk), risk)
 
 
 def relative_error(

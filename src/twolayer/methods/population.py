@@ -27,6 +27,7 @@ from twolayer.clocks import Clocks
 from twolayer.errors import InputError, choice, finite_number, positive_integer, reject
 from twolayer.gaussian.descent import Descent, ReluDescent, descent_of, gradient_error
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
+from twolayer.gaussian.nodes import vanishes
 from twolayer.kernel import Rates, move, move_second
 from twolayer.methods.base import Evolution, Method, Outcome, Snapshot, Task, register_method
 from twolayer.methods.flow import Equation, FlowEvolution
@@ -367,6 +368,8 @@ class Population(Method):
             return (
                 "a direction of the target is zero (P_rr = 0), so there is no angle to it and nothing to learn along it"
             )
+        if vanishes(problem.target, problem.P):
+            return "the target is zero, so there is no direction to learn"
         return None
 
     def save_points(self, clocks: Clocks, time: Any, steps: Any, save: Any) -> np.ndarray:
