@@ -226,6 +226,8 @@ def test_other_bad_input_is_refused() -> None:
         tl.critical_alpha(100, 0)
     with pytest.raises(tl.InputError, match="`dim` must be an integer of at least 2"):
         tl.critical_alpha(1, 1)
+    with pytest.raises(tl.InputError, match="an overlap that grows from a random start"):
+        tl.population_loss(tl.Problem("h4(z1)", "relu")).largest_step(100)
     phi = tl.population_loss(matched(2))
     with pytest.raises(tl.InputError, match="`m` must be an overlap"):
         phi.phi(1.5)
@@ -245,8 +247,15 @@ def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert said["search"]["value"] == found.search.value
     assert said["information"] == 2
     assert said["critical_alpha"] == pytest.approx(np.log(60))
+    lines = str(found).splitlines()
+    assert lines[2].startswith(f"descent: {found.descent.value:.4g} samples")
+    assert f"{found.descent_share.value:.3g} of all" in lines[2]
     assert main(arguments) == 0
     assert "an even loss" in capsys.readouterr().out
     assert main([*arguments, "--eta", "1.5"]) == 2
     assert "`eta` must be a number in (0, ½)" in capsys.readouterr().err
+    assert main(["recovery", "h4(z1)", "relu", "--dim", "100"]) == 0
+    said = capsys.readouterr().out
+    assert "information exponent  4" in said
+    assert "overlaps do not grow" in said
     assert main(["recovery", "h2(z1)"]) == 2

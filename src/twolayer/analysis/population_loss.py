@@ -213,12 +213,19 @@ class PopulationLoss:
     def largest_step(self, dim: int) -> float:
         """δ up to which m grows from N^{−1/2} against the pull of the normalisation; infinite for k = 1.
 
+        Refused where m does not grow at all, `growth` < 0.
+
         Examples
         --------
         >>> round(population_loss(Problem("z1**2", "square")).largest_step(1000), 6)
         0.166667
         """
         k, n = self.information, positive_integer("dim", dim, 2)
+        if self.growth < 0:
+            raise InputError(
+                f"Argument `problem` must have an overlap that grows from a random start, but the loss rises there: "
+                f"ṁ ≈ {self.growth:.4g}·m^{k - 1} whatever the step."
+            )
         return float("inf") if k == 1 else float(2 * self.growth * n ** (-(k - 2) / 2) / self.noise())
 
 
@@ -247,7 +254,9 @@ def population_loss(problem: Problem, loss: str | Loss = "squared") -> Populatio
         )
     sigma, target = problem.activation, problem.target
     if vanishes(target, problem.P):
-        raise InputError(f"Argument `target` must not be zero, for there is no direction to learn, but got {target.name}.")
+        raise InputError(
+            f"Argument `target` must not be zero, for there is no direction to learn, but got {target.name}."
+        )
     kinks = target.kinks[0] if target.kinks is not None else ()
 
     def h(x: Any) -> np.ndarray:

@@ -26,7 +26,7 @@ from twolayer.overlaps import Overlaps
 from twolayer.problem import Problem
 from twolayer.random import check_seed
 from twolayer.solving import check_start, solve
-from twolayer.statistics import Fraction, Median, median, wilson
+from twolayer.statistics import Fraction, Median, median, told, wilson
 
 __all__ = ["Recovery", "levels_of", "recovery"]
 
@@ -117,9 +117,12 @@ class Recovery:
         rows = []
         for level, part, chance in ((a, self.search, p), (b, median(self.strong), q)):
             rows.append(
-                f"m ≥ {level:g}: {part.value:.4g} samples (95 %: {part.low:.4g} to {part.high:.4g}), probability "
+                f"m ≥ {level:g}: {told(part.value)} samples (95 %: {part.interval()}), probability "
                 f"{chance.value:.3g} ({chance.low:.3g} to {chance.high:.3g})"
             )
+        part, share = self.descent, self.descent_share
+        spent = f", {share.value:.3g} of all (95 %: {share.interval(3)})" if np.isfinite(share.value) else ""
+        rows.append(f"descent: {told(part.value)} samples (95 %: {part.interval()}){spent}")
         return "\n".join(rows)
 
 
