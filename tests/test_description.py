@@ -110,6 +110,7 @@ PROBLEM = tl.Problem("z1 + z2", "relu", width=2)
         (lambda: tl.Overlaps.random(PROBLEM, dim=0), ["`dim`", "0"]),
         (lambda: tl.Overlaps.random(PROBLEM, dim=10, law="uniform"), ["`law`", "'uniform'"]),
         (lambda: tl.Overlaps.from_weights([[1.0, 0.0]], [[1.0]]), ["`W_star`", "(k, 2)"]),
+        (lambda: PROBLEM.replace(gram=np.eye(3)), ["`gram`", "2 × 2 matrix", "array([[1., 0., 0.], [0., 1., 0.]"]),
         (lambda: tl.Until("norm", 1.0), ["`quantity`", "'norm'"]),
         (lambda: tl.Until("risk", -1.0), ["`value`", "-1.0"]),
         (lambda: tl.Chain(dim=0), ["`dim`", "0"]),

@@ -373,6 +373,12 @@ def test_what_population_refuses() -> None:
         tl.symmetric_pair(0.1, 0.1, 2.5, 10)
     with pytest.raises(tl.InputError, match="`students` must be a positive integer, but got 0"):
         tl.aligned_excess(0.5, 0.1, 0, 3)
+    for steps in (-1, 0.5, [0, 1.5], "x"):
+        with pytest.raises(tl.InputError, match="`steps` must be"):
+            tl.aligned_excess(0.5, 0.1, 1, steps)
+    for norm, angle, name in ((1, 3.2, "angle"), (1, -0.1, "angle"), (-1, 1, "norm"), (np.nan, 1, "norm")):
+        with pytest.raises(tl.InputError, match=f"`{name}` must be"):
+            tl.cubic_bound(norm, angle)
     with pytest.raises(tl.InputError, match="must be a result of Population"):
         tl.relu_students(start)  # type: ignore[arg-type]
 

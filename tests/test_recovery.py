@@ -231,6 +231,9 @@ def test_other_bad_input_is_refused() -> None:
     phi = tl.population_loss(matched(2))
     with pytest.raises(tl.InputError, match="`m` must be an overlap"):
         phi.phi(1.5)
+    for call in (phi.phi, phi.flow, phi.noise, lambda m: phi.derivative(m, 2)):
+        with pytest.raises(tl.InputError, match="`m` must be an array of numbers, but got 'x'"):
+            call("x")
     with pytest.raises(tl.InputError, match="`route` must be one of"):
         phi.phi(0.5, "magic")
     with pytest.raises(tl.InputError, match="an overlap from −½ to ½"):

@@ -29,7 +29,7 @@ from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.nodes import vanishes
 from twolayer.losses import Loss
 from twolayer.precision import float64
-from twolayer.problem import Problem
+from twolayer.problem import Problem, finite_array
 
 __all__ = ["PopulationLoss", "critical_alpha", "population_loss", "require_single_index"]
 
@@ -102,7 +102,7 @@ class PopulationLoss:
 
     @staticmethod
     def _checked(m: Any) -> np.ndarray:
-        x = np.asarray(m, dtype=float)
+        x = finite_array("m", m)
         require(bool((np.abs(x) <= 1).all()), "m", m, "an overlap, from −1 to 1")
         return x
 
@@ -124,8 +124,9 @@ class PopulationLoss:
             series = Polynomial(self.products)
             return np.asarray((0.0 if n else self.constant) - (series.deriv(n) if n else series)(x))
         if n >= 2:
-            require(bool((np.abs(np.asarray(m)) <= 0.5).all()), "m", m, "an overlap from −½ to ½ for n ≥ 2")
-            return np.asarray(self._interpolation.deriv(n - 1)(np.asarray(m, float)))
+            x = self._checked(m)
+            require(bool((np.abs(x) <= 0.5).all()), "m", m, "an overlap from −½ to ½ for n ≥ 2")
+            return np.asarray(self._interpolation.deriv(n - 1)(x))
         _, value, slope = self._at(m)
         return np.asarray(-slope if n else self.constant - value)
 
@@ -175,7 +176,7 @@ class PopulationLoss:
 
     def flow(self, m: Any, step: float = 0.0) -> np.ndarray:
         """ṁ per unit of τ = (δ/N)·steps as N → ∞, for a given δ or for δ → 0."""
-        x = np.asarray(m, dtype=float)
+        x = self._checked(m)
         free = -self.derivative(x) * (1 - x**2)
         return np.asarray(free - step / 2 * self.noise(x) * x if step else free)
 
