@@ -365,7 +365,7 @@ def verdict_table(tree: xr.DataTree) -> Any:
         row = {name: root[name].values[i] for name in root.data_vars}
         if row["verdict"] == "no verdict":
             known = np.isfinite(row["deviation"])
-            numbers = [f"{row[c]:.6g}" for c in ("mean", "reference")] + [f"{row['deviation']:+.1e}"]
+            numbers = [f"{row[c]:.4g}" for c in ("mean", "reference")] + [f"{row['deviation']:+.1e}"]
             table.add_row(row["method"], row["quantity"], *(numbers if known else [""] * 3), "", row["verdict"], "")
         else:
             colour = "green" if row["verdict"] == "agree" else "red"
