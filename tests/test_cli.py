@@ -328,6 +328,7 @@ def test_every_command_takes_the_same_four_flags(command: str, call: Call) -> No
         (["analyse", "z1", "--set", "direction=2"], ["'direction'", "did you mean 'directions'"]),
         (["analyse", "z1", "--set", "directions=0"], ["`directions`", "0"]),
         (["about", "--set", "a=1"], ["'a'", "has none"]),
+        (["recovery", "0*z1", "relu", "--out", "x"], ["`target` must not be zero"]),
         (["cite"], ["required: what"]),
         (["cite", "od"], ["'od'", "did you mean 'ode'"]),
         (["cite", "task.toml"], ["'task.toml'"]),
@@ -607,6 +608,19 @@ def test_divergence_in_json(call: Call) -> None:
     assert answer.code == 1
     assert answer.json["outcomes"] == {"diverged": 3}
     assert answer.json["stopped"]["diverged"]["step"] == tl.load("x.nc").stop_step.values.min()
+
+
+def test_population_tells_its_averages_and_the_largest_rate(call: Call) -> None:
+    flags = ["problem.target=relu(z1)", "problem.activation=relu", "algorithm.geometry=free"]
+    settings = [x for flag in flags for x in ("--set", flag)]
+    fine = call("solve", "task.toml", "--method", "population", *settings, "--set", "algorithm.lr=0.2")
+    assert fine.code == 0, fine
+    assert "averages closed form (relu) (error 1.0e-14)" in fine.out
+    settings += ["--set", "algorithm.lr=30", "--set", "run.time=3000"]
+    lost = call("solve", "task.toml", "--method", "population", *settings)
+    assert lost.code == 1, lost
+    assert "steps overshoot for lr > 8" in lost.out
+    assert "averages closed form (relu)" in lost.out
 
 
 def test_some_seeds_may_diverge(call: Call) -> None:

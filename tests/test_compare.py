@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import twolayer as tl
 from twolayer import comparison, d
@@ -67,6 +70,27 @@ def test_what_refuses_is_skipped_with_its_reason(capsys: pytest.CaptureFixture[s
     assert set(tree.children) == {"chain", "vectors"}
     assert "GiantSteps" in json.loads(tree.attrs["skipped"])["ODE"]
     assert "skipped ODE" in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_is_not_random_is_told_without_a_verdict(agreed: tuple[Any, Path]) -> None:
+    tree, _out = agreed
+    theory = tree["ode"].to_dataset()
+    other = theory.assign(risk=theory.risk + 0.25)
+    rows = comparison._judge(PROBLEM, START, other, theory, None, 0, stochastic=False)
+    assert [row["quantity"] for row in rows] == ["risk", "m1"]
+    assert rows[0]["deviation"] == pytest.approx(0.25)
+    assert {(row["verdict"], row["reason"]) for row in rows} == {("no verdict", "deterministic: no standard error")}
+    rows += comparison._judge(PROBLEM, START, tree["chain"].to_dataset(), theory, None, 800)
+    told = comparison._tree(["ode"], {"ode": theory}, [{"method": "other", **row} for row in rows], {})
+    console = Console(file=io.StringIO(), width=120, record=True)
+    console.print(comparison.verdict_table(told))
+    shown = console.export_text()
+    assert "+2.5e-01" in shown
+    assert shown.count("unknown") == 2  # C/d of the chain, whose pilot was not run
+    assert "other: deterministic: no standard error" in shown
+    lost = other.assign(outcome=("seed", np.array(["diverged"], dtype=object)))
+    (reason,) = {r["reason"] for r in comparison._judge(PROBLEM, START, lost, theory, None, 0, stochastic=False)}
+    assert reason.startswith("it ended early, diverged")
 
 
 def test_two_dimensions_of_one_method() -> None:

@@ -110,6 +110,7 @@ PROBLEM = tl.Problem("z1 + z2", "relu", width=2)
         (lambda: tl.Overlaps.random(PROBLEM, dim=0), ["`dim`", "0"]),
         (lambda: tl.Overlaps.random(PROBLEM, dim=10, law="uniform"), ["`law`", "'uniform'"]),
         (lambda: tl.Overlaps.from_weights([[1.0, 0.0]], [[1.0]]), ["`W_star`", "(k, 2)"]),
+        (lambda: PROBLEM.replace(gram=np.eye(3)), ["`gram`", "2 × 2 matrix", "array([[1., 0., 0.], [0., 1., 0.]"]),
         (lambda: tl.Until("norm", 1.0), ["`quantity`", "'norm'"]),
         (lambda: tl.Until("risk", -1.0), ["`value`", "-1.0"]),
         (lambda: tl.Chain(dim=0), ["`dim`", "0"]),
@@ -149,6 +150,12 @@ def test_random_starts_have_the_law_of_random_vectors(dim: int, P: object, law: 
     pairs.append((ours.Q[:, 0, 1] * ours.M[:, 0, 0] * ours.M[:, 1, 0], Q[:, 0, 1] * M[:, 0, 0] * M[:, 1, 0]))
     for a, b in pairs:
         assert stats.ks_2samp(a, b).pvalue > 1e-5
+
+
+def test_targets_without_any_direction_have_starts_too() -> None:
+    start = tl.Overlaps.random(tl.Problem("relu(z1)", "relu", 2, gram=[[0.0]]), 10, size=3, law="hemisphere")
+    assert start.M.tolist() == [[[0.0], [0.0]]] * 3
+    np.testing.assert_allclose(np.diagonal(start.Q_perp, axis1=1, axis2=2), 1.0)
 
 
 def test_starts_are_reproducible_and_independent_of_company() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import twolayer as tl
 from twolayer import losses
-from twolayer.cli import main
+from twolayer.cli import COMMANDS, main
 from twolayer.functions import activation
 from twolayer.solving import METHODS  # not from methods.base: importing solving registers the methods
 from twolayer.taskfile import read_task
@@ -135,6 +135,13 @@ def test_every_public_name_is_documented() -> None:
 def test_the_readme_has_two_shell_commands() -> None:
     shell = [b.text.strip() for b in blocks(ROOT / "README.md", "sh", "bash", "shell", "console", "")]
     assert shell == [RUN, TEST]
+
+
+def test_the_tables_of_the_readme_are_complete() -> None:
+    source = (ROOT / "README.md").read_text(encoding="utf-8")
+    own = {cls.__name__ for cls in METHODS.values() if cls.__module__.startswith("twolayer.")}
+    assert set(re.findall(r"^\| `(\w+)\(", source, flags=re.MULTILINE)) == own
+    assert set(re.findall(r"^\| `twolayer ([\w-]+)", source, flags=re.MULTILINE)) == set(COMMANDS)
 
 
 def test_the_check_of_the_repository_runs_the_tests() -> None:

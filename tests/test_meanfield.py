@@ -330,6 +330,9 @@ def test_particles_are_sampled_from_their_law() -> None:
         ({"size": 3, "law": "cube"}, "sphere"),
         ({"size": 3}, "`dim` must be given"),
         ({"size": 3, "law": 5}, "function"),
+        ({"size": 3, "law": lambda rng: (rng.normal(size=(3, 2)), np.ones(3))}, "`law` must be a function of"),
+        ({"size": 3, "law": lambda rng, size: None}, "returns the pair m"),
+        ({"size": 3, "law": lambda rng, size: rng.normal(size=(2, size))}, "returns the pair m .* got 'ndarray'"),
     ):
         with pytest.raises(tl.InputError, match=words):
             tl.Particles.sample(problem, **arguments)
@@ -379,3 +382,13 @@ def test_overlaps_decompose_also_along_dependent_directions() -> None:
     np.testing.assert_allclose(rest @ W_star.T, 0.0, atol=1e-10)
     np.testing.assert_allclose(rest @ rest.T, perp, atol=1e-10)
     np.testing.assert_allclose(start.Q_perp, perp)
+
+
+def test_nearly_dependent_directions_are_cut_alike_everywhere() -> None:
+    """An eigenvalue of 1e-11 is noise: inverted, it would show in Q⊥ and in norms."""
+    P3 = np.array([[1.0, 1.0], [1.0, 1.0 + 2e-11]])
+    start = tl.Overlaps([[1.0]], [[0.6, 0.6 + 1e-9]], P3)
+    _, A, _ = start.factors()
+    np.testing.assert_allclose(start.Q_perp, start.Q - A @ A.T, atol=1e-9)
+    cloud_ = tl.Particles(start.M, [0.64], None, P3)
+    np.testing.assert_allclose(cloud_.norms, 1.0, atol=1e-8)

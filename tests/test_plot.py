@@ -155,6 +155,8 @@ def test_titles_and_labels(chain: xr.Dataset) -> None:
     assert max(map(len, long.splitlines())) <= 125
     big = legend(plot.trajectory(replaced(chain, method={"dim": 1_000_000})).axes[0])
     assert big == ["Chain, d = 1\u2009000\u2009000, 4 seeds"]
+    field = tl.MeanField().describe()
+    assert legend(plot.trajectory(replaced(chain, method=field)).axes[0]) == ["MeanField, d = ∞"]
     limit = chain.copy()
     limit.time.attrs["units"] = "d**0.5"
     assert "[$d^{0.5}$]" in plot.trajectory(limit).axes[0].get_xlabel()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import twolayer as tl
-from twolayer.gaussian.descent import ReluDescent, descent_of, sine_excess
+from twolayer.gaussian.descent import ReluDescent, descent_of, gradient_error, sine_excess
 from twolayer.gaussian.nodes import target_frame
 from twolayer.precision import float64
 
@@ -113,13 +113,17 @@ def test_any_rule_gives_the_same_gradient() -> None:
     problem = TASKS["erf"][0]
     point = tl.Overlaps.random(problem, 10, seed=2)
     a = np.ones(2)
-    closed, _ = descent_of(problem, "squared", point.Q, point.M, a)
-    sampled, _ = descent_of(problem, "squared", point.Q, point.M, a, engine="sobol", log2_points=14)
+    closed, exactly = descent_of(problem, "squared", point.Q, point.M, a)
+    sampled, roughly = descent_of(problem, "squared", point.Q, point.M, a, engine="sobol", log2_points=14)
     _, A, B = point.factors()
     rows = jnp.asarray(np.concatenate([A, B], axis=1))
     exact, rough = closed(rows, jnp.ones(2), 0.0), sampled(rows, jnp.ones(2), 0.0)
     np.testing.assert_allclose(rough.first, exact.first, atol=2e-3)
     assert float(jnp.abs(exact.first).max()) > 0.05
+    told = gradient_error(sampled, roughly, point.Q, point.M, a, 0.0)
+    true = float(jnp.abs(rough.first - exact.first).max() / jnp.abs(exact.first).max())
+    assert true / 10 < told < 0.1
+    assert gradient_error(closed, exactly, point.Q, point.M, a, 0.0) < 1e-12
 
 
 def test_the_sine_excess_keeps_its_digits() -> None:
@@ -216,6 +220,9 @@ def test_the_symmetric_recursion_is_the_general_code() -> None:
     outside = np.sqrt(np.diagonal(general.Q_perp[0], axis1=1, axis2=2))
     np.testing.assert_allclose(outside, pair.orthogonal[:, None] * np.ones(2), rtol=1e-12)
     np.testing.assert_allclose(general.excess_risk[0], pair.loss, rtol=1e-10)
+    turned = tl.symmetric_pair(l1, -l2, lr, 20_000, save=steps)
+    np.testing.assert_array_equal(turned.orthogonal, -pair.orthogonal)
+    np.testing.assert_array_equal(turned.loss, pair.loss)
     # the coefficient printed in the source, sin 2θ/λ1 instead of sin 2θ/2π, gives something else at the first step
     theta = np.arctan2(l2, l1)
     wrong = (l1 - 0.5) * (1 - lr * (1 - theta / np.pi + np.sin(2 * theta) / l1))
@@ -322,6 +329,16 @@ def test_the_bound_of_a_smooth_task_is_its_curvature() -> None:
         tl.solve(problem, tl.SGD(2.01), tl.Population(), start, steps=4000, save=1)
 
 
+@pytest.mark.parametrize("lr", [0.5, 3.0])
+def test_no_bound_is_told_where_the_loss_curves_downwards(lr: float) -> None:
+    problem, start = tl.Problem("z1**2", "square"), tl.Overlaps([[0.01]], [[0.05]])
+    with pytest.warns(tl.DivergenceWarning, match="use a smaller lr"):
+        run = tl.solve(problem, tl.SGD(lr), tl.Population(), start, steps=4000, save=1)
+    notes = json.loads(run.attrs["notes"])
+    assert "largest_lr" not in notes
+    assert notes["engine_error"] < 1e-12
+
+
 def test_what_population_refuses() -> None:
     start = random_start(2)
     with pytest.raises(tl.Refused, match="a direction of the target is zero"):
@@ -332,6 +349,13 @@ def test_what_population_refuses() -> None:
             tl.Overlaps(start.Q, 0 * start.M, [[0.0]]),
             steps=1,
         )
+    for target in ("0*z1", tl.Teacher("relu", 1, [0.0])):
+        zero = tl.Problem(target, "relu")
+        with pytest.raises(tl.Refused, match="the target is zero"):
+            tl.solve(zero, tl.SGD(0.1), tl.Population(), tl.Overlaps.random(zero, 10), steps=1)
+        with pytest.raises(tl.InputError, match="`target` must not be zero"):
+            tl.population_loss(zero)
+    assert tl.Population().refusal(tl.Problem("relu(z1 - 12)", "relu"), tl.SGD(0.1)) is None  # small is not zero
     with pytest.raises(tl.Refused, match="average over all inputs"):
         descend(2, start, 0.1, 1, dataset=10)
     with pytest.raises(tl.InputError, match="`width` must be a positive integer, but got 0"):
@@ -349,6 +373,12 @@ def test_what_population_refuses() -> None:
         tl.symmetric_pair(0.1, 0.1, 2.5, 10)
     with pytest.raises(tl.InputError, match="`students` must be a positive integer, but got 0"):
         tl.aligned_excess(0.5, 0.1, 0, 3)
+    for steps in (-1, 0.5, [0, 1.5], "x"):
+        with pytest.raises(tl.InputError, match="`steps` must be"):
+            tl.aligned_excess(0.5, 0.1, 1, steps)
+    for norm, angle, name in ((1, 3.2, "angle"), (1, -0.1, "angle"), (-1, 1, "norm"), (np.nan, 1, "norm")):
+        with pytest.raises(tl.InputError, match=f"`{name}` must be"):
+            tl.cubic_bound(norm, angle)
     with pytest.raises(tl.InputError, match="must be a result of Population"):
         tl.relu_students(start)  # type: ignore[arg-type]
 

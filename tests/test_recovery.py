@@ -165,6 +165,21 @@ def test_the_sign_counts_where_the_loss_knows_it() -> None:
     assert tl.recovery(matched(1), algorithm, 100, 0.3, **options).weak_probability.value == 0
 
 
+def test_runs_that_start_recovered_take_no_samples() -> None:
+    """16 runs of the compiled code above, half of them beyond the strong level and half beyond the weak one."""
+    M = np.where(np.arange(16) < 8, 0.9, 0.6)[:, None, None]
+    options: dict[str, Any] = {"seeds": 16, "samples": 200}
+    algorithm = tl.SGD("0.3/d", geometry="spherical")
+    found = tl.recovery(matched(1), algorithm, 100, 0.3, start=tl.Overlaps(np.ones_like(M), M), **options)
+    assert found.weak.tolist() == [0.0] * 16
+    assert found.strong[:8].tolist() == [0.0] * 8
+    assert (found.strong[8:] > 1).all()
+    assert found.descent_share.value == 1
+    there = tl.recovery(matched(1), algorithm, 100, 0.3, start=tl.Overlaps([[1.0]], [[0.9]]), **options)
+    assert there.strong.tolist() == [0.0] * 16
+    assert np.isnan(there.descent_share.value)
+
+
 # --------------------------------------------------------------------------------------------------------- bad input
 
 
@@ -203,13 +218,22 @@ def test_other_bad_input_is_refused() -> None:
         tl.recovery(tl.Problem("-h2(z1)", "h2"), spherical, 50)
     with pytest.raises(tl.InputError, match="`samples` must be at least one batch"):
         tl.recovery(matched(1), spherical, 50, samples=0)
+    with pytest.raises(tl.InputError, match=r"one for each of 4 seeds, but has Overlaps\(p=1, k=1, starts=3"):
+        tl.recovery(matched(1), spherical, 50, start=tl.Overlaps.random(matched(1), 50, size=3), seeds=4)
+    with pytest.raises(tl.InputError, match="on the sphere, Q = 1, but has Q = 2"):
+        tl.recovery(matched(1), spherical, 50, start=tl.Overlaps([[2.0]], [[0.1]]), seeds=4)
     with pytest.raises(tl.InputError, match="`k` must be a positive integer, but got 0"):
         tl.critical_alpha(100, 0)
     with pytest.raises(tl.InputError, match="`dim` must be an integer of at least 2"):
         tl.critical_alpha(1, 1)
+    with pytest.raises(tl.InputError, match="an overlap that grows from a random start"):
+        tl.population_loss(tl.Problem("h4(z1)", "relu")).largest_step(100)
     phi = tl.population_loss(matched(2))
     with pytest.raises(tl.InputError, match="`m` must be an overlap"):
         phi.phi(1.5)
+    for call in (phi.phi, phi.flow, phi.noise, lambda m: phi.derivative(m, 2)):
+        with pytest.raises(tl.InputError, match="`m` must be an array of numbers, but got 'x'"):
+            call("x")
     with pytest.raises(tl.InputError, match="`route` must be one of"):
         phi.phi(0.5, "magic")
     with pytest.raises(tl.InputError, match="an overlap from −½ to ½"):
@@ -226,8 +250,15 @@ def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert said["search"]["value"] == found.search.value
     assert said["information"] == 2
     assert said["critical_alpha"] == pytest.approx(np.log(60))
+    lines = str(found).splitlines()
+    assert lines[2].startswith(f"descent: {found.descent.value:.4g} samples")
+    assert f"{found.descent_share.value:.3g} of all" in lines[2]
     assert main(arguments) == 0
     assert "an even loss" in capsys.readouterr().out
     assert main([*arguments, "--eta", "1.5"]) == 2
     assert "`eta` must be a number in (0, ½)" in capsys.readouterr().err
+    assert main(["recovery", "h4(z1)", "relu", "--dim", "100"]) == 0
+    said = capsys.readouterr().out
+    assert "information exponent  4" in said
+    assert "overlaps do not grow" in said
     assert main(["recovery", "h2(z1)"]) == 2

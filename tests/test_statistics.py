@@ -33,6 +33,8 @@ def test_median_interval_covers_as_often_as_promised() -> None:
 def test_median_of_mostly_censored_runs_is_infinite() -> None:
     assert median([1.0, np.inf, np.inf]).value == np.inf
     assert median([1.0, 2.0]).low == -np.inf
+    assert median([1.0, 2.0]).interval() == "0 to unknown"
+    assert median([np.inf] * 9).interval() == "unknown"
 
 
 def test_power_law_with_errors_is_unbiased_with_the_stated_error() -> None:

@@ -3,8 +3,10 @@
     deviation = mean over seeds − theory;    agree  ⇔  |deviation| ≤ C/d + 5·standard error
 
 A mean at finite d is not the limit: it is off by C/d. C is measured, not assumed: a pilot run of the chain at d/8
-from the same start gives |deviation|·d/8, with its own error added. Overlaps are compared through
-m_r = (mean_j M_jr²)^{1/2}, which does not care how neurons are numbered or signed.
+from the same start gives |deviation|·d/8, with its own error added. Where the chain refuses, C/d is unknown and nothing
+is allowed for it. A deterministic method has no standard error: its deviation is told, not judged.
+
+Overlaps are compared through m_r = (mean_j M_jr²)^{1/2}, which does not care how neurons are numbered or signed.
 """
 
 from __future__ import annotations
@@ -136,21 +138,29 @@ def _judge(
     reference: xr.Dataset,
     allowance: dict[str, np.ndarray] | None,
     dim: int,
+    stochastic: bool = True,
 ) -> list[dict[str, Any]]:
-    """One row per quantity."""
+    """One row per quantity. What is not random has no standard error, so its deviation is told and not judged."""
     stuck = (Outcome.DIVERGED, Outcome.MAX_STEPS)
     alive, standing = (~np.isin(x.outcome.values, stuck) for x in (result, reference))
     rows: list[dict[str, Any]] = []
     for name, values in quantities(result).items():
-        if alive.sum() < 2 or not standing.any():
-            ends = ", ".join(f"{o}: {Outcome.ADVICE[o]}" for o in sorted(set(reference.outcome.values)))
-            reason = "fewer than two seeds survived" if standing.any() else f"the reference ended early, {ends}"
+        if alive.sum() < 1 + stochastic or not standing.any():
+            who, ended = ("it", result) if standing.any() else ("the reference", reference)
+            ends = ", ".join(f"{o}: {Outcome.ADVICE[o]}" for o in sorted(set(ended.outcome.values)))
+            few = stochastic and standing.any()
+            reason = "fewer than two seeds survived" if few else f"{who} ended early, {ends}"
             rows.append({"quantity": name, "verdict": "no verdict", "reason": reason})
             continue
         times, kept = result.time.values, values[alive]
-        mean, error = kept.mean(axis=0), kept.std(axis=0, ddof=1) / np.sqrt(len(kept))
-        other = quantities(reference)[name][standing]
+        mean, other = kept.mean(axis=0), quantities(reference)[name][standing]
         expected = _at(reference.time.values, other.mean(axis=0), times)
+        row = {"quantity": name, "reference": float(expected[-1]), "mean": float(mean[-1])}
+        row["deviation"] = float(mean[-1] - expected[-1])
+        if not stochastic:
+            rows.append({**row, "verdict": "no verdict", "reason": "deterministic: no standard error"})
+            continue
+        error = kept.std(axis=0, ddof=1) / np.sqrt(len(kept))
         if other.shape[0] > 1:
             spread = other.std(axis=0, ddof=1) / np.sqrt(other.shape[0])
             error = np.hypot(error, np.interp(times, reference.time.values, spread))
@@ -161,12 +171,9 @@ def _judge(
         agree = bool(ratio[-1] <= 1)
         rows.append(
             {
-                "quantity": name,
-                "reference": float(expected[-1]),
-                "mean": float(mean[-1]),
+                **row,
                 "standard_error": float(error[-1]),
-                "allowance": float(extra[-1]),
-                "deviation": float(mean[-1] - expected[-1]),
+                "allowance": np.nan if allowance is None else float(extra[-1]),
                 "worst_ratio": float(ratio[worst]),
                 "worst_time": float(times[worst]),
                 "verdict": "agree" if agree else "differ",
@@ -304,7 +311,7 @@ def _verdicts(
             if dim not in biases:
                 biases[dim] = _bias(problem, algorithm, start, dim, reference, **common)
             allowance = biases[dim]
-        judged = _judge(problem, start, results[name], reference, allowance, dim or 0)
+        judged = _judge(problem, start, results[name], reference, allowance, dim or 0, method.stochastic)
         rows += [{"method": name, "dim": dim or 0, **row} for row in judged]
     return rows
 
@@ -357,7 +364,9 @@ def verdict_table(tree: xr.DataTree) -> Any:
     for i in range(root.sizes.get("row", 0)):
         row = {name: root[name].values[i] for name in root.data_vars}
         if row["verdict"] == "no verdict":
-            table.add_row(row["method"], row["quantity"], "", "", "", "", row["verdict"], "")
+            known = np.isfinite(row["deviation"])
+            numbers = [f"{row[c]:.4g}" for c in ("mean", "reference")] + [f"{row['deviation']:+.1e}"]
+            table.add_row(row["method"], row["quantity"], *(numbers if known else [""] * 3), "", row["verdict"], "")
         else:
             colour = "green" if row["verdict"] == "agree" else "red"
             digits = int(np.clip(1 - np.floor(np.log10(max(row["standard_error"], 1e-9))), 2, 9))
@@ -367,7 +376,7 @@ def verdict_table(tree: xr.DataTree) -> Any:
                 f"{row['mean']:.{digits}f}({row['standard_error'] * 10**digits:.0f})",
                 f"{row['reference']:.{digits}f}",
                 f"{row['deviation']:+.1e}",
-                f"{row['allowance']:.1e}",
+                f"{row['allowance']:.1e}" if np.isfinite(row["allowance"]) else "unknown",
                 Text(row["verdict"], style=colour),
                 f"{row['worst_ratio']:.2f} t={row['worst_time']:.3g}",
             )

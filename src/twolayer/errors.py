@@ -46,6 +46,7 @@ class Interrupted(KeyboardInterrupt):
 def short(value: object, limit: int = 80) -> str:
     """A value as it is shown in messages: cut where it is long, never more than one line."""
     text = repr(value)
+    text = " ".join(text.split()) if "\n" in text else text  # arrays come in several lines
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 

@@ -16,9 +16,9 @@ from twolayer.errors import InputError, choice, positive_integer, require
 from twolayer.problem import Problem, finite_array
 from twolayer.wishart import draw_factor
 
-__all__ = ["Overlaps"]
+__all__ = ["Overlaps", "pseudo_inverse", "rank_of"]
 
-TOLERANCE = 1e-8
+TOLERANCE = 1e-8  # eigenvalues of P below this fraction of the largest count as zero
 LAWS = ("sphere", "hemisphere", "gaussian")
 
 
@@ -78,7 +78,7 @@ class Overlaps:
         )
         if dim is not None:
             dim = positive_integer("dim", dim)
-            rank = int(np.linalg.matrix_rank(P, tol=TOLERANCE, hermitian=True))
+            rank = rank_of(P)
             require(dim >= rank, "dim", dim, f"at least the {rank} independent directions of the target")
         values = {"Q": (Q + np.swapaxes(Q, -1, -2)) / 2, "M": M, "P": (P + P.T) / 2, "a": a, "dim": dim}
         for name, value in values.items():
@@ -104,7 +104,7 @@ class Overlaps:
     @property
     def Q_perp(self) -> np.ndarray:
         """Q⊥ = Q − M P⁺ Mᵀ, the overlaps of the parts orthogonal to the target directions."""
-        projected = self.M @ np.linalg.pinv(self.P, hermitian=True) @ np.swapaxes(self.M, -1, -2)
+        projected = self.M @ pseudo_inverse(self.P) @ np.swapaxes(self.M, -1, -2)
         return np.asarray(self.Q - projected)
 
     def decompose(self) -> tuple[np.ndarray, np.ndarray]:
@@ -116,7 +116,7 @@ class Overlaps:
         >>> inside.tolist(), perp.round(3).tolist()
         ([[0.6]], [[0.64]])
         """
-        return np.asarray(self.M @ np.linalg.pinv(self.P, hermitian=True)), self.Q_perp
+        return np.asarray(self.M @ pseudo_inverse(self.P)), self.Q_perp
 
     def factors(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """L_P (k, r), A (..., p, r) and B (..., p, p) with P = L_P L_Pᵀ, M = A L_Pᵀ and Q = A Aᵀ + B Bᵀ.
@@ -167,13 +167,13 @@ class Overlaps:
         [1.0, 1.0]
         """
         choice("law", law, LAWS)
-        rank = int(np.linalg.matrix_rank(problem.P, tol=TOLERANCE, hermitian=True))
+        rank = rank_of(problem.P)
         dim = positive_integer("dim", dim)
         require(dim >= rank, "dim", dim, f"at least the {rank} independent directions of the target")
         runs = positive_integer("first", first, 0) + np.arange(1 if size is None else positive_integer("size", size))
         p, rest = problem.p, dim - rank
         frame = cls(np.eye(p), np.zeros((p, problem.k)), problem.P).factors()[0]
-        A = random.host_normal(seed, random.Role.START, p * rank, 2 * runs).reshape(-1, p, rank)
+        A = random.host_normal(seed, random.Role.START, p * rank, 2 * runs).reshape(len(runs), p, rank)
         B = draw_factor(seed, random.Role.START, p, rest, 2 * runs + 1)
         norm = np.full(A.shape[:2], np.sqrt(dim)) if law == "gaussian" else np.sqrt((A**2).sum(-1) + (B**2).sum(-1))
         if law == "hemisphere":
@@ -221,6 +221,28 @@ def symmetric_root(matrix: np.ndarray) -> np.ndarray:
     """
     values, vectors = np.linalg.eigh(matrix)
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2))
+
+
+def pseudo_inverse(P: np.ndarray) -> np.ndarray:
+    """P⁺ of a Gram matrix.
+
+    Examples
+    --------
+    >>> pseudo_inverse(np.diag([4.0, 1e-12])).tolist()
+    [[0.25, 0.0], [0.0, 0.0]]
+    """
+    return np.asarray(np.linalg.pinv(P, rcond=TOLERANCE, hermitian=True))
+
+
+def rank_of(P: np.ndarray) -> int:
+    """The number of independent directions of a Gram matrix.
+
+    Examples
+    --------
+    >>> rank_of(np.diag([4.0, 1e-12]))
+    1
+    """
+    return int(np.linalg.matrix_rank(P, rtol=TOLERANCE, hermitian=True))
 
 
 def _check_positive(name: str, matrix: np.ndarray, message: str) -> None:

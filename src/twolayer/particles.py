@@ -7,6 +7,7 @@ A network of p neurons is the measure with weights 1/p; overlaps between the ort
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from twolayer.errors import InputError, choice, positive_integer, reject, require
-from twolayer.overlaps import TOLERANCE, Overlaps
+from twolayer.overlaps import TOLERANCE, Overlaps, pseudo_inverse
 from twolayer.problem import Problem, finite_array
 from twolayer.random import check_seed
 
@@ -72,7 +73,7 @@ class Particles:
             a = finite_array("a", a)
             require(a.shape == (n,), "a", a.tolist(), f"{n} numbers, one for each particle")
         frame = Overlaps(np.eye(1), np.zeros((1, k)), P, dim=dim)  # checks P and dim
-        inside = m @ np.linalg.pinv(frame.P, hermitian=True) @ frame.P
+        inside = m @ pseudo_inverse(frame.P) @ frame.P
         if not np.allclose(inside, m, atol=TOLERANCE * max(1.0, float(np.abs(m).max()))):
             raise InputError("Argument `m` must lie in the range of P, for m = W* w, but has a part outside it.")
         if abs(share.sum() - 1) > 1e-12:  # weights that are normalised already stay as they are, to the last digit
@@ -96,7 +97,7 @@ class Particles:
     @property
     def norms(self) -> np.ndarray:
         """Squared norms m P⁺ mᵀ + q, (n,)."""
-        return np.asarray(((self.m @ np.linalg.pinv(self.P, hermitian=True)) * self.m).sum(1) + self.q)
+        return np.asarray(((self.m @ pseudo_inverse(self.P)) * self.m).sum(1) + self.q)
 
     @classmethod
     def from_overlaps(cls, start: Overlaps) -> Particles:
@@ -145,8 +146,11 @@ class Particles:
         if not isinstance(law, str):
             if not callable(law):
                 reject("law", law, "'sphere', 'gaussian', or a function of a generator and a size")
-            m, q = law(rng, size)
-            drawn = cls(m, q, None, problem.P, None, dim)
+            pair = law(rng, size) if _takes_two(law) else None
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                accepted = "a function of (generator, size) that returns the pair m (size, k) and q (size,)"
+                reject("law", law if pair is None else type(pair).__name__, accepted)
+            drawn = cls(*pair, None, problem.P, None, dim)
             require((drawn.n, drawn.k) == (size, problem.k), "law", drawn.m.shape, f"one that returns {size} particles")
             return drawn
         choice("law", law, ("sphere", "gaussian"))
@@ -164,3 +168,14 @@ class Particles:
     def __repr__(self) -> str:
         where = f", dim={self.dim}" if self.dim else ""
         return f"Particles(n={self.n}, k={self.k}{where})"
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    """Whether a function can be called with two arguments; those that do not tell are tried."""
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True

@@ -35,7 +35,7 @@ from twolayer.errors import InputError, short
 from twolayer.files import write_atomically
 from twolayer.gaussian.risk import excess_risks
 from twolayer.methods.base import METHODS, Measure, Method, Snapshot, Task
-from twolayer.overlaps import Overlaps
+from twolayer.overlaps import Overlaps, pseudo_inverse
 from twolayer.papers import PAPERS
 from twolayer.particles import Particles
 from twolayer.problem import Problem
@@ -168,7 +168,7 @@ def _orthogonal(task: Task, snapshot: Snapshot | Measure) -> dict[str, Any]:
     weight = start.weights if isinstance(start, Particles) else np.full(n, 1 / n)
     known: dict[str, Any] = {"q": (("seed", "time", "neuron"), snapshot.q), "weight": (("neuron",), weight)}
     if isinstance(start, Overlaps):
-        inside = snapshot.M @ np.linalg.pinv(start.P, hermitian=True) @ np.swapaxes(snapshot.M, -1, -2)
+        inside = snapshot.M @ pseudo_inverse(start.P) @ np.swapaxes(snapshot.M, -1, -2)
         known["Q"] = (square, inside + snapshot.q[..., None] * np.eye(n))
     return known
 

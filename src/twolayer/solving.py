@@ -27,7 +27,7 @@ from twolayer.methods.ode import ODE
 from twolayer.methods.population import Population
 from twolayer.methods.sde import SDE
 from twolayer.methods.vectors import Vectors
-from twolayer.overlaps import Overlaps
+from twolayer.overlaps import Overlaps, rank_of
 from twolayer.particles import Particles
 from twolayer.precision import float64
 from twolayer.problem import Problem
@@ -215,7 +215,7 @@ def make_task(
         others = [name for name in applicable(problem, algorithm) if name != type(method).__name__]
         raise Refused(type(method).__name__, reason, others)
     if method.dimension is not None:
-        rank = int(np.linalg.matrix_rank(problem.P, hermitian=True))
+        rank = rank_of(problem.P)
         if method.dimension < rank:
             reject("dim", method.dimension, f"at least the {rank} independent directions of the target")
     steep = problem.activation.polynomial

@@ -17,7 +17,18 @@ from scipy import stats
 
 from twolayer.errors import InputError, positive_integer, reject
 
-__all__ = ["Fit", "Fraction", "Median", "median", "median_power_law", "power_law", "wilson"]
+__all__ = ["Fit", "Fraction", "Median", "median", "median_power_law", "power_law", "told", "wilson"]
+
+
+def told(value: float, digits: int = 4) -> str:
+    """A number as reports show it: unknown where it is not finite.
+
+    Examples
+    --------
+    >>> told(2.0), told(float("inf"))
+    ('2', 'unknown')
+    """
+    return f"{value:.{digits}g}" if np.isfinite(value) else "unknown"
 
 
 class Fraction(NamedTuple):
@@ -34,6 +45,17 @@ class Median(NamedTuple):
     value: float
     low: float
     high: float
+
+    def interval(self, digits: int = 4) -> str:
+        """The interval of a quantity that is never negative; what too few or censored runs leave open is unknown.
+
+        Examples
+        --------
+        >>> median([3.0, 1.0]).interval(), median([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).interval()
+        ('0 to unknown', '1 to 6')
+        """
+        low, high = (told(x, digits) for x in (max(self.low, 0.0), self.high))
+        return f"{low} to {high}" if low != high or high != "unknown" else high
 
 
 class Fit(NamedTuple):

@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 
 from twolayer.errors import choice, positive_integer, reject, require
+from twolayer.overlaps import pseudo_inverse
 from twolayer.problem import finite_array
 
 __all__ = ["measure_histogram", "measure_moments", "orthogonal_norms", "particle_weights"]
@@ -29,7 +30,7 @@ def _inside(dataset: xr.Dataset) -> np.ndarray:
     """The norm m P⁺ mᵀ of every neuron, (seed, time, neuron)."""
     gram = json.loads(dataset.attrs["description"])["problem"]["gram"]
     M = dataset.M.values
-    return np.asarray((M * M if gram is None else (M @ np.linalg.pinv(np.array(gram), hermitian=True)) * M).sum(-1))
+    return np.asarray((M * M if gram is None else (M @ pseudo_inverse(np.array(gram))) * M).sum(-1))
 
 
 def orthogonal_norms(dataset: xr.Dataset) -> np.ndarray:

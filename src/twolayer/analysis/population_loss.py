@@ -26,9 +26,10 @@ from numpy.polynomial import Chebyshev, Polynomial
 from twolayer.errors import InputError, choice, positive_integer, reject, require
 from twolayer.functions.hermite import gauss_panels, hermite_coefficients
 from twolayer.gaussian.engines import Engine, select
+from twolayer.gaussian.nodes import vanishes
 from twolayer.losses import Loss
 from twolayer.precision import float64
-from twolayer.problem import Problem
+from twolayer.problem import Problem, finite_array
 
 __all__ = ["PopulationLoss", "critical_alpha", "population_loss", "require_single_index"]
 
@@ -101,7 +102,7 @@ class PopulationLoss:
 
     @staticmethod
     def _checked(m: Any) -> np.ndarray:
-        x = np.asarray(m, dtype=float)
+        x = finite_array("m", m)
         require(bool((np.abs(x) <= 1).all()), "m", m, "an overlap, from −1 to 1")
         return x
 
@@ -123,8 +124,9 @@ class PopulationLoss:
             series = Polynomial(self.products)
             return np.asarray((0.0 if n else self.constant) - (series.deriv(n) if n else series)(x))
         if n >= 2:
-            require(bool((np.abs(np.asarray(m)) <= 0.5).all()), "m", m, "an overlap from −½ to ½ for n ≥ 2")
-            return np.asarray(self._interpolation.deriv(n - 1)(np.asarray(m, float)))
+            x = self._checked(m)
+            require(bool((np.abs(x) <= 0.5).all()), "m", m, "an overlap from −½ to ½ for n ≥ 2")
+            return np.asarray(self._interpolation.deriv(n - 1)(x))
         _, value, slope = self._at(m)
         return np.asarray(-slope if n else self.constant - value)
 
@@ -174,7 +176,7 @@ class PopulationLoss:
 
     def flow(self, m: Any, step: float = 0.0) -> np.ndarray:
         """ṁ per unit of τ = (δ/N)·steps as N → ∞, for a given δ or for δ → 0."""
-        x = np.asarray(m, dtype=float)
+        x = self._checked(m)
         free = -self.derivative(x) * (1 - x**2)
         return np.asarray(free - step / 2 * self.noise(x) * x if step else free)
 
@@ -212,12 +214,19 @@ class PopulationLoss:
     def largest_step(self, dim: int) -> float:
         """δ up to which m grows from N^{−1/2} against the pull of the normalisation; infinite for k = 1.
 
+        Refused where m does not grow at all, `growth` < 0.
+
         Examples
         --------
         >>> round(population_loss(Problem("z1**2", "square")).largest_step(1000), 6)
         0.166667
         """
         k, n = self.information, positive_integer("dim", dim, 2)
+        if self.growth < 0:
+            raise InputError(
+                f"Argument `problem` must have an overlap that grows from a random start, but the loss rises there: "
+                f"ṁ ≈ {self.growth:.4g}·m^{k - 1} whatever the step."
+            )
         return float("inf") if k == 1 else float(2 * self.growth * n ** (-(k - 2) / 2) / self.noise())
 
 
@@ -245,6 +254,10 @@ def population_loss(problem: Problem, loss: str | Loss = "squared") -> Populatio
             f"Argument `loss` must be 'squared' or 'correlation', but {loss.name!r} is known by its slope."
         )
     sigma, target = problem.activation, problem.target
+    if vanishes(target, problem.P):
+        raise InputError(
+            f"Argument `target` must not be zero, for there is no direction to learn, but got {target.name}."
+        )
     kinks = target.kinks[0] if target.kinks is not None else ()
 
     def h(x: Any) -> np.ndarray:

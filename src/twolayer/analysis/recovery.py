@@ -20,13 +20,14 @@ from twolayer.algorithm import SGD
 from twolayer.analysis.passage import first_passage
 from twolayer.analysis.population_loss import PopulationLoss, critical_alpha, population_loss
 from twolayer.errors import InputError, choice, finite_number, positive_integer, reject, require
+from twolayer.gaussian.moments import check_start
 from twolayer.methods.base import Until
 from twolayer.methods.chain import Chain
 from twolayer.overlaps import Overlaps
 from twolayer.problem import Problem
 from twolayer.random import check_seed
 from twolayer.solving import solve
-from twolayer.statistics import Fraction, Median, median, wilson
+from twolayer.statistics import Fraction, Median, median, told, wilson
 
 __all__ = ["Recovery", "levels_of", "recovery"]
 
@@ -78,10 +79,14 @@ class Recovery:
 
     @property
     def descent_share(self) -> Median:
-        """Median of the fraction of samples spent in the descent, over runs that recovered strongly."""
-        if not self.recovered.any():
+        """Median of the fraction of samples spent in the descent, over runs that recovered strongly.
+
+        Runs that start there have spent none and are left out; NaN if no others are left.
+        """
+        spent = self.recovered & (self.strong > 0)
+        if not spent.any():
             return Median(np.nan, np.nan, np.nan)
-        return median(self.descents[self.recovered] / self.strong[self.recovered])
+        return median(self.descents[spent] / self.strong[spent])
 
     @property
     def recovered(self) -> np.ndarray:
@@ -113,9 +118,12 @@ class Recovery:
         rows = []
         for level, part, chance in ((a, self.search, p), (b, median(self.strong), q)):
             rows.append(
-                f"m ≥ {level:g}: {part.value:.4g} samples (95 %: {part.low:.4g} to {part.high:.4g}), probability "
+                f"m ≥ {level:g}: {told(part.value)} samples (95 %: {part.interval()}), probability "
                 f"{chance.value:.3g} ({chance.low:.3g} to {chance.high:.3g})"
             )
+        part, share = self.descent, self.descent_share
+        spent = f", {share.value:.3g} of all (95 %: {share.interval(3)})" if np.isfinite(share.value) else ""
+        rows.append(f"descent: {told(part.value)} samples (95 %: {part.interval()}){spent}")
         return "\n".join(rows)
 
 
@@ -144,7 +152,8 @@ def recovery(
     eta : float or pair
         η in (0, ½): recovery is weak at m ≥ η and strong at m ≥ 1 − η; or the two levels themselves.
     start : str or Overlaps
-        ``"positive"``: uniform on the half sphere m > 0; ``"uniform"``: on the whole sphere; or one start for all runs.
+        ``"positive"``: uniform on the half sphere m > 0; ``"uniform"``: on the whole sphere; or unit overlaps, one
+        start for all runs or one for each of the ``seeds``.
     samples : float, optional
         Runs are censored after so many samples; by default ten times what the flow takes from m = N^{−1/2}.
     seeds, seed : int
@@ -182,6 +191,12 @@ def recovery(
         samples = PATIENCE * _expected(landscape, algorithm, dim, levels[1])
     steps = int(finite_number("samples", samples, minimum=batch, accepted=f"at least one batch, {batch}") / batch)
     if isinstance(start, Overlaps):
+        check_start(problem, start)
+        if start.batch not in ((), (1,), (seeds,)):
+            raise InputError(f"Argument `start` must hold one start or one for each of {seeds} seeds, but has {start}.")
+        norm = float(start.Q.flat[np.argmax(np.abs(start.Q - 1))])
+        if abs(norm - 1) > 1e-9:
+            raise InputError(f"Argument `start` must lie on the sphere, Q = 1, but has Q = {norm:g}.")
         Q, M = (np.broadcast_to(x, (seeds, 1, 1)) for x in (start.Q, start.M))
         starts = Overlaps(Q, M, dim=dim)
     else:

@@ -28,7 +28,7 @@ from twolayer.clocks import Clocks, save_steps
 from twolayer.errors import InputError, finite_number, positive_integer, require
 from twolayer.gaussian.descent import sine_excess
 from twolayer.precision import float64
-from twolayer.problem import Problem
+from twolayer.problem import Problem, finite_array
 
 __all__ = ["ReluStudents", "SymmetricPair", "aligned_excess", "cubic_bound", "relu_students", "symmetric_pair"]
 
@@ -89,10 +89,11 @@ def symmetric_pair(lambda1: float, lambda2: float, lr: float, steps: Any, save: 
     eta = finite_number("lr", lr, accepted="a number in (0, 2)")
     require(0 < eta < 2, "lr", lr, "a number in (0, 2), beyond which λ1 diverges")
     points = save_steps(Clocks(Problem("relu(z1)", "relu", 2), SGD(eta), None), None, steps, save)
-    start = (jnp.asarray(x - 0.5), jnp.asarray(y))
+    start = (jnp.asarray(x - 0.5), jnp.asarray(abs(y)))  # −λ2 numbers the two students the other way
     later = _follow(*start, jnp.asarray(eta), jnp.asarray(points))
     columns = zip((*start, pair_loss(*start)), later, strict=True)
-    return SymmetricPair(points, *(np.concatenate([[np.asarray(a)], np.asarray(b)]) for a, b in columns))
+    excess, orthogonal, loss = (np.concatenate([[np.asarray(a)], np.asarray(b)]) for a, b in columns)
+    return SymmetricPair(points, excess, math.copysign(1.0, y) * orthogonal, loss)
 
 
 def aligned_excess(total: float, lr: float, students: int, steps: Any) -> np.ndarray:
@@ -107,7 +108,9 @@ def aligned_excess(total: float, lr: float, students: int, steps: Any) -> np.nda
     eta = finite_number("lr", lr, accepted=f"a number in (0, {4 / n:g})")
     require(0 < eta < 4 / n, "lr", lr, f"a number in (0, {4 / n:g}), beyond which the sum of the students diverges")
     start = finite_number("total", total, minimum=0.0, accepted="a number ≥ 0, the sum of the λ_i")
-    return np.asarray((start - 1) * (1 - eta * n / 2) ** np.asarray(steps, float))
+    times = finite_array("steps", steps)
+    require(bool((times >= 0).all() and (times % 1 == 0).all()), "steps", steps, "numbers of steps, integers ≥ 0")
+    return np.asarray((start - 1) * (1 - eta * n / 2) ** times)
 
 
 @float64
@@ -124,10 +127,12 @@ def cubic_bound(norm: Any, angle: Any) -> np.ndarray:
     >>> float(cubic_bound(1.0, np.pi))  # a student on the wrong side
     0.25
     """
-    theta = jnp.asarray(angle, float)
+    theta, size = finite_array("angle", angle), finite_array("norm", norm)
+    require(bool(((theta >= 0) & (theta <= math.pi)).all()), "angle", angle, "angles from 0 to π")
+    require(bool((size >= 0).all()), "norm", norm, "norms ≥ 0")
     # θ − sin θ cos θ in a form that keeps its digits at small θ, where it is θ³ − θ³/3
     rest = theta * jnp.sin(theta) ** 2 - jnp.cos(theta) * sine_excess(theta)
-    return np.asarray(jnp.asarray(norm, float) ** 2 * rest / (4 * math.pi))
+    return np.asarray(size**2 * rest / (4 * math.pi))
 
 
 class ReluStudents(NamedTuple):

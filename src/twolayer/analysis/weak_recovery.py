@@ -29,7 +29,7 @@ from twolayer.overlaps import Overlaps
 from twolayer.problem import Problem
 from twolayer.scaling import positive_law
 from twolayer.solving import solve
-from twolayer.statistics import Fit, Median, median, median_power_law
+from twolayer.statistics import Fit, Median, median, median_power_law, told
 
 __all__ = ["WeakRecovery", "growth_of", "oriented", "weak_recovery"]
 
@@ -118,7 +118,7 @@ class WeakRecovery:
 
     def __str__(self) -> str:
         rows = [
-            f"d = {dim:<9} T = {m.value:<9.5g} [{m.low:.5g}, {m.high:.5g}]"
+            f"d = {dim:<9} T = {told(m.value, 5):<9} (95 %: {m.interval(5)})"
             + (f"   {lost} of {self.steps.shape[1]} not in {limit} steps" if lost else "")
             for dim, m, lost, limit in zip(self.dims, self.medians, self.censored, self.limits, strict=True)
         ]

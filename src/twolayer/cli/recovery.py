@@ -39,9 +39,10 @@ def run(args: argparse.Namespace) -> int:
     landscape = population_loss(problem, args.loss)
     levels = levels_of(args.eta)
     k, noise = landscape.information, float(landscape.noise())
-    alpha, largest = critical_alpha(args.dim, k), landscape.largest_step(args.dim)
+    alpha, grows = critical_alpha(args.dim, k), landscape.growth > 0
     # without a bound for k = 1 the noise of the steps still has to be small against what is left to learn
-    default = Scaling(min(largest, 2 * abs(landscape.growth) / noise) / 2 / args.dim)
+    largest, usual = landscape.largest_step(args.dim) if grows else None, 2 * abs(landscape.growth) / noise
+    default = Scaling(min(usual if largest is None else largest, usual) / 2 / args.dim)
     algorithm = SGD(default if args.lr is None else args.lr, loss=args.loss, geometry="spherical")
     values = {
         "information": k,
@@ -58,7 +59,10 @@ def run(args: argparse.Namespace) -> int:
         f"α_c(N)                {alpha:.5g}   (α_c·N = {alpha * args.dim:.5g} samples)",
         f"growth                ṁ ≈ {landscape.growth:.5g}·m^{k - 1}"
         + ("" if landscape.descends else "   (φ' is not negative on all of (0, 1))"),
-        f"step                  δ = {values['step']:.4g}, largest {largest:.4g}",
+        f"step                  δ = {values['step']:.4g}, "
+        + (
+            "but overlaps do not grow from a random start, at any step" if largest is None else f"largest {largest:.4g}"
+        ),
     ]
     if args.measure is not None:
         found = recovery(

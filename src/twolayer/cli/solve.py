@@ -54,8 +54,10 @@ def report(dataset: Any, files: list[str], as_json: bool, **more: Any) -> int:
     for outcome, end in values["stopped"].items():
         later = " and later" if values["outcomes"][outcome] > 1 else ""
         print(f"{outcome} at step {end['step']:.6g}{later}: {end['advice']}")
-    if "engine" in values["notes"]:
-        print(f"averages {values['notes']['engine']} (error {values['notes']['engine_error']:.1e})")
+    notes = values["notes"]
+    if "engine" in notes:
+        known = f" (error {notes['engine_error']:.1e})" if "engine_error" in notes else ""
+        print(f"averages {notes['engine']}{known}")
     for file in files:
         print(f"wrote    {file}")
     return int(failed(dataset))

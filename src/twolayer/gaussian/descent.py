@@ -26,13 +26,13 @@ import numpy as np
 
 from twolayer.functions.activation import Activation
 from twolayer.gaussian.averages import Gradient
-from twolayer.gaussian.engines import LOG2_POINTS, ORDERS, Averager, Engine, select
+from twolayer.gaussian.engines import LOG2_POINTS, ORDERS, ROUNDING, Averager, Engine, select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.kernel import Push
 from twolayer.losses import Loss
 from twolayer.problem import Problem
 
-__all__ = ["Descent", "descent_of", "sine_excess"]
+__all__ = ["Descent", "descent_of", "gradient_error", "sine_excess"]
 
 TWO_PI = 2 * math.pi
 SERIES_BELOW, TERMS = 0.5, 8
@@ -154,6 +154,21 @@ def _gradient(engine: Engine, Q: Any, M: Any, a: Any, noise: Any) -> Gradient:
     return engine.gradient(Q, M, a, noise)
 
 
+def _change(engine: Engine, other: Engine, *point: Any) -> float:
+    """The largest difference of two gradients at (Q, M, a, Δ), relative to their largest coefficient."""
+    one, two = (_gradient(x, *(jnp.asarray(y, float) for y in point)) for x in (engine, other))
+    size = max(float(jnp.abs(x).max()) for x in one)
+    return max(float(jnp.abs(x - y).max()) for x, y in zip(one, two, strict=True)) / max(size, 1e-300)
+
+
+def gradient_error(descent: Descent, averager: Averager, *point: Any) -> float:
+    """The relative error of the mean gradient at (Q, M, a, Δ): by a coarser rule, and by other sampled points."""
+    if isinstance(descent, ReluDescent):
+        return ROUNDING
+    others = [*averager.scrambled(), *([] if averager.coarse is None else [averager.coarse])]
+    return max((_change(averager.engine, other, *point) for other in others), default=0.0) + ROUNDING
+
+
 def descent_of(
     problem: Problem,
     loss: Loss | str,
@@ -176,14 +191,9 @@ def descent_of(
     if both and engine == "auto" and loss.student is not None:
         assert ridge is not None
         return ReluDescent(L, loss.student, np.array(ridge.directions) @ L, np.array(ridge.weights)), averager
-    point = [jnp.asarray(x, float) for x in (Q, M, a, problem.noise)]
     for order in ORDERS:
         averager = select(problem, loss, engine, order, log2_points)
-        if averager.coarse is None:
-            break
-        fine, other = _gradient(averager.engine, *point), _gradient(averager.coarse, *point)
-        size = max(float(jnp.abs(x).max()) for x in fine)
-        if max(float(jnp.abs(x - y).max()) for x, y in zip(fine, other, strict=True)) <= tolerance * size:
+        if averager.coarse is None or _change(averager.engine, averager.coarse, Q, M, a, problem.noise) <= tolerance:
             break
     return SteinDescent(
         L, averager.engine, select(problem, "squared", order=order, log2_points=log2_points).engine

@@ -44,6 +44,7 @@ LOG2_POINTS = 18
 ORDER = 12
 MAX_DIMENSION = 3  # quadrature over all fields at once up to here
 SINGULAR = 1e-10  # eigenvalues of Ω below this, relative to the largest, count as zero
+ROUNDING = 1e-14  # relative error of closed forms
 MAX_WORK = 2**23  # function values per evaluation beyond which Sobol points are cheaper
 
 
@@ -208,7 +209,7 @@ class Averager:
         """Estimated absolute errors: rounding, truncation, and the spread over scramblings of what is sampled."""
         fine = self(Q, M, a, noise)
         total = self.truncation(Q, M, a, noise)
-        total = Averages(*(t + 1e-14 * (1 + np.abs(x)) for t, x in zip(total, fine, strict=True)))
+        total = Averages(*(t + ROUNDING * (1 + np.abs(x)) for t, x in zip(total, fine, strict=True)))
         samples = [fine, *(_on_host(engine, Q, M, a, noise) for engine in self.scrambled())]
         if len(samples) > 1:
             spread = [np.std(np.stack(x), axis=0, ddof=1) for x in zip(*samples, strict=True)]
@@ -362,7 +363,7 @@ def natural_scale(values: Averages, silent: float, Q: np.ndarray, P: np.ndarray,
     risk = max(float(values.excess_risk), FLOOR * silent) + noise / 2 + 1e-300
     gradient = max(float(np.sqrt(np.max(np.abs(values.chi)))), float(np.sqrt(2 * FLOOR * silent)), 1e-150)
     own, star = (float(np.sqrt(np.max(np.diagonal(C)))) for C in (Q, P))
-    return Averages(gradient * star, gradient * own + 1e-300, gradient**2, np.sqrt(2 * risk), risk)
+    return Averages(gradient * star + 1e-300, gradient * own + 1e-300, gradient**2, np.sqrt(2 * risk), risk)
 
 
 def relative_error(

@@ -20,16 +20,24 @@ from twolayer.gaussian.quadrature import nested_rule
 from twolayer.gaussian.sampling import sobol_normals
 from twolayer.overlaps import Overlaps
 
-__all__ = ["NodeRule", "product_hermite", "target_frame", "target_nodes"]
+__all__ = ["NodeRule", "product_hermite", "target_frame", "target_nodes", "vanishes"]
 
 MAX_NODES = 2**17
 TOLERANCE = 1e-7
+FAR = 8.0
 
 
 def target_frame(P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """L (k, r) with P = L Lᵀ and its left inverse (r, k), so that M = A Lᵀ has A = M L⁺ᵀ."""
     L = Overlaps(np.eye(1), np.zeros((1, len(P))), P).factors()[0]
     return L, np.linalg.pinv(L)
+
+
+def vanishes(target: Target, P: np.ndarray) -> bool:
+    """Whether the target is zero, at points in the bulk and far out: there is nothing to learn then."""
+    L, _ = target_frame(P)
+    near = sobol_normals(L.shape[1], 8)
+    return not np.asarray(target(jnp.asarray(np.concatenate([near, FAR * near]) @ L.T))).any()
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +77,7 @@ def _exact(target: Target, L: np.ndarray, student_degree: int) -> NodeRule | Non
 def _fingerprint(rule: NodeRule) -> np.ndarray:
     """Low moments of h and h², relative to E[h²]: what must stop changing."""
     low = np.concatenate([hermite_table(4, x) for x in rule.points.T])
-    scale = float(rule.weights @ rule.values**2)
+    scale = float(rule.weights @ rule.values**2) or 1.0  # of a zero target all moments are zero
     first = low @ (rule.weights * rule.values) / math.sqrt(scale)
     return np.concatenate([first, low @ (rule.weights * rule.values**2) / scale])
 

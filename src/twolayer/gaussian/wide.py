@@ -29,6 +29,7 @@ from twolayer.gaussian.quadrature import nested_rule
 from twolayer.gaussian.sampling import SCRAMBLINGS, sobol_normals
 from twolayer.gaussian.targets import forms_of, ridge_target
 from twolayer.losses import Loss
+from twolayer.overlaps import rank_of
 from twolayer.precision import float64
 from twolayer.problem import Problem
 
@@ -123,8 +124,7 @@ class Wide:
         possible = target.ridge is not None and not isinstance(forms_of(self.problem.activation, 1), NumericForms)
         if self.interaction != "auto" or not possible:
             return possible and self.interaction == "pairs"
-        rank = np.linalg.matrix_rank(self.problem.P, hermitian=True)
-        return self.particles <= min(MAX_PAIRED, 16**rank)
+        return self.particles <= min(MAX_PAIRED, 16 ** rank_of(self.problem.P))
 
     @property
     def truncated(self) -> bool:
@@ -219,11 +219,10 @@ def _smooth(problem: Problem) -> bool:
 def _size(problem: Problem, order: int) -> int:
     """Nodes of the product rule of this order, before any are left out."""
     kinks = problem.target.kinks
-    rank = int(np.linalg.matrix_rank(problem.P, hermitian=True))
     if kinks is None:
         return 2**63
     per = order if _smooth(problem) else order * max(4, 3 + max(map(len, kinks)))
-    return int(per) ** rank
+    return int(per) ** rank_of(problem.P)
 
 
 def _field_nodes(problem: Problem, L: np.ndarray, order: int, log2_points: int, scrambling: int) -> NodeRule:

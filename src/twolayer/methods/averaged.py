@@ -9,13 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from twolayer.gaussian.engines import LOG2_POINTS, Averager, adapt, relative_error
+from twolayer.gaussian.engines import LOG2_POINTS, ROUNDING, Averager, adapt, relative_error
 from twolayer.methods.base import Snapshot, Task
 from twolayer.methods.flow import FlowEvolution
 
 __all__ = ["AveragedEvolution", "Overlap", "Precision"]
-
-ROUNDING = 1e-14  # relative error of closed forms
 
 
 class Overlap(NamedTuple):

@@ -25,8 +25,9 @@ import numpy as np
 from twolayer.algorithm import SGD
 from twolayer.clocks import Clocks
 from twolayer.errors import InputError, choice, finite_number, positive_integer, reject
-from twolayer.gaussian.descent import Descent, ReluDescent, descent_of
+from twolayer.gaussian.descent import Descent, ReluDescent, descent_of, gradient_error
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
+from twolayer.gaussian.nodes import vanishes
 from twolayer.kernel import Rates, move, move_second
 from twolayer.methods.base import Evolution, Method, Outcome, Snapshot, Task, register_method
 from twolayer.methods.flow import Equation, FlowEvolution
@@ -164,11 +165,16 @@ class Observer:
             "excess_risk": (("seed", "time"), risk),
         }
 
-    def largest_lr(self, task: Task) -> float:
+    def notes(self, task: Task) -> dict[str, Any]:
+        """How the averages were taken, and the error of the gradient at the start."""
+        point = (*(x[0] for x in task.starts()), task.problem.noise)
+        return {"engine": self.descent.label, "engine_error": gradient_error(self.descent, self.averager, *point)}
+
+    def largest_lr(self, task: Task) -> float | None:
         """The lr beyond which steps overshoot: lr (h/p + λ) < 2 (1 + β) with h the largest curvature.
 
         For rectifiers it is that of aligned students, h = Σ a_j²/2p, who are so at the minimum and far away from it;
-        else that at the start.
+        else that at the start. None where the loss curves downwards there: nothing is known then.
         """
         rows = Rows(*(jnp.asarray(x[0]) for x in self.start))
         if isinstance(self.descent, ReluDescent):
@@ -178,7 +184,7 @@ class Observer:
             jacobian = jax.jacfwd(lambda W: self.descent(W, rows.a, task.problem.noise).first)(rows.W)
             curvature = -float(np.linalg.eigvalsh(np.asarray(jacobian).reshape(size, size)).min())
         whole = curvature / task.problem.p + task.algorithm.weight_decay
-        return 2 * (1 + task.algorithm.momentum) / whole if whole > 0 else float("inf")
+        return 2 * (1 + task.algorithm.momentum) / whole if whole > 0 else None
 
 
 class DescentEvolution(StepwiseEvolution):
@@ -215,9 +221,9 @@ class DescentEvolution(StepwiseEvolution):
 
     def notes(self) -> dict[str, Any]:
         """How the averages were taken, and the largest lr if a start diverged."""
-        found: dict[str, Any] = {"engine": self.observer.descent.label}
-        if self._lost:
-            bound = self.observer.largest_lr(self.task)
+        found = self.observer.notes(self.task)
+        bound = self.observer.largest_lr(self.task) if self._lost else None
+        if bound is not None:
             text = f"the step is too large: on this loss steps overshoot for lr > {bound:.4g}"
             found |= {"largest_lr": bound, "advice": {Outcome.DIVERGED: text}}
         return found
@@ -285,7 +291,7 @@ class RowFlowEvolution(FlowEvolution):
 
     def notes(self) -> dict[str, Any]:
         """How the averages were taken."""
-        return {"engine": self.observer.descent.label}
+        return self.observer.notes(self.task)
 
     def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
         """Q⊥ and the excess risk."""
@@ -362,6 +368,8 @@ class Population(Method):
             return (
                 "a direction of the target is zero (P_rr = 0), so there is no angle to it and nothing to learn along it"
             )
+        if vanishes(problem.target, problem.P):
+            return "the target is zero, so there is no direction to learn"
         return None
 
     def save_points(self, clocks: Clocks, time: Any, steps: Any, save: Any) -> np.ndarray:

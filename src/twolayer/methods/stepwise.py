@@ -264,21 +264,19 @@ class StepwiseEvolution(Evolution):
         return self.grouped(self.per_lane(draw))
 
     def _bookkeeping(self) -> tuple[Lane, Watch | None]:
-        """Initial bookkeeping; lanes that no run takes count as stopped."""
-        count = len(self.taken)
-        values = np.zeros(count)
-        if self.quantity is not None:
-            state = (self.engine, *map(self.grouped, self.starts()), self.noise)
-            values = np.asarray(watched_values(self.quantity, *state)).reshape(-1)
+        """Initial bookkeeping; lanes that no run takes count as stopped, and starts that are there do not move."""
         code = np.where(self.taken, 0, DIVERGED).astype(np.int32)
-        lane = Lane(*map(self.grouped, (code, np.full(count, np.nan), values)))
         if self.quantity is None:
-            return lane, None
+            return Lane(*map(self.grouped, (code, np.full(code.shape, np.nan), np.zeros(code.shape)))), None
+        state = (self.engine, *map(self.grouped, self.starts()), self.noise)
+        values = np.asarray(watched_values(self.quantity, *state)).reshape(-1)
         untils = [task.until for task in self.tasks if task.until is not None]
         value, relative = self.spread([u.value for u in untils]), self.spread([u.relative for u in untils])
         level = np.where(relative > 0, value * values, value)
         sign = np.full_like(values, untils[0].sign)
-        return lane, Watch(self.grouped(level), self.grouped(sign))
+        there = self.taken & (sign * (values - level) <= 0)
+        lane = (np.where(there, REACHED, code).astype(np.int32), np.where(there, 0.0, np.nan), values)
+        return Lane(*map(self.grouped, lane)), Watch(self.grouped(level), self.grouped(sign))
 
     @abc.abstractmethod
     def initial_state(self) -> Any:

@@ -42,7 +42,7 @@ def _label(dataset: xr.Dataset) -> str:
     method, word = json.loads(dataset.attrs["description"])["method"], _word(dataset)
     parts = [METHODS[word].__name__ if word in METHODS else word]
     if "dim" in method:
-        size = f"{method['dim']:,}".replace(",", "\u2009")
+        size = "∞" if method["dim"] == "inf" else f"{method['dim']:,}".replace(",", "\u2009")
         parts.append(f"d = {size}")
     seeds = dataset.sizes["seed"]
     if _random(dataset):
