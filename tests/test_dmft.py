@@ -181,7 +181,7 @@ def test_simulations_agree_and_a_theory_without_memory_does_not(name: str, monke
 
     def worst(theory: xr.Dataset) -> float:
         found = 0.0
-        for quantity in ("M", "Q", "train_risk"):
+        for quantity in ("M", "Q", "train_risk", "risk"):
             values, error = runs[quantity].values[:, 1:], theory[f"{quantity}_error"].values[0, 1:]
             spread = np.sqrt(values.var(0, ddof=1) / n + error**2) + 1e-9
             found = max(found, float(np.abs((values.mean(0) - theory[quantity].values[0, 1:]) / spread).max()))
@@ -265,6 +265,9 @@ def test_random_points_are_worse_but_unbiased() -> None:
     assert error["sobol"] < error["random"] / 3
     gap = np.abs(results["sobol"].M - results["random"].M)[0, -1].values
     assert (gap < 8 * results["random"].M_error[0, -1].values.max()).all()
+    risk = {kind: (float(result.risk[0, -1]), float(result.risk_error[0, -1])) for kind, result in results.items()}
+    assert 0 < risk["sobol"][1] < risk["random"][1] < 0.01
+    assert abs(risk["sobol"][0] - risk["random"][0]) < 8 * risk["random"][1]
 
 
 def test_blocks_are_solved_against_the_dense_matrix() -> None:
@@ -289,3 +292,5 @@ def test_cost_and_size_grow_as_they_say() -> None:
     assert 3 < tl.DMFT().cost(longer) / tl.DMFT().cost(task) < 5
     assert 1.7 < tl.DMFT().footprint(longer) / tl.DMFT().footprint(task) < 2.1
     assert dmft.DMFT(response="derivative").cost(task) > dmft.DMFT().cost(task)
+    held = [dmft.DMFT(response=kind).footprint(task) for kind in ("derivative", "stein")]
+    assert held[0] / held[1] == pytest.approx(1 + 3 * task.problem.p / 4, rel=0.01)  # slopes are p times the pushes

@@ -203,7 +203,10 @@ def test_a_mean_of_the_labels_gives_the_correlation_loss_a_self_interaction() ->
         (lambda: tl.phase_diagram(ell=3, geometry="free"), "'projected', 'spherical'"),
         (lambda: tl.phase_diagram(ell=3).at(-0.1, 0), "`mu` must be a number ≥ 0"),
         (lambda: tl.phase_diagram(ell=3).at(1, math.nan), "`delta` must be a finite number"),
+        (lambda: tl.phase_diagram(ell=3).at(math.inf, 0), "`mu` must be a number ≥ 0"),
         (lambda: tl.phase_diagram(ell=3).plot("gamma"), "`plane`"),
+        (lambda: tl.phase_diagram(ell=3).plot(measured=[3]), "a list of results of weak_recovery"),
+        (lambda: tl.phase_diagram(ell=3).plot(measured=3), "a list of results of weak_recovery"),
         (lambda: tl.weak_recovery(H3, PLAIN, 100, level=1.0), "`level` must be a number in (0, 1)"),
         (lambda: tl.weak_recovery(H3, PLAIN, 100, level=0), "`level`"),
         (lambda: tl.weak_recovery(H3, PLAIN, []), "at least one dimension"),
@@ -219,6 +222,12 @@ def test_bad_input_is_one_clear_sentence(call, words: str) -> None:  # type: ign
     with pytest.raises(tl.InputError) as error:
         call()
     assert words in str(error.value) and "\n" not in str(error.value)
+
+
+def test_rare_fluctuations_are_named_only_where_noise_forbids_learning() -> None:
+    pulled = tl.phase_diagram("He3(z1)", activation="tanh", geometry="spherical", width=4).at(2, -0.2)
+    assert not pulled.learns and "Rare" not in pulled.note and "only if σ has no component" in pulled.note
+    assert "exp(d^0.4)" in tl.phase_diagram(ell=3).at(1, 0.3).note
 
 
 H3 = tl.Problem("h3(z1)", "h3")
@@ -298,6 +307,16 @@ def test_the_figure_shows_both_planes_and_the_measured_points() -> None:
     assert len(tl.phase_diagram(ell=1).plot("theta").axes) == 1
 
 
+@pytest.mark.parametrize("plane", ["delta", "theta", "both"])
+def test_the_legend_is_inside_the_figure(plane: str) -> None:
+    figure = tl.phase_diagram(ell=4, loss="correlation").plot(plane)
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    box = legend.get_window_extent()
+    assert box.x0 >= 0 and box.x1 <= figure.bbox.width and box.y0 >= 0
+    assert any(text.get_text() == "Constant number of steps" for text in legend.get_texts())
+
+
 def test_the_command_prints_points_and_writes_the_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "diagram.png"
     arguments = ["phase-diagram", "--target", "He3(z1)", "--loss", "correlation", "--mu", "2,3", "--delta", "-0.2,-1"]
@@ -327,6 +346,11 @@ def test_the_command_measures(capsys: pytest.CaptureFixture[str]) -> None:
         (["--ell", "3", "--measure", "4", "--level", "1.5"], "`level`"),
         (["--ell", "3", "--out", "diagram.txt"], "--out"),
         (["--ell", "3", "--plane", "gamma"], "--plane"),
+        (["--ell", "3", "--measure", "4", "--dims", "nan"], "--dims must be integers"),
+        (["--ell", "3", "--measure", "4", "--dims", "inf"], "--dims must be integers"),
+        (["--ell", "3", "--dims", "100.7"], "--dims must be integers"),
+        (["--ell", "3", "--level", "2"], "`level`"),
+        (["--ell", "3", "--sign", "up"], "--sign"),
         (["--target", "He3(z1"], "target"),
     ],
 )

@@ -119,20 +119,21 @@ def test_the_plane_against_the_chain(loss: str, mu: float, delta: float, gamma: 
 
 
 def test_the_wrong_sign_waits_for_the_noise() -> None:
-    algorithm = law(2, 0, 0.05, 2)
-    medians = {}
+    """θ = 0.4 against 0.3; by default the last step is late enough for the signs that were asked for."""
+    point = tl.phase_diagram(ell=3, loss="correlation").at(2, -0.2)
+    algorithm = law(2, -0.2, 0.5, 2, "correlation")
+    runs = {}
     for sign in ("positive", "negative", "random"):
-        options: Any = {
-            "seeds": 32,
-            "start": "typical",
-            "sign": sign,
-            "steps": "60*d**0.6667",
-            "batch_sums": "gaussian",
-        }
-        medians[sign] = tl.weak_recovery(hermite(3), algorithm, (1000, 5000), **options).medians
-    late = [b.value / a.value for a, b in zip(medians["positive"], medians["negative"], strict=True)]
-    assert min(late) > 1.5 and late[1] > late[0]  # θ = 2/3 against 1/2
-    assert medians["positive"][1].value <= medians["random"][1].value <= medians["negative"][1].value
+        options: Any = {"seeds": 64, "start": "typical", "sign": sign, "batch_sums": "gaussian"}
+        runs[sign] = tl.weak_recovery(hermite(3), algorithm, (1000, 1_000_000), **options)
+        assert runs[sign].theta is not None and max(runs[sign].censored) < 8
+    late = [b.value / a.value for a, b in zip(runs["positive"].medians, runs["negative"].medians, strict=True)]
+    assert min(late) > 1.5 and late[1] > late[0]
+    positive, negative, random = (runs[sign].medians[1].value for sign in runs)
+    assert positive <= random <= negative
+    fit = runs["negative"].fit()
+    assert fit is not None and point.theta is not None and point.theta_wrong_sign is not None
+    assert abs(fit.slope - point.theta_wrong_sign) < 4 * fit.error < point.theta_wrong_sign - point.theta
 
 
 def test_runs_that_do_not_recover_are_censored() -> None:

@@ -9,6 +9,7 @@ Intervals of a fit use Student's t when the scatter of the points is what the er
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from scipy import stats
 
 from twolayer.errors import InputError, positive_integer, reject
 
-__all__ = ["Fit", "Fraction", "Median", "median", "median_power_law", "power_law", "told", "wilson"]
+__all__ = ["Fit", "Fraction", "Median", "median", "median_power_law", "power_law", "resolved", "told", "wilson"]
 
 
 def told(value: float, digits: int = 4) -> str:
@@ -162,6 +163,19 @@ def _line(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[float, floa
     return float(slope), float(np.average(y, weights=weight) - slope * middle), float(spread)
 
 
+def resolved(values: Any) -> bool:
+    """Whether few enough runs are censored for the median: it is infinite in less than 1/8 of all resamples.
+
+    Examples
+    --------
+    >>> runs = np.arange(32.0)
+    >>> resolved(np.where(runs < 20, runs, np.inf)), resolved(np.where(runs < 18, runs, np.inf))
+    (True, False)
+    """
+    row = np.asarray(values, dtype=float).ravel()
+    return bool(stats.binom.sf((len(row) + 1) // 2 - 1, len(row), np.isinf(row).mean()) < 1 / 8)
+
+
 def median_power_law(x: Any, samples: Sequence[Any], level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Fit:
     """Exponent of the median of repeated runs against x; the error is from resampling the runs (bootstrap).
 
@@ -170,8 +184,9 @@ def median_power_law(x: Any, samples: Sequence[Any], level: float = 0.95, resamp
     x : array
         Positive.
     samples : sequence of arrays
-        Positive values of the runs at each x; infinite ones are censored. A point whose median is infinite in the
-        sample or in a resample cannot enter a logarithm: fewer than a quarter of the runs may be censored.
+        Positive values of the runs at each x; infinite ones are censored, few enough for the median (`resolved`). In
+        resamples infinite medians count as such: they open the interval, and the error is then half the width of the
+        middle 68 % of the slopes.
     level, resamples, seed
         Of the interval, number of resamples, and their seed.
 
@@ -183,18 +198,35 @@ def median_power_law(x: Any, samples: Sequence[Any], level: float = 0.95, resamp
     """
     rows = [np.asarray(row, dtype=float).ravel() for row in samples]
     for row in rows:
-        if len(row) < 2 or np.isnan(row).any() or np.isinf(row).mean() >= 0.25 or row.min() <= 0:
-            reject("samples", row, "at least two positive values at each x, fewer than a quarter of them censored")
+        if len(row) < 2 or np.isnan(row).any() or not resolved(row) or row.min() <= 0:
+            reject("samples", row, "at least two positive values at each x, clearly less than half of them censored")
     rng = np.random.default_rng(seed)
     drawn = np.stack([np.median(row[rng.integers(len(row), size=(resamples, len(row)))], axis=1) for row in rows], 1)
-    drawn = drawn[np.isfinite(drawn).all(axis=1)]
     points = np.array([median(row).value for row in rows])
     # a point known to all digits (equal step counts in all runs) must not get infinite weight
-    error = np.log(drawn).std(axis=0, ddof=1)
+    error = np.array([_deviation(column) for column in np.log(drawn).T])
     floor = max(float(error.max()), 1e-12) * 1e-2
     weight = np.maximum(error, floor) ** -2.0
     u = np.log(np.asarray(x, dtype=float))
     slope, intercept, _ = _line(u, np.log(points), weight)
-    slopes = np.array([_line(u, np.log(row), weight)[0] for row in drawn])
-    low, high = np.quantile(slopes, [(1 - _level(level)) / 2, (1 + level) / 2])
-    return Fit(slope, float(slopes.std(ddof=1)), intercept, float(low), float(high))
+    with np.errstate(invalid="ignore"):
+        slopes = np.array([_line(u, np.log(row), weight)[0] for row in drawn])
+    # infinite medians at both ends of x leave the slope open to both sides
+    slopes = np.where(np.isnan(slopes), np.where(np.arange(resamples) % 2, np.inf, -np.inf), slopes)
+    low, high = _quantiles(slopes, _level(level))
+    return Fit(slope, _deviation(slopes), intercept, low, high)
+
+
+def _quantiles(values: np.ndarray, level: float) -> tuple[float, float]:
+    """Ends of the middle share ``level`` of values that may be infinite: between those no quantile is interpolated."""
+    ends, open_ = [(1 - level) / 2, (1 + level) / 2], np.isinf(values).any()
+    low, high = np.quantile(values, ends, method="inverted_cdf") if open_ else np.quantile(values, ends)
+    return float(low), float(high)
+
+
+def _deviation(values: np.ndarray) -> float:
+    """Standard deviation, or half the width of the middle 68 % where some values are infinite."""
+    if np.isfinite(values).all():
+        return float(values.std(ddof=1))
+    low, high = _quantiles(values, 0.6827)
+    return math.inf if math.isinf(low) or math.isinf(high) else (high - low) / 2

@@ -38,6 +38,7 @@ DYNAMICS = {
     "blow-up": "no limit without projection: in one step the norms grow beyond bounds and the new direction is noise "
     "and gradient (Map, Chain)",
 }
+BATCH = "a number ≥ 0 (a batch has at least one sample)"
 POPULATION = "discrete: gradient descent on the risk with steps of order one, chi dropped (GiantSteps, Map)"
 
 
@@ -229,7 +230,8 @@ class PhaseDiagram:
         >>> phase_diagram(ell=3, loss="correlation").at(mu=3, delta=-1).steps
         1
         """
-        mu, delta = _mu(mu), finite_number("delta", delta, accepted="a finite number")
+        mu = finite_number("mu", mu, minimum=0.0, accepted=BATCH)
+        delta = finite_number("delta", delta, accepted="a finite number")
         # a saturating self-interaction makes all rates beyond order one alike
         rate = max(delta, 0.0) if self.self_interaction == "saturating" and self.ell > 1 else delta
         learns = delta >= self.lowest_delta(mu) - TOLERANCE
@@ -290,8 +292,9 @@ class PhaseDiagram:
         if not learns and delta < -TOLERANCE and self.self_interaction == "contracting":
             return "The gradient along the neuron itself, γκ > 1, flips the neuron at every step."
         shallow = max(delta, (1 - mu) / 2)  # where norms cannot be expanded only the direction of the noise counts
-        if not learns and self.ell > 2 and shallow >= 1 - mu - TOLERANCE:
-            power = 2 * (self.ell / 2 - mu - shallow) / (self.ell - 2)
+        power = 2 * (self.ell / 2 - mu - shallow) / (self.ell - 2) if self.ell > 2 else 0.0
+        rare = power > TOLERANCE and self.self_interaction != "neighbours"  # else it is not noise that forbids learning
+        if not learns and rare and shallow >= 1 - mu - TOLERANCE:
             return f"Rare fluctuations need a time of order exp(d^{power:.3g})."
         marginal = self.free and self.ell > 1 and abs(mu - self.optimal_mu) < TOLERANCE and noise < TOLERANCE
         if learns and (abs(noise) < TOLERANCE or marginal):
@@ -432,4 +435,4 @@ def _fraction(number: float) -> str:
 def _mu(mu: float) -> float:
     if mu == math.inf:
         return mu
-    return finite_number("mu", mu, minimum=0.0, accepted="a number ≥ 0 (a batch has at least one sample)")
+    return finite_number("mu", mu, minimum=0.0, accepted=BATCH)

@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gamma0", type=float, default=0.05, metavar="γ0", help="prefactor of the rate (default 0.05)")
     parser.add_argument("--n0", type=float, default=4.0, metavar="n0", help="prefactor of the batch (default 4)")
     parser.add_argument("--level", type=float, default=0.5, metavar="η", help="overlap to reach (default 0.5)")
-    parser.add_argument("--sign", default="positive", metavar="S", help="of the starts: positive (default) or random")
+    parser.add_argument(
+        "--sign", default="positive", metavar="S", help="of the starts: positive (default), negative or random"
+    )
     add_common(parser, "write the figure to this .png, .pdf or .svg", "seed of random starts and runs (default 0)")
 
 
@@ -43,11 +45,15 @@ def run(args: argparse.Namespace) -> int:
     mus, deltas = _numbers("--mu", args.mu), _numbers("--delta", args.delta)
     if len(mus) != len(deltas):
         raise InputError(f"--mu and --delta must hold as many numbers, but got {len(mus)} and {len(deltas)}.")
-    dims = [int(x) for x in _numbers("--dims", args.dims)]
+    dims = _dims(args.dims)
     from twolayer.analysis.phases import phase_diagram
+    from twolayer.analysis.prefactors import check_level
+    from twolayer.analysis.weak_recovery import SIGNS
     from twolayer.errors import choice
 
     choice("--plane", args.plane, ("delta", "theta", "both"))
+    choice("--sign", args.sign, SIGNS)
+    check_level(args.level)
     diagram = phase_diagram(
         args.target,
         ell=args.ell,
@@ -112,6 +118,14 @@ def _values(diagram: Any, points: list[Any], measured: list[Any]) -> dict[str, A
             "learned": found.learned,
         }
     return values
+
+
+def _dims(text: str) -> list[int]:
+    """Dimensions; 1e3 is one."""
+    found = _numbers("--dims", text)
+    if not all(x.is_integer() and x >= 2 for x in found):
+        raise InputError(f"--dims must be integers of at least 2 with commas between them, but got {short(text)}.")
+    return [int(x) for x in found]
 
 
 def _numbers(flag: str, text: str | None) -> list[float]:

@@ -121,11 +121,13 @@ def _draw(
     names: list[str],
     figures: dict[tuple[int, str], tuple[tl.PhaseDiagram, list[tl.WeakRecovery]]],
 ) -> Figure:
-    from twolayer.plot.phases import draw_phases, legend_handles
+    from twolayer.plot.phases import add_legend, draw_phases
 
-    figure, axes = canvas(len(names), len(ells), width=3.9, height=3.3)
+    figure, axes = canvas(
+        len(names), len(ells), width=max(3.9, 5.2 / len(ells)), height=3.9 if len(names) == 1 else 3.3
+    )
     for ax, (key, (diagram, runs)) in zip(axes, figures.items(), strict=True):
         draw_phases(ax, diagram, "delta", runs)
         ax.set_title(rf"$\ell = {key[0]}$, {key[1]}")
-    figure.legend(handles=legend_handles(True), loc="outside lower center", ncols=4, fontsize=7.5)
+    add_legend(figure, measured=True)
     return figure

@@ -22,6 +22,7 @@ from twolayer.algorithm import SGD
 from twolayer.errors import choice, positive_integer
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.nodes import target_frame
+from twolayer.gaussian.risk import excess_risks
 from twolayer.kernel import Kernel
 from twolayer.methods.base import Evolution, Method, Outcome, Snapshot, Task, register_method
 from twolayer.methods.dmft_fields import POINTS, Fields, Plan, draw_points
@@ -71,7 +72,7 @@ class DMFTEvolution(Evolution):
         problem, algorithm = task.problem, task.algorithm
         self.steps = int(task.points[-1])
         kernel = Kernel(problem.activation, problem.target, algorithm.loss)  # the geometry is that of the weights
-        self.derivative = method.response == "derivative" or (method.response == "auto" and not kernel.activation.kinks)
+        self.derivative = method.uses_derivatives(problem)
         self.L, inverse = target_frame(problem.P)
         assert algorithm.dataset is not None
         lr, alpha = algorithm.lr.coefficient, algorithm.dataset.coefficient
@@ -157,23 +158,33 @@ class DMFTEvolution(Evolution):
             "response": "derivative" if self.derivative else "stein",
         }
         if self.method.replicates > 1:
-            notes["engine_error"] = max(float(self._errors(i)[1][-1].max()) for i in range(self.task.seeds))
+            notes["engine_error"] = max(
+                float(self._error(self._replicates(i)[1])[-1].max()) for i in range(self.task.seeds)
+            )
         return notes
 
-    def _errors(self, start: int) -> list[np.ndarray]:
-        """Standard errors of Q, M, a and the training risk at all save points."""
+    def _replicates(self, start: int) -> list[np.ndarray]:
+        """Q, M, a and the training risk at all save points, (time, replicate, …)."""
         last = self.paths[start][0].weights.at
         each = zip(*(self._values(start, min(int(t), last)) for t in self.task.points), strict=True)
-        return [np.stack(x).std(1, ddof=1) / np.sqrt(self.method.replicates) for x in each]
+        return [np.stack(x) for x in each]
+
+    def _error(self, values: np.ndarray) -> np.ndarray:
+        """Standard error of the mean over the replicates."""
+        return np.asarray(values.std(1, ddof=1) / np.sqrt(self.method.replicates))
 
     def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
         """Standard errors, if there are replicates, and the kernels averaged over them."""
         found: dict[str, tuple[tuple[str, ...], np.ndarray]] = {}
         if self.method.replicates > 1:
-            Q, M, _, train = (np.stack(x) for x in zip(*map(self._errors, range(self.task.seeds)), strict=True))
+            each_start = [self._replicates(i) for i in range(self.task.seeds)]
+            risks = [excess_risks(self.task.problem, Q, M, a)[0] for Q, M, a, _ in each_start]
+            values = [*zip(*each_start, strict=True), risks]
+            Q, M, _, train, risk = (np.stack([self._error(x) for x in starts]) for starts in values)
             found["Q_error"] = ("seed", "time", "neuron", "neuron_"), Q
             found["M_error"] = ("seed", "time", "neuron", "direction"), M
             found["train_risk_error"] = ("seed", "time"), train
+            found["risk_error"] = ("seed", "time"), risk
         dims = ("seed", "visit", "visit_", "neuron", "neuron_")
         for name in ("C_theta", "C_F", "R_theta", "R_F"):
             each = [np.mean([getattr(path.weights, name) for path in paths], axis=0) for paths in self.paths]
@@ -241,14 +252,18 @@ class DMFT(Method):
         """Draw the points and visit them once."""
         return DMFTEvolution(task, self)
 
+    def uses_derivatives(self, problem: Problem) -> bool:
+        """Whether responses are derivatives."""
+        return self.response == "derivative" or (self.response == "auto" and not problem.activation.kinks)
+
     def cost(self, task: Task) -> float:
         """Visits, each of O(N T p²), or O(N T² p³) with derivatives."""
         steps, p = float(task.points[-1]) + 1, task.problem.p
         work = 2**self.log2_points * self.replicates * steps**2 * p**2
-        smooth = self.response == "derivative" or (self.response == "auto" and not task.problem.activation.kinks)
-        return NS_PER_PRODUCT * 1e-9 * work * (4 + (steps * p if smooth else 0))
+        return NS_PER_PRODUCT * 1e-9 * work * (4 + (steps * p if self.uses_derivatives(task.problem) else 0))
 
     def footprint(self, task: Task) -> int:
         """Innovations, pushes and, with derivatives, slopes of all visits."""
         steps, p = int(task.points[-1]) + 1, task.problem.p
-        return super().footprint(task) + 8 * 2**self.log2_points * self.replicates * steps * p * (4 + 3 * p)
+        held = 4 + (3 * p if self.uses_derivatives(task.problem) else 0)
+        return super().footprint(task) + 8 * 2**self.log2_points * self.replicates * steps * p * held

@@ -1,8 +1,9 @@
 """Figure of a phase diagram: batch size n_b ~ d^μ against learning rate γ ~ d^(−δ), and against T ~ d^θ.
 
 Green: what projected SGD on the squared loss learns. Orange: what correlation loss or spherical gradients learn beyond.
-Grey: not learned. Hatched: not learned, and the norm of a step cannot be expanded. Black: T polylogarithmic, blue: one
-step. Red: the validity lines of the expansion, solid as derived (δ = (1 − μ)/2), dotted as published (δ = 1/4 − μ/2).
+Grey: not learned. Hatched: not learned, and the norm of a step cannot be expanded. Black: T polylogarithmic. Light
+blue: a constant number of steps, blue: one step. Red: the validity lines of the expansion, solid as derived
+(δ = (1 − μ)/2), dotted as published (δ = 1/4 − μ/2).
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from twolayer.errors import choice
+from twolayer.errors import choice, reject
 from twolayer.plot.style import house_style
 
 if TYPE_CHECKING:
     from twolayer.analysis.phases import PhaseDiagram
 
-__all__ = ["COLOURS", "draw_phases", "phases"]
+__all__ = ["COLOURS", "add_legend", "draw_phases", "phases"]
 
 COLOURS = {
     "sgd": "#4daf4a",
@@ -30,6 +31,7 @@ COLOURS = {
     "not": "#c9c9c9",
     "validity": "#d62728",
     "polylog": "#111111",
+    "constant": "#c6dbef",
     "one": "#1f77b4",
 }
 LABELS = {
@@ -38,6 +40,7 @@ LABELS = {
 }
 PLANES = {"delta": ("delta",), "theta": ("theta",), "both": ("delta", "theta")}
 ALPHA = 0.45
+COLUMN = 2.55  # inches that a column of the legend takes
 
 
 def phases(
@@ -63,11 +66,13 @@ def phases(
     2
     """
     planes = PLANES[choice("plane", plane, PLANES)]
+    if not isinstance(measured, Sequence) or not all(hasattr(point, "theta_error") for point in measured):
+        reject("measured", measured, "a list of results of weak_recovery")
     with house_style():
-        figure = figure or Figure(figsize=(5.2 * len(planes), 4.6))
+        figure = figure or Figure(figsize=(5.2 * len(planes), 4.6 if len(planes) > 1 else 5.0))
         for ax, name in zip(figure.subplots(1, len(planes), squeeze=False)[0], planes, strict=True):
             draw_phases(ax, diagram, name, measured)
-        figure.legend(handles=legend_handles(bool(measured)), loc="outside lower center", ncols=4, fontsize=7.5)
+        add_legend(figure, bool(measured))
         figure.suptitle(
             rf"Information exponent $\ell = {diagram.ell}$: {diagram.loss} loss, {diagram.geometry}", fontsize=10
         )
@@ -105,8 +110,11 @@ def draw_phases(ax: Axes, diagram: PhaseDiagram, plane: str, measured: Sequence[
         ax.plot(ends, [height, height], color=COLOURS["polylog"], lw=2.4, clip_on=False)
     one = (1 - ell) / 2 if plane == "delta" else 0.0
     ax.plot([last, right], [one, one], color=COLOURS["one"], lw=2.4, clip_on=False)
+    if plane == "delta" and ell > 1:
+        below = 1 - diagram.noise_order  # every rate beyond this line multiplies m_0 by a power of d in each step
+        ax.fill_between([free.optimal_mu, right], floor, below, color=COLOURS["constant"], lw=0, zorder=1)
     if plane == "delta":
-        ax.fill_between([last, right], floor, one, color="#c6dbef", lw=0, zorder=1)
+        ax.fill_between([last, right], floor, one, color="#79add2", lw=0, zorder=1.1)
     for which, colour in ((sgd, "sgd"), (free, "correlation")):
         x, y = which.points["optimum"]
         ax.axvline(x, color=COLOURS[colour], ls="--", lw=1.2)
@@ -137,14 +145,20 @@ def _draw_measured(ax: Axes, plane: str, measured: Sequence[Any]) -> None:
             ax.errorbar([point.mu], [max(point.theta, 0.0)], error, fmt="o", **bars)
 
 
-def legend_handles(measured: bool) -> list[Any]:
-    """What the colours mean."""
+def add_legend(figure: Figure, measured: bool) -> None:
+    """What the colours mean, below the panels, in as many columns as fit."""
+    columns = min(4, max(1, int(figure.get_figwidth() / COLUMN)))
+    figure.legend(handles=_handles(measured), loc="outside lower center", ncols=columns, fontsize=7.5)
+
+
+def _handles(measured: bool) -> list[Any]:
     handles: list[Any] = [
         Patch(color=COLOURS["sgd"], alpha=ALPHA, label="SGD learning"),
         Patch(color=COLOURS["correlation"], alpha=ALPHA, label="Correlation loss or spherical SGD learning"),
         Patch(color=COLOURS["not"], alpha=ALPHA, label="SGD not learning"),
         Patch(facecolor="white", edgecolor="#bbbbbb", hatch="////", label="Expansion not defined"),
         Line2D([], [], color=COLOURS["polylog"], lw=2.4, label="Polylog regime"),
+        Patch(color=COLOURS["constant"], label="Constant number of steps"),
         Line2D([], [], color=COLOURS["one"], lw=2.4, label="One step regime"),
         Line2D([], [], color=COLOURS["validity"], lw=1.3, label="Expansion validity (derived)"),
         Line2D([], [], color=COLOURS["validity"], lw=1.3, ls=":", label="Expansion validity (published)"),
