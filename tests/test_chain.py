@@ -265,7 +265,7 @@ def test_gaussian_batch_sums_agree_with_sampled_ones() -> None:
     problem = tl.Problem("tanh(z1)", "tanh", width=2, noise=0.2, second_layer=[1.0, -1.0])
     algorithm = tl.SGD(lr=1.0, batch=2000, train_second_layer=True)
     start = tl.Overlaps.random(problem, 60, seed=3)
-    n = 800
+    n = 400
     results = {
         mode: tl.solve(problem, algorithm, tl.Chain(60, batch_sums=mode), start, steps=6, save=1, seeds=n, seed=i)
         for i, mode in enumerate(("exact", "gaussian"))

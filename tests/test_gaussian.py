@@ -145,7 +145,7 @@ def test_reported_errors_are_honest() -> None:
         start = random_overlaps(5, p, k)
         rough, fine = (
             tl.moments(problem, start, log2_points=13),
-            tl.moments(problem, start, log2_points=18, tolerance=1e-9),
+            tl.moments(problem, start, log2_points=16, tolerance=1e-9),
         )
         for name in NAMES:
             error = np.abs(getattr(rough, name) - getattr(fine, name)).max()

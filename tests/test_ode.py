@@ -179,14 +179,14 @@ def test_the_chain_approaches_the_limit(name: str) -> None:
     end = 0.2 if "He3" in name else 1.0
     theory = tl.solve(problem, algorithm, tl.ODE(), start, time=end, save=1)
     deviation, error = {}, {}
-    for dim, seeds in ((625, 1024), (2401, 384)):
+    for dim, seeds in ((400, 1024), (1600, 384)):
         runs = tl.solve(problem, algorithm, tl.Chain(dim), start, time=end, save=1, seeds=seeds)
         stacked = np.concatenate([runs[v].values[:, -1].reshape(seeds, -1) for v in ("M", "Q", "a", "risk")], axis=1)
         exact = np.concatenate([final(theory, v).ravel() for v in ("M", "Q", "a", "risk")])
         deviation[dim] = np.abs(stacked.mean(0) - exact)
         error[dim] = stacked.std(0, ddof=1) / np.sqrt(seeds)
-    room = (2 * deviation[625] + 2 * error[625]) * 625 / 2401 + 5 * error[2401] + 1e-9
-    assert (deviation[2401] < room).all(), (name, deviation[2401] / room)
+    room = (2 * deviation[400] + 2 * error[400]) * 400 / 1600 + 5 * error[1600] + 1e-9
+    assert (deviation[1600] < room).all(), (name, deviation[1600] / room)
     # the test has teeth: what the run does is far larger than the room it is given
     begun = np.concatenate([np.asarray(theory[v].values[0, 0]).ravel() for v in ("M", "Q", "a", "risk")])
     assert np.max(np.abs(exact - begun) / room) > 8

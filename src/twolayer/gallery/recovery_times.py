@@ -90,7 +90,7 @@ def _draw(data: xr.Dataset, fits: dict[int, Fit], shares: dict[int, Fit]) -> Any
         left.plot(fine, curve, color=COLOURS[k], lw=1)
         ratio = own.descent / own.search
         slope = "" if k <= 2 else rf" $\sim N^{{{shares[k].slope:.2f}}}$"
-        bars = np.clip(np.stack([own.descent - own.descent_low, own.descent_high - own.descent]), 0, None) / own.search
+        bars = np.clip(np.stack([own.descent - own.descent_low, own.descent_high - own.descent]), 0, None) / search
         right.errorbar(n, ratio, bars, fmt="o-", ms=4, lw=1, capsize=2, color=COLOURS[k], label=f"$k={k}${slope}")
     for ax in (left, right):
         ax.set(xscale="log", yscale="log", xlabel="dimension $N$")
