@@ -27,7 +27,7 @@ from twolayer.gaussian.forms import Forms, NumericForms
 from twolayer.gaussian.full import FullRule
 from twolayer.gaussian.nodes import target_frame, target_nodes
 from twolayer.gaussian.polynomial import graphs
-from twolayer.gaussian.quadratic import quadratic_averages, quadratic_form, quadratic_gradient
+from twolayer.gaussian.quadratic import quadratic_averages, quadratic_gradient, quadratic_task
 from twolayer.gaussian.relu import ReluForms
 from twolayer.gaussian.sampling import SCRAMBLINGS, sobol_normals
 from twolayer.gaussian.targets import NodeTarget, RidgeTarget, forms_of, ridge_target, student_rows, student_terms
@@ -45,6 +45,7 @@ ORDER = 12
 MAX_DIMENSION = 3  # quadrature over all fields at once up to here
 SINGULAR = 1e-10  # eigenvalues of Ω below this, relative to the largest, count as zero
 ROUNDING = 1e-14  # relative error of closed forms
+SECONDS_PER_TERM = 8e-7  # of an integration: a hundred evaluations at 8 ns for each term; an order of magnitude
 MAX_WORK = 2**23  # function values per evaluation beyond which Sobol points are cheaper
 
 
@@ -236,10 +237,9 @@ class _Builder:
         kernel, student = self.kernel, self.kernel.loss.student
         if self.engine != "auto" or student is None:
             return self._full(order, scrambling)
-        sigma = kernel.activation.polynomial
-        form = quadratic_form(kernel.target.polynomial, kernel.target.directions)
-        if form is not None and sigma is not None and len(sigma) == 3 and sigma[1] == 0:
-            return QuadraticEngine(student, sigma[2], sigma[0], form[1], form[0], self.P), False
+        simple = quadratic_task(kernel.activation, kernel.target)
+        if simple is not None:
+            return QuadraticEngine(student, simple.scale, simple.shift, simple.h0, simple.H, self.P), False
         return self._parts(student, order, coarse, scrambling) or self._full(order, scrambling)
 
     def _rule(self, order: int, scrambling: int) -> FullRule:
@@ -346,6 +346,21 @@ def _select(builder: _Builder, order: int) -> Averager:
     coarse = None if exact else builder.build(max(3 * order // 4, 2), coarse=True)[0]
     others = range(1, SCRAMBLINGS) if sampled else range(0)
     return Averager(engine, coarse, lambda: [builder.build(order, scrambling=i)[0] for i in others], sampled)
+
+
+def terms(problem: Problem, engine: str, log2_points: int) -> float:
+    """Terms of one evaluation of the averages: (p + k)³ quadratic, p²(p + k)² for closed pairs, else nodes · p².
+
+    Examples
+    --------
+    >>> terms(Problem("z1**2", "square", width=2), "auto", 18), terms(Problem("z1", "tanh", width=2), "sobol", 18)
+    (27.0, 1048576.0)
+    """
+    p, k = problem.p, problem.k
+    if engine == "auto" and quadratic_task(problem.activation, problem.target):
+        return float((p + k) ** 3)
+    closed = problem.target.ridge is not None and not isinstance(forms_of(problem.activation, ORDER), NumericForms)
+    return float(p**2 * (p + k) ** 2 if engine == "auto" and closed else 2**log2_points * p**2)
 
 
 ORDERS = (12, 16, 24, 32, 48)

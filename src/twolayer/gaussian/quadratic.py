@@ -8,14 +8,16 @@ E[e λ_j z] = t1 w_j + 2 Σ_q (ΩB)_jq u_q        with the rows u = (w, w*)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.functions.activation import Activation
+from twolayer.functions.target import Target
 from twolayer.gaussian.averages import Averages, Gradient
 
-__all__ = ["quadratic_averages", "quadratic_form", "quadratic_gradient"]
+__all__ = ["QuadraticTask", "quadratic_averages", "quadratic_form", "quadratic_gradient", "quadratic_task"]
 
 
 def quadratic_form(polynomial: Mapping[tuple[int, ...], float] | None, k: int) -> tuple[np.ndarray, float] | None:
@@ -38,6 +40,23 @@ def quadratic_form(polynomial: Mapping[tuple[int, ...], float] | None, k: int) -
         else:
             h0 += c
     return H, h0
+
+
+class QuadraticTask(NamedTuple):
+    """σ(x) = scale·x² + shift learning λ*ᵀ H λ* + h0."""
+
+    scale: float
+    shift: float
+    H: np.ndarray
+    h0: float
+
+
+def quadratic_task(activation: Activation, target: Target) -> QuadraticTask | None:
+    """The numbers of a quadratic task, or None where σ or the target is another one."""
+    sigma, form = activation.polynomial, quadratic_form(target.polynomial, target.directions)
+    if form is None or sigma is None or len(sigma) != 3 or sigma[1] != 0:
+        return None
+    return QuadraticTask(sigma[2], sigma[0], *form)
 
 
 def residual_form(scale: float, shift: float, H: Any, h0: float, weight: float, a: Any) -> tuple[Any, Any]:

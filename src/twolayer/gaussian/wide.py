@@ -21,10 +21,10 @@ import numpy as np
 from scipy import special
 
 from twolayer.gaussian.engines import FLOOR
-from twolayer.gaussian.ensemble import Cloud, Ensemble, NodeEnsemble, PairEnsemble, QuadraticEnsemble, Rates
+from twolayer.gaussian.ensemble import BLOCK, Cloud, Ensemble, NodeEnsemble, PairEnsemble, QuadraticEnsemble, Rates
 from twolayer.gaussian.forms import NumericForms
 from twolayer.gaussian.nodes import NodeRule, product_hermite, target_frame, target_nodes
-from twolayer.gaussian.quadratic import quadratic_form
+from twolayer.gaussian.quadratic import QuadraticTask, quadratic_task
 from twolayer.gaussian.quadrature import nested_rule
 from twolayer.gaussian.sampling import SCRAMBLINGS, sobol_normals
 from twolayer.gaussian.targets import forms_of, ridge_target
@@ -40,6 +40,7 @@ ORDERS = (12, 16, 24, 32, 48, 64)
 TERMS = (3, 6, 12, 24, 48)
 NEGLIGIBLE = 1e-14  # nodes of less weight are left out
 MAX_NODES = 2**14
+ARRAYS = 16  # of the size of a block, or of all pairs, that one evaluation holds
 MAX_PAIRED = 2048  # particles up to which pairs are an option
 
 
@@ -127,6 +128,26 @@ class Wide:
         return self.particles <= min(MAX_PAIRED, 16 ** rank_of(self.problem.P))
 
     @property
+    def quadratic(self) -> QuadraticTask | None:
+        """The task, where all closes on low moments of the particles."""
+        return quadratic_task(self.problem.activation, self.problem.target) if self.interaction == "auto" else None
+
+    @property
+    def terms(self) -> float:
+        """Terms of one evaluation, as an order of magnitude: those of rules somewhat finer than the coarsest."""
+        n = float(self.particles)
+        if self.quadratic:
+            return n * self.problem.k**2
+        if self.paired:
+            return n**2 * (ORDERS[0] if 0 < self.dimension < math.inf else 1)
+        return n * min(_size(self.problem, ORDERS[2]), 2**self.log2_points) * (TERMS[1] if self.truncated else 1)
+
+    @property
+    def held(self) -> float:
+        """Numbers that one evaluation holds at once, at most: whole matrices of pairs, or blocks of particles."""
+        return ARRAYS * (float(self.particles) ** 2 if self.paired and not self.quadratic else min(self.terms, BLOCK))
+
+    @property
     def truncated(self) -> bool:
         """Whether the orders of the correlation are cut off somewhere."""
         finite = 0 < self.dimension < math.inf
@@ -137,11 +158,10 @@ class Wide:
         problem, student = self.problem, self._student
         sigma = problem.activation
         L, _ = target_frame(problem.P)
-        form = quadratic_form(problem.target.polynomial, problem.k)
-        coefficients = sigma.polynomial
-        if self.interaction == "auto" and form and coefficients and len(coefficients) == 3 and coefficients[1] == 0:
-            shape = (student, coefficients[2], coefficients[0], form[1], self.own)
-            return QuadraticEnsemble(*shape, L.T @ form[0] @ L, correlation_moments(self.dimension, 2)[1:]), None
+        simple, coefficients = self.quadratic, sigma.polynomial
+        if simple is not None:
+            shape = (student, simple.scale, simple.shift, simple.h0, self.own)
+            return QuadraticEnsemble(*shape, L.T @ simple.H @ L, correlation_moments(self.dimension, 2)[1:]), None
         forms = forms_of(sigma, 16)
         if self.paired:
             ridge = ridge_target(problem.target, sigma, problem.P, 16)

@@ -24,17 +24,21 @@ import numpy as np
 
 from twolayer.algorithm import SGD
 from twolayer.errors import InputError, choice, finite_number, positive_integer, require
+from twolayer.gaussian.engines import SECONDS_PER_TERM
 from twolayer.gaussian.ensemble import Cloud, Ensemble
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.wide import INTERACTIONS, Fineness, Wide
 from twolayer.methods.base import Evolution, Measure, Method, Task, register_method
 from twolayer.methods.flow import Equation, FlowEvolution
 from twolayer.methods.ode import ODE
+from twolayer.overlaps import rank_of
 from twolayer.particles import Particles
 from twolayer.problem import Problem
 from twolayer.regimes import regime_of
 
 __all__ = ["MeanField"]
+
+COPIES = 100  # of a state that the integrator holds: its stages, and what the compiler keeps beside them
 
 
 class Drift(Equation):
@@ -70,6 +74,11 @@ class Drift(Equation):
         return Cloud(dA, ds, da, jnp.zeros_like(y.weights))
 
 
+def _count(task: Task) -> int:
+    """Particles of a task."""
+    return task.start.n if isinstance(task.start, Particles) else task.start.p
+
+
 @eqx.filter_jit
 def _risks(ensemble: Ensemble, states: Cloud) -> Any:
     """Excess risks of states with leading axes (seeds, save points)."""
@@ -85,21 +94,12 @@ class MeanFieldEvolution(FlowEvolution):
         self.method = method
         self.L, self.inverse = target_frame(problem.P)
         self.cloud = self._starts()
-        rest = method.dim - self.L.shape[1]
-        if rest == 0 and self.cloud.s.max() > 1e-6:
+        self.wide = method.wide(task, self.cloud.s.shape[1])
+        if self.wide.dimension == 0 and self.cloud.s.max() > 1e-6:
             raise InputError(
                 f"Argument `start` must have q = 0 at dim = {method.dim:g}, for the target directions fill the whole "
                 f"space, but has q = {self.cloud.s.max() ** 2:.3g}."
             )
-        self.wide = Wide(
-            problem,
-            task.algorithm.loss,
-            rest,
-            self.cloud.s.shape[1],
-            method.self_interaction,
-            method.interaction,
-            method.log2_points,
-        )
         self.fineness, self.worst = self.wide.adapt(self._first(self.cloud), method.tolerance, Fineness())
         self.control = self.thresholds(method.rtol)
 
@@ -235,11 +235,19 @@ class MeanField(Method):
             return "interaction = 'pairs' sums closed averages of pairs of fields, but the target is no sum of ridges"
         return None
 
+    def wide(self, task: Task, particles: int) -> Wide:
+        """What builds the average over so many particles."""
+        rest, own = self.dim - rank_of(task.problem.P), self.self_interaction
+        return Wide(task.problem, task.algorithm.loss, rest, particles, own, self.interaction, self.log2_points)
+
+    def cost(self, task: Task) -> float:
+        """A hundred evaluations of the averages, or so."""
+        return 0.5 + SECONDS_PER_TERM * self.wide(task, _count(task)).terms
+
     def footprint(self, task: Task) -> int:
-        """Bytes: m, q and a of every particle at every save point, three times over."""
-        start = task.start
-        n = start.n if isinstance(start, Particles) else start.p
-        return 24 * len(task.points) * n * (task.problem.k + 2)
+        """Bytes: m, q and a at every save point, three times over, copies of the integrator, and one evaluation."""
+        n, k = _count(task), task.problem.k
+        return int(24 * len(task.points) * n * (k + 2) + 8 * (COPIES * n * (k + 3) + self.wide(task, n).held))
 
     def describe(self) -> dict[str, Any]:
         """The knobs as plain values; an infinite dimension as a word."""

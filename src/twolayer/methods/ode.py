@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from twolayer.algorithm import SGD
 from twolayer.errors import choice, finite_number, positive_integer
-from twolayer.gaussian.engines import ENGINES, LOG2_POINTS, Engine
+from twolayer.gaussian.engines import ENGINES, LOG2_POINTS, SECONDS_PER_TERM, Engine, terms
 from twolayer.methods.averaged import AveragedEvolution, Overlap, Precision
 from twolayer.methods.base import Evolution, Method, Task, register_method
 from twolayer.methods.flow import Equation
@@ -165,6 +165,10 @@ class ODE(Method):
     def unit(self, algorithm: SGD) -> float:
         """In the pure noise regime the clock runs faster than t."""
         return regime_of(algorithm).unit
+
+    def cost(self, task: Task) -> float:
+        """A hundred evaluations of the averages, or so."""
+        return 0.3 + SECONDS_PER_TERM * terms(task.problem, self.engine, self.log2_points)
 
     def prepare(self, task: Task) -> Evolution:
         """Choose the engine at the start."""
