@@ -34,6 +34,25 @@ def test_the_map_is_that_of_explicit_weights_and_needs_pairs_of_samples() -> Non
     assert worst(runs, wrong) > 10
 
 
+def test_the_map_of_correlation_loss_and_projected_erf_units() -> None:
+    problem = PROBLEM.replace(activation="erf")
+    algorithm = ALGORITHM.replace(loss="correlation", geometry="projected")
+    runs = tl.solve(problem, algorithm, tl.Vectors(1000), START, steps=2, save=2, seeds=12)
+    theory = tl.solve(problem, algorithm, tl.GiantSteps(), START, steps=2, save=2)
+    assert worst(runs, theory) < 5
+    wrong = tl.solve(problem, algorithm.replace(batch=4 * d), tl.GiantSteps(), START, steps=2, save=2)
+    assert worst(runs, wrong) > 10
+
+
+def test_the_stairs_of_z1_plus_z1z2() -> None:
+    """Overlaps with z2 after 1 … 4 giant steps, computed independently of this package."""
+    problem = tl.Problem("z1 + z1*z2", "relu", width=4, second_layer=[1, -1.2, 0.8, -0.9])
+    algorithm = tl.SGD(lr=4.0, batch=4 * d, geometry="projected")
+    run = tl.solve(problem, algorithm, tl.GiantSteps(log2_points=15), stepping.orthogonal(problem), steps=4, save=4)
+    climbed = stepping.strength(run.M.values[0])[1:, 1]
+    np.testing.assert_allclose(climbed, [0.0, 0.134, 0.274, 0.374], atol=2e-3)
+
+
 @pytest.mark.parametrize("geometry", ["free", "spherical"])
 def test_the_first_step_of_reused_batches_is_a_giant_step_and_the_second_is_not(geometry: str) -> None:
     fresh = ALGORITHM.replace(geometry=geometry)

@@ -7,6 +7,7 @@ import pytest
 
 import twolayer as tl
 from twolayer import d
+from twolayer.solving import make_task
 
 LIMIT = 4.5  # standard errors; a dozen entries exceed it in 1e-4 of all correct programs
 
@@ -172,3 +173,23 @@ def test_what_does_not_fit_is_refused_with_what_does() -> None:
         tl.solve(problem, tl.SGD(lr="0.5/d"), tl.GiantSteps(), start, steps=2)
     with pytest.raises(tl.Refused, match="momentum"):
         tl.solve(problem, tl.SGD(lr=0.5, batch="4*d", momentum=0.5), tl.GiantSteps(band=True), start, steps=2)
+
+
+def test_cost_grows_with_steps_points_and_the_band() -> None:
+    problem, algorithm = tl.Problem("z1 + z1*z2", "relu", width=4), tl.SGD(lr=1.0, batch=4 * d)
+    start = tl.Overlaps(np.eye(4), np.zeros((4, 2)))
+
+    def seconds(method: tl.Method, steps: int = 1000) -> float:
+        return method.cost(make_task(problem, algorithm, method, start, steps=steps))
+
+    for kind in (tl.GiantSteps, lambda **x: tl.Map(1000, **x)):
+        rough = kind(log2_points=12)
+        assert seconds(kind(log2_points=14)) > 1.5 * seconds(rough)
+        assert seconds(rough, 2000) == pytest.approx(2 * seconds(rough) - 0.3, rel=1e-9)
+    plain, band = tl.GiantSteps(log2_points=12), tl.GiantSteps(band=True, log2_points=12)
+    assert seconds(band) > 10 * seconds(plain)
+    task = make_task(problem, algorithm, band, start, steps=1000, save=1000)
+    assert band.footprint(task) - plain.footprint(task) == 8 * 1001 * 18**2
+    exact = tl.Problem("z1**2", "square", width=4)
+    task = make_task(exact, algorithm, plain, tl.Overlaps(np.eye(4), np.zeros((4, 1))), steps=1000)
+    assert plain.cost(task) < 0.31  # closed forms

@@ -1,7 +1,8 @@
 """Measured weak recovery: exponents, prefactors, and the plane of the phase diagram against runs of the chain.
 
 Starts are typical (|m_0| = d^{−1/2}). The formulas with the contraction by noise hold up to corrections of finite steps and
-of higher orders in η, so exponents are compared at the very dimensions of the runs: within 4 standard errors and 0.06.
+of higher orders in η, so exponents are compared at the very dimensions of the runs: within 4 standard errors and 0.06,
+or 0.02 from d = 1000 on.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pytest
 import twolayer as tl
 from twolayer import d
 
-SLACK = 0.06
+SLACK, LITTLE = 0.06, 0.02
 
 
 def hermite(ell: int) -> tl.Problem:
@@ -59,12 +60,14 @@ def test_measured_exponents(
     times = np.array([tl.recovery_steps(problem, algorithm, n).contracted for n in dims])
     scale = np.log(dims) if ell == 2 else np.ones(2)
     expected = float(np.diff(np.log(times / scale))[0] / np.diff(np.log(dims))[0])
-    assert abs(fit.slope - expected) < 4 * fit.error + SLACK
+    large = min(dims) >= 1000
+    tolerance = 4 * fit.error + (LITTLE if large else SLACK)
+    assert abs(fit.slope - expected) < tolerance
     theta = tl.phase_diagram(ell=ell, loss=loss, geometry=geometry).at(mu, delta).theta
     assert theta is not None
-    assert 4 * fit.error + SLACK < max(0.5, 0.45 * theta), "the test could not fail"
-    if min(dims) >= 1000:  # where d is large the exponent itself is seen
-        assert abs(fit.slope - theta) < 4 * fit.error + SLACK
+    assert tolerance < max(0.1, 0.45 * theta), "the test could not fail"
+    if large:  # the exponent itself is seen
+        assert abs(fit.slope - theta) < tolerance
 
 
 @pytest.mark.parametrize(("loss", "geometry"), [("correlation", "projected"), ("squared", "spherical")])
@@ -80,9 +83,9 @@ def test_beyond_the_optimum_steps_do_not_grow(loss: str, geometry: str) -> None:
     assert few.medians[1].value < 30 < 1_000_000**0.25
 
 
-@pytest.mark.parametrize("gamma", [0.2, 0.3])
+@pytest.mark.parametrize("gamma", [0.1, 0.2, 0.3])
 def test_prefactors_against_the_chain(gamma: float) -> None:
-    """Formula 665, 111 at d = 10⁶; finite steps cost a few more."""
+    """Formula 2329, 665, 111 at d = 10⁶; finite steps cost a few more."""
     algorithm = law(2, 0, gamma, 1)
     runs = tl.weak_recovery(hermite(3), algorithm, 10**6, seeds=16, start="typical")
     predicted = tl.recovery_steps(hermite(3), algorithm, 10**6)
@@ -91,6 +94,13 @@ def test_prefactors_against_the_chain(gamma: float) -> None:
     assert 0.97 * low - 10 < predicted.steps < 1.03 * high + 10
     # a prediction without the self-interaction is far off
     assert runs.medians[0].value < (1 - 2 * gamma) * predicted.steps / (1 - 3 * gamma)
+
+
+def test_a_rate_beyond_the_self_interaction_never_recovers() -> None:
+    """γκ = 1.02 at d = 10⁶; without the self-interaction 979 steps would be enough."""
+    runs = tl.weak_recovery(hermite(3), law(2, 0, 0.34, 1), 10**6, seeds=16, start="typical", steps=2000)
+    spherical = tl.recovery_steps(hermite(3), law(2, 0, 0.34, 1, geometry="spherical"), 10**6)
+    assert 900 < spherical.steps < 1000 and runs.censored == [16]
 
 
 GRID = [  # loss, μ, δ, γ0, n0: away from the lines by 0.2 or more

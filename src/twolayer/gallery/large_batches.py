@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer.gallery.batching import hermite, law, median_points, recovered
-from twolayer.gallery.measuring import LIMIT, canvas
+from twolayer.gallery.measuring import LIMIT, canvas, plain_ticks
 from twolayer.gallery.registry import Plate, Verdict, figure
 from twolayer.statistics import Median, power_law
 
@@ -40,7 +40,7 @@ def large_batches(
     """T against log d; then mean log T with exact and Gaussian sums for n_b from ``sizes``, d = n_b/10."""
     problem, algorithm = hermite(2), law("SGD", 1, 0, gamma, n0)
     options: Any = {"seeds": seeds, "start": "typical", "steps": 300}
-    runs = recovered("log d", problem, algorithm, dims, seed, batch_sums="gaussian", **options)
+    runs = [recovered(f"d-{dim}", problem, algorithm, (dim,), seed, batch_sums="gaussian", **options) for dim in dims]
     predicted = [tl.recovery_steps(problem, algorithm, dim).contracted for dim in dims]
     logs = np.zeros((2, len(sizes), 2))
     for i, sums in enumerate(("exact", "gaussian")):
@@ -52,7 +52,7 @@ def large_batches(
             )
             values = np.log(one.steps[0][np.isfinite(one.steps[0])])
             logs[i, j] = values.mean(), values.std(ddof=1) / np.sqrt(len(values))
-    medians = runs.medians
+    medians = [run.medians[0] for run in runs]
     data = xr.Dataset(
         {
             "steps": ("dim", [m.value for m in medians]),
@@ -64,7 +64,7 @@ def large_batches(
         },
         {"dim": list(dims), "sums": ["exact", "gaussian"], "size": list(sizes)},
     )
-    return Plate(_draw(data, medians, n0), data, _verdict(data, runs.censored))
+    return Plate(_draw(data, medians, n0), data, _verdict(data, [run.censored[0] for run in runs]))
 
 
 def _slope(data: xr.Dataset, name: str) -> float:
@@ -77,11 +77,13 @@ def _verdict(data: xr.Dataset, censored: list[int]) -> Verdict:
     gap = data.log_steps.sel(sums="gaussian") - data.log_steps.sel(sums="exact")
     error = np.hypot(*(data.log_error.sel(sums=s) for s in ("gaussian", "exact")))
     last = float(gap[-1]), float(error[-1])
+    ends = (-1, 0) if data.sizes["size"] > 1 else (-1,)
+    differences = ", ".join(
+        f"{float(gap[i]):+.3f} ± {float(error[i]):.3f} at n_b = {int(data['size'][i])}" for i in ends
+    )
     text = (
         f"T = {measured:.3f} log d + const, predicted slope {predicted:.3f}; T/log d ~ "
-        f"d^{growth.slope:.3f}±{growth.error:.3f}; Gaussian against exact sums: log T differs by {last[0]:+.3f} ± "
-        f"{last[1]:.3f} at n_b = {int(data['size'][-1])}, {float(gap[0]):+.3f} ± {float(error[0]):.3f} at n_b = "
-        f"{int(data['size'][0])}"
+        f"d^{growth.slope:.3f}±{growth.error:.3f}; Gaussian against exact sums: log T differs by {differences}"
     )
     good = abs(measured / predicted - 1) < 0.25 and abs(growth.slope) < 0.05 and abs(last[0]) < LIMIT * last[1]
     return Verdict(good and max(censored) == 0, text)
@@ -106,7 +108,9 @@ def _draw(data: xr.Dataset, medians: list[Median], n0: int) -> Figure:
             capsize=2.5,
             label=f"{sums} sums",
         )
-    right.set(xscale="log", xlabel="batch size $n_b$", ylabel=r"mean of $\log T$")
+    ends = float(data["size"].min()) / 2, float(data["size"].max()) * 2
+    right.set(xscale="log", xlim=ends, xlabel="batch size $n_b$", ylabel=r"mean of $\log T$")
+    plain_ticks(right.xaxis)
     right.set_title(rf"Gaussian batch sums, $d = n_b/{n0}$ (bars: 2 s.e.)")
     right.legend()
     return figure

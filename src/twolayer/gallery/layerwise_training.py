@@ -68,7 +68,7 @@ def _measure(
     seed: int,
 ) -> xr.Dataset:
     algorithm = tl.SGD(lr=lr, batch=alpha * tl.d, geometry="projected")
-    arguments: dict[str, Any] = {"steps": steps, "save": steps, "seed": seed, "progress": False}
+    arguments: dict[str, Any] = {"steps": steps, "save": steps, "seed": seed}
     limit = tl.solve(problem, algorithm, tl.GiantSteps(), orthogonal(problem), **arguments)
     theory = tl.layerwise(limit, ridge)
     finite = theory.risk.values[0] + theory.excess_per_sample.values[0] / samples

@@ -68,7 +68,7 @@ def follow(
 ) -> Pair:
     """Both lenses, saved at every step; each is kept as a piece of the figure."""
     start = orthogonal(problem) if start is None else start
-    arguments: dict[str, Any] = {"steps": steps, "save": steps, "seed": seed, "progress": False}
+    arguments: dict[str, Any] = {"steps": steps, "save": steps, "seed": seed}
     exact = part(f"{key}-theory", lambda: tl.solve(problem, algorithm, theory, start, **arguments))
     runs = part(f"{key}-runs", lambda: tl.solve(problem, algorithm, experiment, start, seeds=seeds, **arguments))
     return Pair(exact, runs)

@@ -17,7 +17,7 @@ from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
 from twolayer.methods.averaged import Precision
 from twolayer.methods.base import Evolution, Method, Task, register_method
 from twolayer.methods.map import REUSED
-from twolayer.methods.mean_step import MeanStepEvolution, StepRates, Terms
+from twolayer.methods.mean_step import MeanStepEvolution, StepRates, Terms, spread_size, step_seconds
 from twolayer.problem import Problem
 from twolayer.regimes import regime_of
 
@@ -82,5 +82,18 @@ class GiantSteps(Method):
         norm = 1 / batch.coefficient if batch.exponent < 1 + 1e-9 else 0.0
         decay, momentum = 1 - lr * algorithm.weight_decay, algorithm.momentum or None
         rates = StepRates(lr / problem.p, decay, momentum, norm, 0.0, True, problem.noise)
-        precision = Precision(self.engine, self.tolerance, self.log2_points)
-        return MeanStepEvolution(task, precision, rates, Terms(band=self.band))
+        return MeanStepEvolution(task, self._precision, rates, Terms(band=self.band))
+
+    @property
+    def _precision(self) -> Precision:
+        return Precision(self.engine, self.tolerance, self.log2_points)
+
+    def cost(self, task: Task) -> float:
+        """One evaluation of the averages for every step, and the linearised map for a band."""
+        seconds = step_seconds(task, self._precision, Terms(band=self.band))
+        return super().cost(task) + float(task.points[-1]) * seconds
+
+    def footprint(self, task: Task) -> int:
+        """With a band, also the covariance of all F overlaps at the save points."""
+        band = 8 * len(task.points) * spread_size(task.problem.p, task.problem.k) ** 2 if self.band else 0
+        return super().footprint(task) + band

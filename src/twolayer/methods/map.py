@@ -20,7 +20,7 @@ from twolayer.errors import choice, positive_integer, reject
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
 from twolayer.methods.averaged import Precision
 from twolayer.methods.base import Evolution, Method, Task, register_method
-from twolayer.methods.mean_step import MeanStepEvolution, StepRates, Terms
+from twolayer.methods.mean_step import MeanStepEvolution, StepRates, Terms, step_seconds
 from twolayer.problem import Problem
 
 __all__ = ["CORRECTIONS", "Map"]
@@ -94,5 +94,16 @@ class Map(Method):
             "pairs" not in self.without,
             problem.noise,
         )
-        terms = Terms("dimension" not in self.without, "ratio" not in self.without and not algorithm.momentum)
-        return MeanStepEvolution(task, Precision(self.engine, self.tolerance, self.log2_points), rates, terms)
+        return MeanStepEvolution(task, self._precision, rates, self._terms(algorithm))
+
+    @property
+    def _precision(self) -> Precision:
+        return Precision(self.engine, self.tolerance, self.log2_points)
+
+    def _terms(self, algorithm: SGD) -> Terms:
+        return Terms("dimension" not in self.without, "ratio" not in self.without and not algorithm.momentum)
+
+    def cost(self, task: Task) -> float:
+        """One evaluation of the averages, and of the terms of a finite dimension, for every step."""
+        seconds = step_seconds(task, self._precision, self._terms(task.algorithm))
+        return super().cost(task) + float(task.points[-1]) * seconds

@@ -32,16 +32,19 @@ from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.methods.averaged import AveragedEvolution, Overlap, Precision
 from twolayer.methods.base import Snapshot, Task
+from twolayer.methods.batch_sums import LOG2_POINTS
 from twolayer.methods.flow import Control, Equation
 from twolayer.methods.fluctuations import pack, tangent, unpack
 from twolayer.methods.step_spread import StepNodes
 from twolayer.methods.stepwise import Lane, Watch, accept, kernel_of, watched_value
 
-__all__ = ["MeanStep", "MeanStepEvolution", "Rows", "StepRates", "Terms"]
+__all__ = ["MeanStep", "MeanStepEvolution", "Rows", "StepRates", "Terms", "spread_size", "step_seconds"]
 
 SINGULAR = 1e-11  # eigenvalues of Ω below this, relative to the largest, count as zero
 LIGHT = 13  # Sobol points of the linearised map, as a power of two
 DIFFERENCE = 1e-4  # of the central differences of the linearised map
+NS_PER_PRODUCT = 3.0  # for estimates of cost
+QUADRATURE = 2**12  # nodes of a quadrature, for these estimates
 
 
 class Terms(NamedTuple):
@@ -50,6 +53,26 @@ class Terms(NamedTuple):
     finite: bool = False
     ratio: bool = False
     band: bool = False
+
+
+def spread_size(p: int, k: int) -> int:
+    """F, entries of M and of the upper triangle of Q."""
+    return p * k + p * (p + 1) // 2
+
+
+def step_seconds(task: Task, precision: Precision, terms: Terms) -> float:
+    """Seconds of one step on one core, as an order of magnitude."""
+    p, k = task.problem.p, task.problem.k
+    averages = select(task.problem, task.algorithm.loss, precision.engine, log2_points=precision.log2_points)
+    nodes = 2**precision.log2_points if averages.sampled else 1 if averages.coarse is None else QUADRATURE
+    products = p * (p + k)
+    work = nodes * products
+    if terms.finite or terms.ratio:
+        work += 2**LOG2_POINTS * products
+    if terms.band:
+        size = spread_size(p, k)
+        work += 2 * size * 2**LIGHT * products + 2**LOG2_POINTS * size**2
+    return NS_PER_PRODUCT * 1e-9 * work
 
 
 class Rows(NamedTuple):
