@@ -162,7 +162,8 @@ def _draw(data: xr.Dataset, medians: list[Median], n0: int) -> Figure:
         )
     ends = float(data["size"].min()) / 2, float(data["size"].max()) * 2
     right.set(xscale="log", xlim=ends, xlabel="batch size $n_b$", ylabel=r"mean of $\log T$")
-    plain_ticks(right.xaxis)
+    if data.sizes["size"] == 1:
+        plain_ticks(right.xaxis)
     right.set_title(rf"Gaussian batch sums, $d = n_b/{n0}$ (bars: 2 s.e.)")
     right.legend()
     for ell in data.ell.values:
