@@ -105,26 +105,28 @@ def _draw(data: xr.Dataset, found: dict[str, list[Median]], ell: int, dim: int) 
     first = data.steps.sel(algorithm="correlation").values[0] * data.batch.values[0]
     line = first / data.batch.values
     left.plot(data.batch[line > 0.5], line[line > 0.5], ":", color="#888888", lw=1, label=r"$\propto 1/n_b$")
+    # the rate of the squared loss is bounded from here on: d^{ℓ/2} with its prefactor
+    bound = float(data.batch.values[np.argmax(data.lr.sel(algorithm="SGD").values)])
+    marks = [
+        (bound, COLOURS["SGD"], rf"$\gamma = \gamma_{{\max}}$, $\propto d^{{{ell}/2}}$"),
+        (float(dim) ** (ell - 1), COLOURS["correlation"], rf"$d^{{{ell - 1}}}$"),
+    ]
     for ax in (left, right):
         ax.set(xscale="log", yscale="log", xlabel="batch size $n_b$")
-        # the rate of the squared loss is bounded from here on: d^{ℓ/2} with its prefactor
-        bound = float(data.batch.values[np.argmax(data.lr.sel(algorithm="SGD").values)])
-        for place, colour, text in (
-            (bound, COLOURS["SGD"], rf"$\gamma = \gamma_{{\max}}$, $\propto d^{{{ell}/2}}$"),
-            (float(dim) ** (ell - 1), COLOURS["correlation"], rf"$d^{{{ell - 1}}}$"),
-        ):
+        for (place, colour, text), side, align in zip(sorted(marks), (-3, 3), ("right", "left"), strict=True):
             ax.axvline(place, color=colour, ls="--", lw=1)
             ax.annotate(
                 text,
                 (place, 0.02),
-                (3, 0),
+                (side, 0),
                 xycoords=("data", "axes fraction"),
                 textcoords="offset points",
+                ha=align,
                 color=colour,
                 fontsize=8.5,
             )
     left.set_ylabel("steps $T$")
     right.set_ylabel(r"samples $n_b\,T$")
-    left.legend(loc="upper right")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     figure.suptitle(rf"Weak recovery, $\ell = {ell}$, $d = {power(dim)}$, median of runs (bars: 95 %)", fontsize=10)
     return figure

@@ -27,7 +27,7 @@ LIMIT = 5.0
 @figure(
     "reuse-minibatch",
     "z1*z2*z3 + He3(z4): full batch, mini-batches in sequence and with replacement learn z4 alone",
-    quick={"dim": 200, "seeds": 8, "passes": 1, "log2_points": 14, "schedules": ("full",)},
+    quick={"dim": 200, "seeds": 64, "passes": 1, "log2_points": 14, "schedules": ("full",)},
     group="giant-steps",
 )
 def reuse_minibatch(

@@ -31,7 +31,7 @@ HUES = ("#1f77b4", "#d95f02", "#1b9e77")
 @figure(
     "reuse-or-fresh",
     "overlaps by fresh and by reused batches for targets that both, only reused, or neither learn",
-    quick={"targets": ("h3(z1)",), "activation": "erf", "dim": 300, "seeds": 8, "steps": 2, "log2_points": 13},
+    quick={"targets": ("h3(z1)",), "activation": "erf", "dim": 300, "seeds": 64, "steps": 2, "log2_points": 13},
     group="giant-steps",
 )
 def reuse_or_fresh(
@@ -71,7 +71,7 @@ def _data(pairs: dict[Any, Pair], stairs: dict[Any, Any], targets: Any) -> xr.Da
     most = max(len(x) for x in stairs.values())
     steps = next(iter(pairs.values())).theory.sizes["time"]
     shape = (len(targets), len(WAYS), steps, most)
-    overlap, error, runs = (np.full(shape, np.nan) for _ in range(3))
+    overlap, error, runs, runs_error = (np.full(shape, np.nan) for _ in range(4))
     floor, predicted = np.full(shape[:3], np.nan), np.full((*shape[:2], most), np.nan)
     for (target, way), pair in pairs.items():
         at = targets.index(target), WAYS.index(way)
@@ -81,7 +81,10 @@ def _data(pairs: dict[Any, Pair], stairs: dict[Any, Any], targets: Any) -> xr.Da
         own = pair.theory.M_error.values[0] if "M_error" in pair.theory else np.zeros_like(pair.theory.M.values[0])
         error[at][:, :k] = strength(own @ np.abs(found.directions.T))
         mean, se = pair.mean("M")
-        runs[at][:, :k] = strength(mean @ found.directions.T)
+        seen, spread = mean @ found.directions.T, np.sqrt(se**2 @ found.directions.T**2)
+        runs[at][:, :k] = strength(seen)
+        # of the root of a mean square, to first order in the errors of its terms
+        runs_error[at][:, :k] = strength(seen * spread) / np.maximum(strength(seen), 1e-12) / np.sqrt(mean.shape[1])
         floor[at] = np.sqrt((se**2).mean((1, 2)))
         predicted[at][:k] = [np.inf if x is None else x for x in found]
     dims = ("target", "way", "step", "direction")
@@ -90,6 +93,7 @@ def _data(pairs: dict[Any, Pair], stairs: dict[Any, Any], targets: Any) -> xr.Da
             "overlap": (dims, overlap),
             "error": (dims, error),
             "overlap_runs": (dims, runs),
+            "overlap_runs_error": (dims, runs_error),
             "floor": (dims[:3], floor),
             "predicted": (("target", "way", "direction"), predicted),
         },
@@ -129,7 +133,7 @@ def _draw(data: xr.Dataset, dim: int, seeds: int) -> Any:
             ax.fill_between(t, 0, cell.floor, color="#dddddd", alpha=0.5, lw=0)
             for r in range(int((~np.isnan(cell.predicted.values)).sum())):
                 ax.plot(t, cell.overlap[:, r], style, color=HUES[r % 3], label=f"$v_{r + 1}$, {way}")
-                points(ax, t, cell.overlap_runs[:, r], 0 * t, HUES[r % 3], "_", face=face)
+                points(ax, t, cell.overlap_runs[:, r], cell.overlap_runs_error[:, r], HUES[r % 3], "_", face=face)
         mark_steps(ax, len(t) - 1)
         ax.set(title=str(target), ylabel="overlap (rms over neurons)", ylim=(0, max(0.05, ax.get_ylim()[1])))
         ax.legend(fontsize=6.5, ncols=2)

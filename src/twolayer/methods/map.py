@@ -28,7 +28,7 @@ __all__ = ["CORRECTIONS", "Map"]
 CORRECTIONS = ("norm", "pairs", "dimension", "ratio")
 REUSED = (
     "samples are reused (dataset = {}), so a step depends on the whole past and its mean is no function of the "
-    "overlaps; DMFT is the theory of reused batches"
+    "overlaps; DMFT is the theory of reused batches of order d with lr of order one"
 )
 
 

@@ -144,7 +144,7 @@ class ODE(Method):
         if algorithm.dataset is not None:
             return (
                 f"samples are reused (dataset = {algorithm.dataset}), so the fields depend on the whole past and no "
-                "equation closes on the overlaps; DMFT is the theory of reused batches"
+                "equation closes on the overlaps; DMFT is the theory of reused batches of order d with lr of order one"
             )
         regime = regime_of(algorithm)
         laws = f"lr = {algorithm.lr}, batch = {algorithm.batch}"
