@@ -267,7 +267,7 @@ def test_gaussian_batch_sums_agree_with_sampled_ones() -> None:
     start = tl.Overlaps.random(problem, 60, seed=3)
     n = 400
     results = {
-        mode: tl.solve(problem, algorithm, tl.Chain(60, batch_sums=mode), start, steps=6, save=1, seeds=n, seed=i)
+        mode: tl.solve(problem, algorithm, tl.Chain(60, batch_sums=mode), start, steps=2, save=1, seeds=n, seed=i)
         for i, mode in enumerate(("exact", "gaussian"))
     }
     assert '"batch_sums": "exact"' in results["exact"].attrs["notes"]

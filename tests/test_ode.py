@@ -157,11 +157,9 @@ CASES = {
     "correlation": (
         {"target": "tanh(z1)", "activation": "erf"}, {"lr": "0.5/d", "loss": "correlation", "geometry": "spherical"},
     ),
-    "trained second layer": (
-        {"target": "tanh(z1)", "activation": "erf", "width": 2}, {"lr": "0.8/d", "train_second_layer": True},
-    ),
-    "weight decay and momentum": (
-        {"target": "tanh(z1)", "activation": "tanh"}, {"lr": "0.4/d", "weight_decay": 0.3, "momentum": 0.5},
+    "trained second layer, weight decay and momentum": (
+        {"target": "tanh(z1)", "activation": "erf", "width": 2},
+        {"lr": "0.4/d", "train_second_layer": True, "weight_decay": 0.3, "momentum": 0.5},
     ),
     "softplus, growing batch": ({"target": "relu(z1)", "activation": "softplus"}, {"lr": "2*d**-0.75", "batch": "d**0.25"}),
     "He3 on the sphere": ({"target": "He3(z1)", "activation": "He3"}, {"lr": "0.01/d", "geometry": "projected"}),

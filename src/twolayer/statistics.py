@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from twolayer.errors import InputError, positive_integer, reject
 
@@ -86,7 +86,7 @@ def wilson(successes: int, trials: int, level: float = 0.95) -> Fraction:
     positive_integer("trials", trials)
     if not 0 <= successes <= trials:
         reject("successes", successes, f"an integer from 0 to {trials}")
-    z = stats.norm.ppf((1 + _level(level)) / 2)
+    z = special.ndtri((1 + _level(level)) / 2)
     fraction, share = successes / trials, z**2 / trials
     centre = (fraction + share / 2) / (1 + share)
     half = np.sqrt(share * (fraction * (1 - fraction) + share / 4)) / (1 + share)
@@ -110,7 +110,8 @@ def median(values: Any, level: float = 0.95) -> Median:
         reject("values", values, "at least one number, none of them NaN")
     low, high = ordered[(n - 1) // 2], ordered[n // 2]
     middle = float(low if low == high else (low + high) / 2)
-    cut = int(stats.binom.ppf((1 - _level(level)) / 2, n, 0.5))  # so many values may lie below the lower end
+    # so many values may lie below the lower end
+    cut = int(np.searchsorted(special.bdtr(np.arange(n), n, 0.5), (1 - _level(level)) / 2))
     if cut == 0:
         return Median(middle, -np.inf, np.inf)
     return Median(middle, float(ordered[cut - 1]), float(ordered[n - cut]))
@@ -145,13 +146,13 @@ def power_law(x: Any, y: Any, error: Any = None, level: float = 0.95) -> Fit:
     if relative.shape != v.shape or not (np.isfinite(relative) & (relative > 0)).all():
         reject("error", error, "positive numbers, one for each y")
     slope, intercept, spread = _line(np.log(u), np.log(v), relative**-2.0)
-    quantile = stats.norm.ppf((1 + _level(level)) / 2)
+    quantile = special.ndtri((1 + _level(level)) / 2)
     deviation = spread**-0.5
     if error is None:
         freedom = len(u) - 2
         residual = np.log(v) - intercept - slope * np.log(u)
         deviation *= np.sqrt((residual**2).sum() / freedom)
-        quantile = stats.t.ppf((1 + level) / 2, freedom)
+        quantile = special.stdtrit(freedom, (1 + level) / 2)
     return Fit(slope, float(deviation), intercept, slope - quantile * deviation, slope + quantile * deviation)
 
 
@@ -173,7 +174,7 @@ def resolved(values: Any) -> bool:
     (True, False)
     """
     row = np.asarray(values, dtype=float).ravel()
-    return bool(stats.binom.sf((len(row) + 1) // 2 - 1, len(row), np.isinf(row).mean()) < 1 / 8)
+    return bool(special.bdtrc((len(row) + 1) // 2 - 1, len(row), np.isinf(row).mean()) < 1 / 8)
 
 
 def median_power_law(x: Any, samples: Sequence[Any], level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Fit:

@@ -21,7 +21,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import qmc, rankdata
 
 from twolayer.functions.activation import Activation
 from twolayer.functions.hermite import gauss_panels, hermite_table
@@ -151,6 +150,8 @@ def _quadrature_nodes(target: Target) -> _Nodes | None:
 
 
 def _sobol_nodes(target: Target) -> _Nodes:
+    from scipy.stats import qmc  # takes a second to import
+
     k = target.directions
     points = np.concatenate(
         [ndtri(qmc.Sobol(k, scramble=True, rng=np.random.default_rng(r)).random(POINTS)) for r in range(REPLICATES)]
@@ -169,6 +170,8 @@ def _standardised(y: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 def _rank_functions(label: np.ndarray) -> np.ndarray:
     """Legendre polynomials of the mid-rank of y: a basis of the functions of y, ties kept together."""
+    from scipy.stats import rankdata
+
     rank = rankdata(np.round(label, 9), method="average")
     x = 2 * (rank - 0.5) / len(rank) - 1
     return np.stack(

@@ -11,7 +11,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 __all__ = ["square_integrable"]
 
@@ -32,6 +31,8 @@ def square_integrable(function: Callable[[Any], Any], k: int) -> bool:
     >>> square_integrable(lambda z: 1 / z[:, 0], 1), square_integrable(lambda z: jnp.exp(z[:, 0]), 1)
     (False, True)
     """
+    from scipy.stats import qmc  # takes a second to import
+
     points = ndtri(qmc.Sobol(k, rng=np.random.default_rng(0)).random(2**16))
     points = points[(np.abs(points) < 4).all(1)]
     directions = np.random.default_rng(1).normal(size=(64, k))

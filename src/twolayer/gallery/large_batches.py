@@ -22,7 +22,6 @@ from twolayer.gallery.batching import hermite, law, median_points, recovered
 from twolayer.gallery.measuring import LIMIT, canvas, plain_ticks
 from twolayer.gallery.parts import part
 from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.methods.chain import tail_of
 from twolayer.statistics import Median, power_law
 
 START = 0.3  # overlap before the single step
@@ -93,6 +92,8 @@ def large_batches(
 
 def _single(ell: int, tails: float, gamma: float, seeds: int, seed: int) -> dict[str, Any]:
     """Mean overlap after one step with Gaussian sums, less and relative to that with exact ones."""
+    from twolayer.methods.chain import tail_of
+
     problem, start = hermite(ell), tl.Overlaps([[1.0]], [[START]])
     square = float(tl.moments(problem, start).chi[0, 0])
     batch = max(4, round(tails * tail_of(problem, tl.SGD(lr=gamma), start.Q, start.M, np.ones(1))))

@@ -9,7 +9,6 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 __all__ = ["SCRAMBLINGS", "draw_sobol_normals", "sobol_normals"]
 
@@ -22,6 +21,8 @@ SEED = 2024
 def draw_sobol_normals(dimension: int, log2_points: int, scrambling: int = 0) -> np.ndarray:
     """Normals of shape (2**log2_points, dimension), drawn at every call."""
     rng = np.random.default_rng([SEED, dimension, scrambling])
+    from scipy.stats import qmc  # takes a second to import
+
     uniform = qmc.Sobol(dimension, scramble=True, bits=53, rng=rng).random(2**log2_points)
     return np.asarray(ndtri(np.clip(uniform, 2.0**-54, 1 - 2.0**-53)))
 

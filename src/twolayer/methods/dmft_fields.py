@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import poisson
+from scipy.special import ndtri, pdtr
 
 from twolayer.gaussian.sampling import draw_sobol_normals
 from twolayer.kernel import Kernel, Sample
@@ -72,7 +71,7 @@ def draw_points(plan: Plan, rank: int, p: int, steps: int, log2_points: int, rul
     visits = rest[:, int(plan.noise > 0) :].reshape(len(star), steps + 1, p + choosing).transpose(1, 0, 2)
     if plan.replacement:
         mean = 1 / plan.batches
-        levels = poisson.cdf(np.arange(poisson.isf(1e-15, mean) + 1), mean)
+        levels = pdtr(np.arange(np.ceil(mean + 10 * np.sqrt(mean) + 20)), mean)
         copies = (visits[..., p, None] > ndtri(levels)).sum(-1).astype(float)
     else:
         copies = (np.arange(steps + 1)[:, None] % classes == np.repeat(np.arange(classes), len(star))).astype(float)
