@@ -140,9 +140,10 @@ def _draw_measured(ax: Axes, plane: str, measured: Sequence[Any]) -> None:
                 text = f"{max(point.theta, 0.0):.2f}"
                 ax.annotate(text, (point.mu, point.delta), (4, 4), textcoords="offset points", fontsize=7, zorder=8)
         elif point.theta is not None:
+            height = max(point.theta, 0.0)
             error = None if point.theta_error is None else 2 * point.theta_error
-            bars: Any = {"color": "black", "ms": 5, "capsize": 2.5, "lw": 1.1, "zorder": 7, "clip_on": False}
-            ax.errorbar([point.mu], [max(point.theta, 0.0)], error, fmt="o", **bars)
+            ax.errorbar([point.mu], [height], error, color="black", capsize=2.5, lw=1.1, zorder=7)
+            ax.plot([point.mu], [height], "o", color="black", ms=5, zorder=7, clip_on=False)
 
 
 def add_legend(figure: Figure, measured: bool) -> None:
