@@ -177,5 +177,5 @@ def _takes_two(function: Callable[..., Any]) -> bool:
     except TypeError:
         return False
     except ValueError:
-        return True
+        pass
     return True

@@ -18,7 +18,7 @@ import twolayer as tl
 from twolayer.gallery.measuring import LIMIT, canvas, plain_ticks
 from twolayer.gallery.parts import part
 from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.gallery.wide import FLOW, committee, sup_risk
+from twolayer.gallery.wide import FLOW, committee, standard_error, sup_risk
 from twolayer.statistics import power_law
 
 CURVES = {
@@ -95,14 +95,9 @@ def _dimension(p: int, particles: int, dim: int, time: float, seed: int) -> dict
 def _fits(data: xr.Dataset) -> dict[str, Any]:
     found = {}
     for name in CURVES:
-        found[name] = power_law(data.width.values, data[name].mean("start").values, _error(data[name]))
+        found[name] = power_law(data.width.values, data[name].mean("start").values, standard_error(data[name], "start"))
     found["dimension"] = power_law(data.dim.values, data.dimension.values)
     return found
-
-
-def _error(values: xr.DataArray, over: str = "start") -> np.ndarray:
-    """Standard error of the mean over random starts."""
-    return (values.std(over, ddof=1) / np.sqrt(values.sizes[over])).values
 
 
 def _verdict(data: xr.Dataset, wide: int) -> Verdict:
@@ -116,7 +111,7 @@ def _verdict(data: xr.Dataset, wide: int) -> Verdict:
     good &= bool(abs(deep.slope + 1) <= SLACK + 2 * deep.error)
     # a network of finite width is as far from the limit as the mean field at d, and by a constant more
     more = (data.network.mean("network_start") - data.dimension).values
-    error = _error(data.network, "network_start")
+    error = standard_error(data.network, "network_start")
     middle = np.average(more, weights=error**-2.0)
     good &= bool((np.abs(more - middle) <= LIMIT * error + ROUGH * abs(middle)).all())
     return Verdict(
@@ -134,7 +129,15 @@ def _draw(data: xr.Dataset, dim: int, wide: int) -> Any:
     for (name, (label, _)), colour, mark in zip(CURVES.items(), ("#1f77b4", "#d95f02", "#1b9e77"), "os^", strict=True):
         fit = fits[name]
         words = f"{label}: $p^{{{fit.slope:.2f} \\pm {fit.error:.2f}}}$"
-        left.errorbar(p, data[name].mean("start"), 2 * _error(data[name]), fmt=mark, color=colour, ms=5, label=words)
+        left.errorbar(
+            p,
+            data[name].mean("start"),
+            2 * standard_error(data[name], "start"),
+            fmt=mark,
+            color=colour,
+            ms=5,
+            label=words,
+        )
         left.plot(p, np.exp(fit.intercept) * p**fit.slope, color=colour, lw=1)
     bound = 1.8 * float(data.fresh.mean("start")[0]) * (p / p[0]) ** -0.5
     left.plot(p, bound, "--", color="#888888", label="$p^{-1/2}$ (claimed)")
@@ -142,7 +145,7 @@ def _draw(data: xr.Dataset, dim: int, wide: int) -> Any:
     deep, d = fits["dimension"], data.dim.values.astype(float)
     right.plot(d, data.dimension, "o", color="#7570b3", ms=5, label=f"mean field at $d$: $d^{{{deep.slope:.2f}}}$")
     right.plot(d, np.exp(deep.intercept) * d**deep.slope, color="#7570b3", lw=1)
-    network, error = data.network.mean("network_start"), _error(data.network, "network_start")
+    network, error = data.network.mean("network_start"), standard_error(data.network, "network_start")
     right.errorbar(d, network, 2 * error, fmt="s", color="#1a1a1a", ms=4.5, label=f"ODE of $p = {wide}$ neurons")
     bound = 1.5 * float(network[0]) * (d / d[0]) ** -0.5
     right.plot(d, bound, "--", color="#888888", label="$d^{-1/2}$ (claimed)")

@@ -19,7 +19,7 @@ import twolayer as tl
 from twolayer.gallery.measuring import canvas, colours
 from twolayer.gallery.parts import part
 from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.gallery.wide import committee, online
+from twolayer.gallery.wide import committee, online, standard_error
 
 SAVE = 60
 
@@ -142,7 +142,7 @@ def _draw(lines: list[xr.Dataset], panels: tuple[int, ...]) -> Any:
             ax.legend(fontsize=7.5)
             continue
         for line, colour in zip(own, ("#1f77b4", "#d95f02", "#1b9e77", "#7570b3", "#e7298a"), strict=False):
-            mean, error = line.sgd.mean("seed"), line.sgd.std("seed", ddof=1) / np.sqrt(line.sizes["seed"])
+            mean, error = line.sgd.mean("seed"), standard_error(line.sgd, "seed")
             bars = np.minimum(2 * error, 0.9 * mean)  # a bar beyond zero has no end on a logarithmic axis
             look: Any = {"fmt": "o", "color": colour, "ms": 3, "elinewidth": 0.8}
             ax.errorbar(line.time, mean, [bars, 2 * error], label=f"SGD, {line.label.item()}", **look)

@@ -19,7 +19,7 @@ import twolayer as tl
 from twolayer.gallery.measuring import canvas, plain_ticks
 from twolayer.gallery.parts import part
 from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.gallery.wide import committee, online, sup_overlap
+from twolayer.gallery.wide import committee, online, standard_error, sup_overlap
 from twolayer.statistics import Fit, power_law
 
 AXES = {"d": "dim", "p": "width", "γ": "gamma"}
@@ -91,7 +91,7 @@ def _fits(data: xr.Dataset, of: str) -> dict[str, Fit]:
 
 def _mean(values: xr.DataArray) -> tuple[np.ndarray, np.ndarray]:
     """Mean over runs with its standard error."""
-    return values.mean("seed").values, (values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])).values
+    return values.mean("seed").values, standard_error(values, "seed")
 
 
 def _verdict(data: xr.Dataset) -> Verdict:

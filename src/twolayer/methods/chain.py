@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -42,6 +42,7 @@ from twolayer.methods.stepwise import (
     lane_numbers,
     watched_value,
 )
+from twolayer.overlaps import rank_of
 from twolayer.precision import float64
 from twolayer.problem import Problem
 from twolayer.wishart import GramFactor
@@ -253,10 +254,13 @@ def advance_group(spec: Spec, block: int, params: Params, keys: Any, carry: Any,
     return jax.lax.fori_loop(0, longest, streamed, carry)
 
 
-@lru_cache(maxsize=256)
-def rank_of(gram: tuple[tuple[float, ...], ...]) -> int:
-    """Number of independent target directions."""
-    return int(target_frame(np.asarray(gram))[0].shape[1])
+def gram_factor(method: Chain, task: Task) -> tuple[int, int, GramFactor]:
+    """Rank of the target, columns of B, and how to draw what the samples have outside both."""
+    problem, algorithm = task.problem, task.algorithm
+    rank = rank_of(problem.P)
+    rest = method.dim - rank
+    columns = min(problem.p * (1 + (algorithm.momentum > 0)), rest)
+    return rank, columns, GramFactor(min(problem.p, algorithm.batch_at(method.dim)), rest - columns)
 
 
 @float64
@@ -276,12 +280,9 @@ def tail_of(problem: Problem, algorithm: SGD, Q: np.ndarray, M: np.ndarray, a: n
 
 def compiled_form(method: Chain, task: Task) -> tuple[Spec, int, GramFactor]:
     """What fixes the compiled code of a task: shapes and choices, and steps in a block; and its own Gram factor."""
-    problem, algorithm, dim = task.problem, task.algorithm, method.dim
-    rank = rank_of(problem.gram)
-    momentum, batch = algorithm.momentum > 0, algorithm.batch_at(dim)
-    rest = dim - rank
-    columns = min(problem.p * (1 + momentum), rest)
-    factor = GramFactor(min(problem.p, batch), rest - columns)
+    problem, algorithm = task.problem, task.algorithm
+    momentum, batch = algorithm.momentum > 0, algorithm.batch_at(method.dim)
+    rank, columns, factor = gram_factor(method, task)
     gaussian = method.batch_sums == "gaussian"
     if method.batch_sums == "auto" and batch > EXACT_BATCH:
         Q, M, a = (x[0] for x in task.starts())
@@ -308,7 +309,7 @@ class ChainEvolution(StepwiseEvolution):
             nodes, rule = covariance_nodes(self.spec.kernel, self.spec.rank, self.spec.columns, problem.noise > 0)
             averager, _ = adapt(problem, algorithm.loss, *(x[0] for x in self.task.starts()))
             average, self._sums = averager.engine, f"gaussian (mean: {averager.label}; covariance: {rule})"
-        tables = [compiled_form(*pair)[2].table() for pair in zip(methods, tasks, strict=True)]
+        tables = [gram_factor(*pair)[2].table() for pair in zip(methods, tasks, strict=True)]
         table = self.grouped(self.spread(tables))
         rates = self.rates([method.dim for method in methods])
         batch = float(algorithm.batch_at(methods[0].dim))

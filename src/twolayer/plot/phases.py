@@ -32,6 +32,7 @@ COLOURS = {
     "validity": "#d62728",
     "polylog": "#111111",
     "constant": "#c6dbef",
+    "single": "#79add2",
     "one": "#1f77b4",
 }
 LABELS = {
@@ -114,7 +115,7 @@ def draw_phases(ax: Axes, diagram: PhaseDiagram, plane: str, measured: Sequence[
         below = 1 - diagram.noise_order  # every rate beyond this line multiplies m_0 by a power of d in each step
         ax.fill_between([free.optimal_mu, right], floor, below, color=COLOURS["constant"], lw=0, zorder=1)
     if plane == "delta":
-        ax.fill_between([last, right], floor, one, color="#79add2", lw=0, zorder=1.1)
+        ax.fill_between([last, right], floor, one, color=COLOURS["single"], lw=0, zorder=1.1)
     for which, colour in ((sgd, "sgd"), (free, "correlation")):
         x, y = which.points["optimum"]
         ax.axvline(x, color=COLOURS[colour], ls="--", lw=1.2)
