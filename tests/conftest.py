@@ -9,7 +9,7 @@ import matplotlib
 import numpy as np
 import pytest
 
-from twolayer.overlaps import Overlaps
+from twolayer.task.overlaps import Overlaps
 
 matplotlib.use("Agg")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import importlib
 import itertools
 import re
@@ -18,82 +19,27 @@ import twolayer as tl
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "twolayer"
 
-HOUSE = """
-__main__
-cli
-cli.compare cli.rerun
-cli.about cli.analyse cli.cite cli.escape cli.gallery cli.moments cli.phase_diagram cli.plot cli.recovery cli.solve cli.sweep
-cli.common
-gallery.batch_size gallery.correlation_loss gallery.corrections gallery.escape_dimension gallery.escape_learning_rate gallery.escape_width gallery.giant_step gallery.large_batches gallery.layerwise_training gallery.loss_switch gallery.mediocrity gallery.multi_index gallery.phase_diagrams gallery.recovery_samples gallery.recovery_times gallery.recovery_trajectories gallery.reuse_minibatch gallery.reuse_or_fresh gallery.reuse_variants gallery.reused_samples gallery.second_layer gallery.staircases gallery.stochasticity gallery.three_regimes gallery.trajectories
-gallery.last_mile_angles gallery.ode_to_mean_field gallery.overlap_animation gallery.published_comparisons gallery.sgd_to_ode gallery.specialisation
-gallery
-gallery.batching gallery.last_mile
-gallery.measuring gallery.recovering gallery.stepping gallery.wide
-gallery.registry
-gallery.parts
-taskfile comparison
-analysis.escape analysis.recovery analysis.weak_recovery
-analysis.phases
-analysis.mediocrity analysis.passage analysis.population_loss analysis.prefactors analysis.relu_students analysis.second_layer
-stages sweeps.api
-sweeps.driver
-sweeps.files sweeps.planning
-sweeps.store
-sweeps.table
-sweeps.batch
-sweeps.grid
-sweeps.reductions sweeps.reporting sweeps.executors
-plot
-plot.pair
-plot.averages plot.dynamics plot.measure plot.phases plot.target
-plot.style analysis.measure
-environment solving
-results progress
-run
-methods.giant methods.meanfield methods.population methods.rates methods.sde
-methods.map
-methods.mean_step
-methods.step_spread
-methods.fluctuations methods.chain methods.dmft methods.ode methods.vectors
-methods.averaged methods.dmft_fields methods.inputs
-methods.flow methods.dmft_weights
-methods.stepwise methods.batch_sums
-methods.base
-gaussian.descent gaussian.moments gaussian.risk gaussian.wide
-gaussian.engines gaussian.ensemble
-gaussian.variance
-gaussian.targets
-gaussian.nodes
-gaussian.full gaussian.erf gaussian.polynomial gaussian.relu gaussian.quadratic
-gaussian.averages gaussian.forms
-gaussian.quadrature gaussian.sampling
-kernel
-particles
-overlaps clocks
-problem regimes
-algorithm
-scaling
-functions.exponents
-functions.target
-functions.activation
-functions.expression
-functions.typeset functions.kinks functions.integrable
-functions.syntax functions.hermite
-losses wishart papers statistics
-random files
-errors precision
-"""
-"""The rooms from the roof down: a module imports from lines below its own only."""
-
-LEVEL = {name: -i for i, line in enumerate(HOUSE.strip().splitlines()) for name in line.split()}
-PACKAGES = (
-    "functions",
-    "gaussian",
-    "methods",
+ROOMS = (
+    "numerics",  # random streams, statistics, precision, errors
+    "functions",  # what is learnt, and with what
+    "task",  # what is asked
+    "equations",  # what one step does, given its samples or their averages
+    "gaussian",  # the averages
+    "loops",  # how a run advances
+    "methods",  # the lenses
+    "running",  # from a description to a result
     "analysis",
+    "plot",
     "sweeps",
-    "",
-)  # these hold no code, but for the names of the root
+    "files",
+    "gallery",
+    "cli",
+)
+"""From the cellar up: a module imports from its own room and from those before it."""
+
+PACKAGES = ("", "numerics", "functions", "task", "equations", "gaussian", "loops", "methods", "methods.dmft", "running",
+            "analysis", "sweeps", "files", "gallery.shared")  # fmt: skip
+"""These hold no code, but for the names of the root."""
 
 
 def name_of(path: Path) -> str:
@@ -131,20 +77,35 @@ def imports(name: str) -> Iterator[str]:
                 yield inner if inner.removeprefix("twolayer.") in MODULES else node.module
 
 
-def test_the_list_is_complete() -> None:
-    listed = HOUSE.split()
-    assert len(listed) == len(set(listed)), "a module has two places"
-    missing = set(MODULES) - set(PACKAGES) - set(listed)
-    assert not missing, f"give these modules a line in HOUSE: {sorted(missing)}"
-    assert set(listed) <= set(MODULES), f"not there any more: {sorted(set(listed) - set(MODULES))}"
+def room_of(name: str) -> str:
+    return name.split(".")[0]
+
+
+def test_every_module_has_a_room() -> None:
+    at_the_root = {name for name in MODULES if "." not in name and MODULES[name].name != "__init__.py"}
+    assert at_the_root == {"__main__"}
+    assert {room_of(name) for name in MODULES} - {"", "__main__"} == set(ROOMS)
+    assert {name for name in MODULES if name.startswith("methods.") and "dmft" not in name} == {
+        f"methods.{word}" for word in ("chain", "giant", "map", "meanfield", "ode", "population", "sde", "vectors")
+    }
+
+
+def own_imports(name: str) -> set[str]:
+    """Modules of the package that a module imports."""
+    found = (full.removeprefix("twolayer").removeprefix(".") for full in imports(name) if full.startswith("twolayer"))
+    return {other for other in found if other not in PACKAGES}
 
 
 @pytest.mark.parametrize("name", [n for n in MODULES if n not in PACKAGES])
-def test_imports_point_down(name: str) -> None:
-    for full in imports(name):
-        other = full.removeprefix("twolayer").removeprefix(".")
-        if full.split(".")[0] == "twolayer" and other not in PACKAGES:
-            assert LEVEL[other] < LEVEL[name], f"{name} imports {other}, which is not below it"
+def test_rooms_are_built_on_those_before_them(name: str) -> None:
+    height = {room: i for i, room in enumerate(ROOMS)} | {"__main__": len(ROOMS)}
+    for other in own_imports(name):
+        assert height[room_of(other)] <= height[room_of(name)], f"{name} imports {other}, from a room above its own"
+
+
+def test_modules_of_a_room_do_not_import_each_other_in_a_circle() -> None:
+    graph = {name: {x for x in own_imports(name) if x != name} for name in MODULES if name not in PACKAGES}
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
 
 
 @pytest.mark.parametrize("name", PACKAGES)
@@ -158,8 +119,8 @@ def test_packages_hold_no_code(name: str) -> None:
 
 def test_the_checker_sees_imports_inside_functions() -> None:
     """The rule above would be empty if the parser missed them."""
-    assert "twolayer.solving" in set(imports("cli.solve"))
-    assert "twolayer.taskfile" in set(imports("cli.common"))  # inside a function
+    assert "twolayer.running.solve" in set(imports("cli.solve"))
+    assert "twolayer.files.taskfile" in set(imports("cli.common"))  # inside a function
     assert "twolayer.plot" in set(imports("cli.analyse"))
     assert all(
         not full.startswith("twolayer") for full in imports("")
@@ -179,12 +140,21 @@ def test_everything_imported_is_declared() -> None:
 
 def test_heavy_modules_wait_until_they_are_used() -> None:
     """What `twolayer --help` loads has no third-party import at its top."""
-    for name in ("", "__main__", "errors", "files", "cli", *(n for n in MODULES if n.startswith("cli."))):
+    for name in (
+        "",
+        "__main__",
+        "numerics.errors",
+        "numerics.writing",
+        "cli",
+        *(n for n in MODULES if n.startswith("cli.")),
+    ):
         for node in tree_of(name).body:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 tops = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
                 for top in tops:
-                    light = top in ("twolayer.errors", "twolayer.files") or top.startswith("twolayer.cli")
+                    light = top in ("twolayer.numerics.errors", "twolayer.numerics.writing") or top.startswith(
+                        "twolayer.cli"
+                    )
                     assert light or top.split(".")[0] in sys.stdlib_module_names, f"{name} imports {top} at once"
 
 

@@ -13,15 +13,15 @@ from scipy import stats
 
 import twolayer as tl
 from conftest import random_overlaps
-from twolayer.clocks import Clocks
+from twolayer.equations.kernel import Sample
+from twolayer.gaussian.batch_sums import covariance_nodes, gaussian_sums, size_of_features
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.full import FullRule
-from twolayer.kernel import Sample
+from twolayer.loops.stepwise import embed, kernel_of, rates_at
 from twolayer.methods import chain
-from twolayer.methods.base import Task
-from twolayer.methods.batch_sums import covariance_nodes, gaussian_sums, size_of_features
-from twolayer.methods.stepwise import embed, kernel_of, rates_at
-from twolayer.wishart import GramFactor
+from twolayer.numerics.wishart import GramFactor
+from twolayer.task.clocks import Clocks
+from twolayer.task.method import Task
 
 
 def numpy_step(

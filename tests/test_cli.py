@@ -20,8 +20,9 @@ import pytest
 import xarray as xr
 
 import twolayer as tl
-from twolayer import results, solving
 from twolayer.cli import COMMANDS, main
+from twolayer.running import dataset as results
+from twolayer.running import solve as solving
 
 TASK = """
 [problem]
@@ -283,7 +284,7 @@ def test_cite(call: Call, saved: Path) -> None:
 def test_about_fails_where_jax_is_wrong(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     assert call("about").out.splitlines()[-1] == "fields     right"
     assert call("about", "--json").json["fields"] == "right"
-    monkeypatch.setattr("twolayer.environment.fields_are_right", lambda: False)
+    monkeypatch.setattr("twolayer.files.environment.fields_are_right", lambda: False)
     answer = call("about")
     assert answer.code == 1
     assert "WRONG" in answer.out

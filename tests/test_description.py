@@ -8,8 +8,8 @@ from scipy import stats
 
 import twolayer as tl
 from twolayer import d
-from twolayer.regimes import regime_of
-from twolayer.scaling import Scaling
+from twolayer.task.regimes import regime_of
+from twolayer.task.scaling import Scaling
 
 
 @pytest.mark.parametrize(

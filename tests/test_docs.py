@@ -14,11 +14,11 @@ from unittest.mock import patch
 import pytest
 
 import twolayer as tl
-from twolayer import losses
 from twolayer.cli import COMMANDS, main
+from twolayer.files.taskfile import read_task
 from twolayer.functions import activation
-from twolayer.solving import METHODS  # not from methods.base: importing solving registers the methods
-from twolayer.taskfile import read_task
+from twolayer.running.solve import METHODS  # not from methods.base: importing solving registers the methods
+from twolayer.task import losses
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

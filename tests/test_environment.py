@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 import twolayer as tl
-from twolayer import environment, progress
-from twolayer.precision import float64
-from twolayer.run import Silent
+from twolayer.loops.host import Silent
+from twolayer.numerics.precision import float64
+from twolayer.numerics.writing import environment
+from twolayer.running import progress
 
 
 def test_fields_are_right_here() -> None:

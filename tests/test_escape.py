@@ -37,7 +37,7 @@ def test_noise_strength_is_the_variance_of_one_step(p: int) -> None:
     """V_p from the covariance rule at m = 0, Q = I."""
     import jax
 
-    from twolayer.methods.fluctuations import spread_of
+    from twolayer.gaussian.spread import spread_of
 
     problem = phase(p, 0.3)
     with jax.enable_x64(True):

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twolayer.errors import InputError
 from twolayer.functions.expression import constant, parse
 from twolayer.functions.syntax import FUNCTIONS
+from twolayer.numerics.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("x64")
 

@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer.cli import main
+from twolayer.files.papers import PAPERS
 from twolayer.gallery import measuring, mediocrity, registry, trajectories
-from twolayer.gallery.parts import part
-from twolayer.papers import PAPERS
+from twolayer.gallery.shared.parts import part
 
 NAMES = tuple(registry.figures())
 ONE_OF_EACH = ("mediocrity", "specialisation", "last-mile-angles", "corrections", "staircases")

@@ -7,7 +7,7 @@ import pytest
 
 import twolayer as tl
 from twolayer import d
-from twolayer.solving import make_task
+from twolayer.running.solve import make_task
 
 LIMIT = 4.5  # standard errors; a dozen entries exceed it in 1e-4 of all correct programs
 

@@ -14,13 +14,13 @@ import pytest
 
 import twolayer as tl
 from conftest import random_overlaps
-from twolayer import solving
 from twolayer.gaussian.ensemble import BLOCK, Cloud, Rates
 from twolayer.gaussian.forms import NumericForms
 from twolayer.gaussian.targets import forms_of
 from twolayer.gaussian.wide import Fineness, Wide, correlation_moments, correlation_rule
-from twolayer.losses import Loss
 from twolayer.methods.meanfield import MeanField
+from twolayer.running import solve as solving
+from twolayer.task.losses import Loss
 
 P = np.array([[1.0, 0.3], [0.3, 0.8]])
 FLOW = tl.SGD(lr="d**-2")

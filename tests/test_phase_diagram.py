@@ -204,7 +204,7 @@ def test_a_mean_of_the_labels_gives_the_correlation_loss_a_self_interaction() ->
         (lambda: tl.phase_diagram(ell=3).at(-0.1, 0), "`mu` must be a number ≥ 0"),
         (lambda: tl.phase_diagram(ell=3).at(1, math.nan), "`delta` must be a finite number"),
         (lambda: tl.phase_diagram(ell=3).at(math.inf, 0), "`mu` must be a number ≥ 0"),
-        (lambda: tl.phase_diagram(ell=3).plot("gamma"), "`plane`"),
+        (lambda: tl.plot.phases(tl.phase_diagram(ell=3), "gamma"), "`plane`"),
         (lambda: tl.phase_diagram(ell=3).plot(measured=[3]), "a list of results of weak_recovery"),
         (lambda: tl.phase_diagram(ell=3).plot(measured=3), "a list of results of weak_recovery"),
         (lambda: tl.weak_recovery(H3, PLAIN, 100, level=1.0), "`level` must be a number in (0, 1)"),
@@ -304,7 +304,7 @@ def test_the_figure_shows_both_planes_and_the_measured_points() -> None:
     drawn = [line.get_xydata()[0].tolist() for line in delta.lines if line.get_marker() == "o"]
     assert drawn == [[1.0, 0.0]]
     assert any(text.get_text() == f"{max(runs.theta, 0):.2f}" for text in delta.texts)
-    assert len(tl.phase_diagram(ell=1).plot("theta").axes) == 1
+    assert len(tl.plot.phases(tl.phase_diagram(ell=1), "theta").axes) == 1
 
 
 @pytest.mark.parametrize("plane", ["delta", "theta", "both"])

@@ -18,7 +18,7 @@ import twolayer as tl
 from twolayer import plot
 from twolayer.plot.style import COLOURS, DIRECTIONS
 from twolayer.plot.target import MOST
-from twolayer.results import quantities
+from twolayer.running.dataset import quantities
 
 PROBLEM = tl.Problem("He2(z1) + He2(z2)", "He2", width=2, noise=0.2)
 ALGORITHM = tl.SGD(lr="0.1/d", geometry="projected")

@@ -15,7 +15,7 @@ import pytest
 import twolayer as tl
 from twolayer.gaussian.descent import ReluDescent, descent_of, gradient_error, sine_excess
 from twolayer.gaussian.nodes import target_frame
-from twolayer.precision import float64
+from twolayer.numerics.precision import float64
 
 
 def relu_problem(n: int, scale: float = 1.0) -> tl.Problem:

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 from scipy.special import gammainc, gammaincc, ndtr, ndtri
 
-from twolayer import random
-from twolayer.wishart import DIRECT, REACH, GramFactor, chi_square_quantile, draw_factor
+from twolayer.numerics import random
+from twolayer.numerics.wishart import DIRECT, REACH, GramFactor, chi_square_quantile, draw_factor
 
 pytestmark = pytest.mark.usefixtures("x64")
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 import twolayer as tl
 from twolayer.cli import main
-from twolayer.statistics import wilson
+from twolayer.numerics.statistics import wilson
 
 
 def matched(k: int, noise: float = 0.0) -> tl.Problem:

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import twolayer as tl
-from twolayer import d, random
+from twolayer import d
+from twolayer.loops.stepwise import embed, kernel_of
 from twolayer.methods import inputs
-from twolayer.methods.stepwise import embed, kernel_of
-from twolayer.solving import make_task
+from twolayer.numerics import random
+from twolayer.running.solve import make_task
 
 PROBLEM = tl.Problem("z1*z2", "square", width=2, second_layer=[1.0, -1.5], noise=0.2)
 START = tl.Overlaps([[1.0, 0.2], [0.2, 1.0]], [[0.3, 0.0], [0.0, -0.2]])

@@ -9,7 +9,7 @@ import pytest
 
 import twolayer as tl
 from twolayer import d
-from twolayer.stages import SPREAD
+from twolayer.running.stages import SPREAD
 
 PROBLEM = tl.Problem("h2(z1)", "h2")
 FIRST = tl.SGD(lr=0.5 / d, batch=4, loss="correlation", geometry="projected")

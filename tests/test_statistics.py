@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from twolayer.errors import InputError
-from twolayer.statistics import median, median_power_law, power_law, wilson
+from twolayer.numerics.errors import InputError
+from twolayer.numerics.statistics import median, median_power_law, power_law, wilson
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 10), (3, 10), (10, 10), (250, 1000)])

@@ -13,7 +13,7 @@ from sweep_tasks import OVER, Counts, end, fails_at_160, same, spread, task
 
 import twolayer as tl
 from twolayer.cli import main
-from twolayer.errors import InputError
+from twolayer.numerics.errors import InputError
 from twolayer.sweeps import planning
 
 

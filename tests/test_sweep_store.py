@@ -17,7 +17,7 @@ import xarray as xr
 from sweep_tasks import OVER, Counts, fails_at_160, same, task
 
 import twolayer as tl
-from twolayer.errors import InputError, RunFailed
+from twolayer.numerics.errors import InputError, RunFailed
 from twolayer.sweeps import store as store_module
 
 HERE = Path(__file__).parent

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import twolayer as tl
-from twolayer import taskfile
-from twolayer.comparison import compare
-from twolayer.methods.base import Until
-from twolayer.solving import solve
-from twolayer.taskfile import read_task
+from twolayer.files.taskfile import read_task
+from twolayer.numerics.writing import taskfile
+from twolayer.running.compare import compare
+from twolayer.running.solve import solve
+from twolayer.task.method import Until
 
 WHOLE = """
 [problem]

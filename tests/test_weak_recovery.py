@@ -15,8 +15,8 @@ import pytest
 
 import twolayer as tl
 from twolayer import d
-from twolayer.gallery.batching import ALGORITHMS, batch_of
-from twolayer.gallery.batching import law as batching_law
+from twolayer.gallery.shared.batching import ALGORITHMS, batch_of
+from twolayer.gallery.shared.batching import law as batching_law
 
 SLACK, LITTLE = 0.06, 0.02
 

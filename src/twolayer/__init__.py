@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from twolayer import gallery, plot
-    from twolayer.algorithm import SGD
     from twolayer.analysis.escape import EscapeTime, escape_time
     from twolayer.analysis.measure import measure_histogram, measure_moments
     from twolayer.analysis.mediocrity import admissible_lr, escape_gain, optimal_lr, stationary_risk
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from twolayer.analysis.phases import Phase, PhaseDiagram, phase_diagram
     from twolayer.analysis.population_loss import PopulationLoss, critical_alpha, population_loss
     from twolayer.analysis.prefactors import RecoverySteps, recovery_steps
+    from twolayer.analysis.rates import rates
     from twolayer.analysis.recovery import Recovery, recovery
     from twolayer.analysis.relu_students import (
         ReluStudents,
@@ -38,40 +38,41 @@ if TYPE_CHECKING:
     )
     from twolayer.analysis.second_layer import SecondLayer, fit_second_layer, layerwise, simulate_second_layer
     from twolayer.analysis.weak_recovery import WeakRecovery, weak_recovery
-    from twolayer.comparison import compare
-    from twolayer.environment import about
-    from twolayer.errors import InputError, Interrupted, Refused, RunFailed
+    from twolayer.files.environment import about
+    from twolayer.files.papers import cite
+    from twolayer.files.results import load, save
     from twolayer.functions.activation import Activation, register_activation
     from twolayer.functions.exponents import analyse
     from twolayer.functions.target import Target, Teacher
     from twolayer.gaussian.moments import moments
-    from twolayer.losses import Loss, register_loss
-    from twolayer.methods.base import Method, Until, register_method
     from twolayer.methods.chain import Chain
-    from twolayer.methods.dmft import DMFT
+    from twolayer.methods.dmft.method import DMFT
     from twolayer.methods.giant import GiantSteps
     from twolayer.methods.map import Map
     from twolayer.methods.meanfield import MeanField
     from twolayer.methods.ode import ODE
     from twolayer.methods.population import Population
-    from twolayer.methods.rates import rates
     from twolayer.methods.sde import SDE
     from twolayer.methods.vectors import Vectors
-    from twolayer.overlaps import Overlaps
-    from twolayer.particles import Particles
-    from twolayer.problem import Problem
-    from twolayer.results import cite, load, save
-    from twolayer.scaling import Scaling, d
-    from twolayer.solving import DivergenceWarning, HeavyTailWarning, applicable, refusals, rerun, solve
-    from twolayer.stages import Stage, solve_stages
+    from twolayer.numerics.errors import InputError, Interrupted, Refused, RunFailed
+    from twolayer.running.compare import compare
+    from twolayer.running.solve import DivergenceWarning, HeavyTailWarning, applicable, refusals, rerun, solve
+    from twolayer.running.stages import Stage, solve_stages
     from twolayer.sweeps.api import SweepWarning, plan_sweep, sweep
     from twolayer.sweeps.files import load_sweep, merge_sweeps
+    from twolayer.task.algorithm import SGD
+    from twolayer.task.losses import Loss, register_loss
+    from twolayer.task.method import Method, Until, register_method
+    from twolayer.task.overlaps import Overlaps
+    from twolayer.task.particles import Particles
+    from twolayer.task.problem import Problem
+    from twolayer.task.scaling import Scaling, d
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "about": "environment",
-    "SGD": "algorithm",
+    "about": "files.environment",
+    "SGD": "task.algorithm",
     **dict.fromkeys(("EscapeTime", "escape_time"), "analysis.escape"),
     **dict.fromkeys(("measure_histogram", "measure_moments"), "analysis.measure"),
     **dict.fromkeys(("admissible_lr", "escape_gain", "optimal_lr", "stationary_risk"), "analysis.mediocrity"),
@@ -86,31 +87,34 @@ _HOME = {
     **dict.fromkeys(("RecoverySteps", "recovery_steps"), "analysis.prefactors"),
     **dict.fromkeys(("WeakRecovery", "weak_recovery"), "analysis.weak_recovery"),
     **dict.fromkeys(("SecondLayer", "fit_second_layer", "layerwise", "simulate_second_layer"), "analysis.second_layer"),
-    "compare": "comparison",
-    **dict.fromkeys(("InputError", "Interrupted", "Refused", "RunFailed"), "errors"),
+    "compare": "running.compare",
+    **dict.fromkeys(("InputError", "Interrupted", "Refused", "RunFailed"), "numerics.errors"),
     **dict.fromkeys(("Activation", "register_activation"), "functions.activation"),
     "analyse": "functions.exponents",
     **dict.fromkeys(("Target", "Teacher"), "functions.target"),
     "moments": "gaussian.moments",
-    **dict.fromkeys(("Loss", "register_loss"), "losses"),
-    **dict.fromkeys(("Method", "Until", "register_method"), "methods.base"),
+    **dict.fromkeys(("Loss", "register_loss"), "task.losses"),
+    **dict.fromkeys(("Method", "Until", "register_method"), "task.method"),
     "Chain": "methods.chain",
     "GiantSteps": "methods.giant",
     "Map": "methods.map",
-    "DMFT": "methods.dmft",
+    "DMFT": "methods.dmft.method",
     "MeanField": "methods.meanfield",
     "ODE": "methods.ode",
     "Population": "methods.population",
-    "rates": "methods.rates",
+    "rates": "analysis.rates",
     "SDE": "methods.sde",
     "Vectors": "methods.vectors",
-    "Overlaps": "overlaps",
-    "Particles": "particles",
-    "Problem": "problem",
-    **dict.fromkeys(("cite", "load", "save"), "results"),
-    **dict.fromkeys(("Scaling", "d"), "scaling"),
-    **dict.fromkeys(("DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"), "solving"),
-    **dict.fromkeys(("Stage", "solve_stages"), "stages"),
+    "Overlaps": "task.overlaps",
+    "Particles": "task.particles",
+    "Problem": "task.problem",
+    "cite": "files.papers",
+    **dict.fromkeys(("load", "save"), "files.results"),
+    **dict.fromkeys(("Scaling", "d"), "task.scaling"),
+    **dict.fromkeys(
+        ("DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"), "running.solve"
+    ),
+    **dict.fromkeys(("Stage", "solve_stages"), "running.stages"),
     **dict.fromkeys(("SweepWarning", "plan_sweep", "sweep"), "sweeps.api"),
     **dict.fromkeys(("load_sweep", "merge_sweeps"), "sweeps.files"),
 }

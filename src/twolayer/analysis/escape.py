@@ -24,16 +24,16 @@ from typing import Any
 import numpy as np
 from scipy import integrate, special
 
-from twolayer.algorithm import SGD
 from twolayer.analysis.mediocrity import noise_gain, noise_ratio, noise_strength, require_growth
 from twolayer.analysis.passage import Passage, first_passage
-from twolayer.errors import InputError, finite_number, positive_integer, reject
-from twolayer.methods.base import Until
 from twolayer.methods.ode import ODE
-from twolayer.overlaps import Overlaps
-from twolayer.problem import Problem
-from twolayer.regimes import regime_of
-from twolayer.solving import solve
+from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject
+from twolayer.running.solve import solve
+from twolayer.task.algorithm import SGD
+from twolayer.task.method import Until
+from twolayer.task.overlaps import Overlaps
+from twolayer.task.problem import Problem
+from twolayer.task.regimes import regime_of
 
 __all__ = ["EscapeTime", "escape_time"]
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.errors import choice, positive_integer, reject, require
-from twolayer.overlaps import pseudo_inverse
-from twolayer.problem import finite_array
+from twolayer.numerics.errors import choice, positive_integer, reject, require
+from twolayer.task.overlaps import pseudo_inverse
+from twolayer.task.problem import finite_array
 
 __all__ = ["measure_histogram", "measure_moments", "orthogonal_norms", "particle_weights"]
 

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from twolayer.algorithm import SGD
-from twolayer.errors import InputError, positive_integer, reject
 from twolayer.gaussian.quadratic import quadratic_averages, quadratic_form
-from twolayer.precision import float64
-from twolayer.problem import Problem
-from twolayer.scaling import Scaling
+from twolayer.numerics.errors import InputError, positive_integer, reject
+from twolayer.numerics.precision import float64
+from twolayer.task.algorithm import SGD
+from twolayer.task.problem import Problem
+from twolayer.task.scaling import Scaling
 
 __all__ = [
     "admissible_lr",

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.errors import InputError
-from twolayer.methods.base import Outcome
+from twolayer.numerics.errors import InputError
+from twolayer.task.method import Outcome
 
 __all__ = ["Passage", "first_passage"]
 

@@ -15,17 +15,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from twolayer.algorithm import SGD
 from twolayer.analysis.prefactors import Expansion, expansion
-from twolayer.errors import InputError, choice, finite_number, positive_integer
 from twolayer.functions.exponents import analyse
-from twolayer.regimes import TOLERANCE, regime_of
-from twolayer.scaling import Scaling
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer
+from twolayer.task.algorithm import SGD
+from twolayer.task.regimes import TOLERANCE, regime_of
+from twolayer.task.scaling import Scaling
 
 __all__ = ["Line", "Phase", "PhaseDiagram", "phase_diagram"]
 
@@ -304,20 +301,6 @@ class PhaseDiagram:
             return f"Learns for γ0 κ < 1 only{value}."
         return ""
 
-    def plot(self, plane: str = "both", measured: Any = ()) -> Figure:
-        """The regions in the (μ, δ) and (μ, θ) planes.
-
-        Parameters
-        ----------
-        plane : str
-            ``"delta"``, ``"theta"`` or ``"both"``.
-        measured : sequence of WeakRecovery
-            Points to draw on top.
-        """
-        from twolayer.plot.phases import phases
-
-        return phases(self, plane, measured)
-
     def __str__(self) -> str:
         points = ", ".join(f"{name} μ = {mu:g}, δ = {delta:g}" for name, (mu, delta) in self.points.items())
         lines = "\n".join(
@@ -372,7 +355,7 @@ def phase_diagram(
     Returns
     -------
     PhaseDiagram
-        ``.at(mu, delta)``, ``.lines``, ``.points``, ``.theta_min(mu)``, ``.plot()``.
+        ``.at(mu, delta)``, ``.lines``, ``.points``, ``.theta_min(mu)``.
 
     Examples
     --------

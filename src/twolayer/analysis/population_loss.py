@@ -23,13 +23,13 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.polynomial import Chebyshev, Polynomial
 
-from twolayer.errors import InputError, choice, positive_integer, reject, require
 from twolayer.functions.hermite import gauss_panels, hermite_coefficients
 from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.nodes import vanishes
-from twolayer.losses import Loss
-from twolayer.precision import float64
-from twolayer.problem import Problem, finite_array
+from twolayer.numerics.errors import InputError, choice, positive_integer, reject, require
+from twolayer.numerics.precision import float64
+from twolayer.task.losses import Loss
+from twolayer.task.problem import Problem, finite_array
 
 __all__ = ["PopulationLoss", "critical_alpha", "population_loss", "require_single_index"]
 

@@ -17,15 +17,15 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.algorithm import SGD
-from twolayer.errors import InputError, finite_number, positive_integer, reject
 from twolayer.functions.activation import Activation
 from twolayer.functions.exponents import analyse
 from twolayer.functions.hermite import gauss_panels
 from twolayer.gaussian.moments import moments
-from twolayer.overlaps import Overlaps
-from twolayer.precision import float64
-from twolayer.problem import Problem
+from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject
+from twolayer.numerics.precision import float64
+from twolayer.task.algorithm import SGD
+from twolayer.task.overlaps import Overlaps
+from twolayer.task.problem import Problem
 
 __all__ = ["Expansion", "RecoverySteps", "expansion", "recovery_steps"]
 

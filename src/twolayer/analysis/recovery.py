@@ -16,18 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.algorithm import SGD
 from twolayer.analysis.passage import first_passage
 from twolayer.analysis.population_loss import PopulationLoss, critical_alpha, population_loss
-from twolayer.errors import InputError, choice, finite_number, positive_integer, reject, require
 from twolayer.gaussian.moments import check_start
-from twolayer.methods.base import Until
 from twolayer.methods.chain import Chain
-from twolayer.overlaps import Overlaps
-from twolayer.problem import Problem
-from twolayer.random import check_seed
-from twolayer.solving import solve
-from twolayer.statistics import Fraction, Median, median, told, wilson
+from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require
+from twolayer.numerics.random import check_seed
+from twolayer.numerics.statistics import Fraction, Median, median, told, wilson
+from twolayer.running.solve import solve
+from twolayer.task.algorithm import SGD
+from twolayer.task.method import Until
+from twolayer.task.overlaps import Overlaps
+from twolayer.task.problem import Problem
 
 __all__ = ["Recovery", "levels_of", "recovery"]
 

@@ -23,12 +23,12 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from twolayer.algorithm import SGD
-from twolayer.clocks import Clocks, save_steps
-from twolayer.errors import InputError, finite_number, positive_integer, require
 from twolayer.gaussian.descent import sine_excess
-from twolayer.precision import float64
-from twolayer.problem import Problem, finite_array
+from twolayer.numerics.errors import InputError, finite_number, positive_integer, require
+from twolayer.numerics.precision import float64
+from twolayer.task.algorithm import SGD
+from twolayer.task.clocks import Clocks, save_steps
+from twolayer.task.problem import Problem, finite_array
 
 __all__ = ["ReluStudents", "SymmetricPair", "aligned_excess", "cubic_bound", "relu_students", "symmetric_pair"]
 

@@ -20,15 +20,15 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from twolayer import random
-from twolayer.errors import InputError, finite_number, positive_integer, require
 from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.moments import check_start
 from twolayer.gaussian.sampling import sobol_normals
-from twolayer.overlaps import Overlaps
-from twolayer.precision import float64
-from twolayer.problem import Problem
-from twolayer.results import unpack
+from twolayer.numerics import random
+from twolayer.numerics.errors import InputError, finite_number, positive_integer, require
+from twolayer.numerics.precision import float64
+from twolayer.running.dataset import unpack
+from twolayer.task.overlaps import Overlaps
+from twolayer.task.problem import Problem
 
 __all__ = ["SecondLayer", "fit_second_layer", "layerwise", "simulate_second_layer"]
 

@@ -16,20 +16,20 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.algorithm import SGD
 from twolayer.analysis.passage import first_passage
 from twolayer.analysis.phases import phase_diagram
 from twolayer.analysis.prefactors import RecoverySteps, check_level, expansion, recovery_steps
-from twolayer.errors import choice, positive_integer, reject
 from twolayer.functions.activation import Activation
 from twolayer.functions.exponents import analyse
-from twolayer.methods.base import Until
 from twolayer.methods.chain import Chain, tail_of
-from twolayer.overlaps import Overlaps
-from twolayer.problem import Problem
-from twolayer.scaling import positive_law
-from twolayer.solving import solve
-from twolayer.statistics import Fit, Median, median, median_power_law, resolved, told
+from twolayer.numerics.errors import choice, positive_integer, reject
+from twolayer.numerics.statistics import Fit, Median, median, median_power_law, resolved, told
+from twolayer.running.solve import solve
+from twolayer.task.algorithm import SGD
+from twolayer.task.method import Until
+from twolayer.task.overlaps import Overlaps
+from twolayer.task.problem import Problem
+from twolayer.task.scaling import positive_law
 
 __all__ = ["WeakRecovery", "growth_of", "oriented", "weak_recovery"]
 

@@ -13,7 +13,7 @@ import re
 import sys
 from typing import Any, NoReturn
 
-from twolayer.errors import InputError, RunFailed, closest, short
+from twolayer.numerics.errors import InputError, RunFailed, closest, short
 
 __all__ = ["main"]
 

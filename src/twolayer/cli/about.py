@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print versions and the check; exit code 1 if this JAX is wrong."""
     settings(args)
-    from twolayer.environment import about
+    from twolayer.files.environment import about
 
     facts = about()
     tell(args, "\n".join(f"{name:<10} {value}" for name, value in facts.items()), facts)

@@ -17,8 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the papers."""
     settings(args)
-    from twolayer.results import cite, load
-    from twolayer.solving import method_by_name
+    from twolayer.files.papers import cite
+    from twolayer.files.results import load
+    from twolayer.running.solve import method_by_name
 
     papers = cite(*(load(x) if Path(x).suffix == ".nc" else method_by_name(x, 1, {}) for x in args.what))
     tell(args, papers, {"papers": papers.splitlines()})

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twolayer.errors import InputError, closest, short
-from twolayer.files import check_writable, named, write_atomically
+from twolayer.numerics.errors import InputError, closest, short
+from twolayer.numerics.writing import check_writable, named, write_atomically
 
 if TYPE_CHECKING:
-    from twolayer.taskfile import Task
+    from twolayer.files.taskfile import Task
 
 __all__ = [
     "add_common",
@@ -54,7 +54,7 @@ def add_common(
 
 def task_of(args: argparse.Namespace, **flags: str) -> Task:
     """Read the task file; flags such as dim="run.dim" stand for a key and win over the file and --set."""
-    from twolayer.taskfile import read_task
+    from twolayer.files.taskfile import read_task
 
     given = [f"{key}={getattr(args, flag)}" for flag, key in flags.items() if getattr(args, flag) is not None]
     return read_task(args.task, [*args.set, *given])
@@ -62,7 +62,7 @@ def task_of(args: argparse.Namespace, **flags: str) -> Task:
 
 def settings(args: argparse.Namespace, known: tuple[str, ...] = ()) -> dict[str, Any]:
     """The keys of --set for a command that reads no task file."""
-    from twolayer.taskfile import assign
+    from twolayer.files.taskfile import assign
 
     values: dict[str, Any] = {}
     for assignment in args.set:
@@ -121,17 +121,22 @@ def figure_path(out: str) -> Path:
 
 
 def keep(result: Any, base: Path, figure: bool = True) -> list[str]:
-    """Write a result and its figure; returns the names of the files."""
+    """Write a result of `solve` or `compare` and its figure, BASE.nc and BASE.png; returns the names of the files."""
     from twolayer import plot
+    from twolayer.files.results import save
 
     base.parent.mkdir(exist_ok=True)
-    return [str(file) for file in plot.keep(result, base, figure)]
+    files = [save(result, named(base, ".nc"))]
+    if figure:
+        drawn = plot.compare(result) if hasattr(result, "children") else plot.trajectory(result)
+        files.append(plot.save_figure(drawn, named(base, ".png")))
+    return [str(file) for file in files]
 
 
 @contextmanager
 def one_line_warnings() -> Iterator[None]:
     """Warnings of the package as one line each on standard error; those of others as Python is told to."""
-    from twolayer.solving import DivergenceWarning
+    from twolayer.running.solve import DivergenceWarning
 
     def show(message: Any, category: type[Warning], *place: Any, **__: Any) -> None:
         if issubclass(category, DivergenceWarning):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from twolayer.cli.common import add_common, emit, keep, one_line_warnings, output_base, task_of
 from twolayer.cli.solve import failed
-from twolayer.errors import InputError
+from twolayer.numerics.errors import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,8 +26,8 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(
             f"{task.name}: compare follows all methods to the same end: leave out `run.until`, or use solve."
         )
-    from twolayer.comparison import compare
-    from twolayer.errors import Interrupted
+    from twolayer.numerics.errors import Interrupted
+    from twolayer.running.compare import compare
 
     problem, algorithm = task.problem(), task.algorithm()
     methods = task.methods(None if args.methods is None else [word.strip() for word in args.methods.split(",")])

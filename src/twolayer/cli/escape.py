@@ -28,16 +28,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the formulas, and the measurement if asked for."""
     settings(args)
-    from twolayer.algorithm import SGD
     from twolayer.analysis.escape import escape_time
     from twolayer.analysis.mediocrity import admissible_lr, escape_gain, optimal_lr
     from twolayer.analysis.passage import first_passage
-    from twolayer.errors import positive_integer
-    from twolayer.methods.base import Until
     from twolayer.methods.chain import Chain
-    from twolayer.overlaps import Overlaps
-    from twolayer.problem import Problem
-    from twolayer.solving import solve
+    from twolayer.numerics.errors import positive_integer
+    from twolayer.running.solve import solve
+    from twolayer.task.algorithm import SGD
+    from twolayer.task.method import Until
+    from twolayer.task.overlaps import Overlaps
+    from twolayer.task.problem import Problem
 
     problem = Problem("z1**2", "square", args.width, args.noise)
     best = optimal_lr(problem, args.batch)

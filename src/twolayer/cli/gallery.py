@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from twolayer.cli.common import add_common, emit, one_line_warnings
-from twolayer.errors import InputError
+from twolayer.numerics.errors import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List the figures, or make one; exit code 1 if measurement and theory disagree."""
-    from twolayer.errors import choice
-    from twolayer.gallery.registry import figures, files_of, read_setting
-    from twolayer.gallery.registry import run as make
+    from twolayer.gallery.shared.registry import figures, files_of, read_setting
+    from twolayer.gallery.shared.registry import run as make
+    from twolayer.numerics.errors import choice
 
     known = figures()
     if args.action == "list":

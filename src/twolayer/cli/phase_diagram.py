@@ -7,7 +7,7 @@ import dataclasses
 from typing import Any
 
 from twolayer.cli.common import add_common, emit, figure_path, one_line_warnings, settings
-from twolayer.errors import InputError, short
+from twolayer.numerics.errors import InputError, short
 
 SPACING = 0.5  # in μ, between the optimum and the other point measured by default
 
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from twolayer.analysis.phases import phase_diagram
     from twolayer.analysis.prefactors import check_level
     from twolayer.analysis.weak_recovery import SIGNS
-    from twolayer.errors import choice
+    from twolayer.numerics.errors import choice
 
     choice("--plane", args.plane, ("delta", "theta", "both"))
     choice("--sign", args.sign, SIGNS)
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     if path is not None:
         from twolayer import plot
 
-        plot.save_figure(diagram.plot(args.plane, measured), path)
+        plot.save_figure(plot.phases(diagram, args.plane, measured), path)
     if args.json:
         emit(_values(diagram, points, measured))
         return 0
@@ -87,10 +87,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure(args: argparse.Namespace, ell: int, mu: float, delta: float, dims: list[int]) -> Any:
-    from twolayer.algorithm import SGD
     from twolayer.analysis.weak_recovery import weak_recovery
-    from twolayer.problem import Problem
-    from twolayer.scaling import Scaling
+    from twolayer.task.algorithm import SGD
+    from twolayer.task.problem import Problem
+    from twolayer.task.scaling import Scaling
 
     hermite = f"h{ell}" if ell > 1 else "linear"
     problem = Problem(args.target or (f"h{ell}(z1)" if ell > 1 else "z1"), args.activation or hermite, args.width)

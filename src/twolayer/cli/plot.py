@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     import xarray as xr
 
     from twolayer import plot
-    from twolayer.results import load
+    from twolayer.files.results import load
 
     result = load(args.result)
     path = figure_path(str(Path(args.result).with_suffix(".png")) if args.out is None else args.out)

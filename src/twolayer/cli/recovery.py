@@ -29,11 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the landscape, and the measurement if asked for."""
     settings(args)
-    from twolayer.algorithm import SGD
     from twolayer.analysis.population_loss import critical_alpha, population_loss
     from twolayer.analysis.recovery import levels_of, recovery
-    from twolayer.problem import Problem
-    from twolayer.scaling import Scaling
+    from twolayer.task.algorithm import SGD
+    from twolayer.task.problem import Problem
+    from twolayer.task.scaling import Scaling
 
     problem = Problem(args.target, args.activation, noise=args.noise)
     landscape = population_loss(problem, args.loss)

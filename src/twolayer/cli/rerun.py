@@ -7,7 +7,7 @@ import json
 
 from twolayer.cli.common import add_common, keep, one_line_warnings, output_base, settings
 from twolayer.cli.solve import report
-from twolayer.errors import InputError
+from twolayer.numerics.errors import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,9 +22,9 @@ def run(args: argparse.Namespace) -> int:
     base = None if args.out is None else output_base(args.out, "")
     import xarray as xr
 
-    from twolayer.errors import Interrupted
-    from twolayer.results import load
-    from twolayer.solving import rerun
+    from twolayer.files.results import load
+    from twolayer.numerics.errors import Interrupted
+    from twolayer.running.solve import rerun
 
     old = load(args.result)
     if isinstance(old, xr.DataTree):

@@ -66,9 +66,9 @@ def report(dataset: Any, files: list[str], as_json: bool, **more: Any) -> int:
 def run(args: argparse.Namespace) -> int:
     """Solve, write data and figure, print the end."""
     task = task_of(args, dim="run.dim", seed="run.seed")
-    from twolayer.errors import Interrupted
-    from twolayer.methods.base import METHODS
-    from twolayer.solving import applicable, solve
+    from twolayer.numerics.errors import Interrupted
+    from twolayer.running.solve import applicable, solve
+    from twolayer.task.method import METHODS
 
     problem, algorithm = task.problem(), task.algorithm()
     named = task.methods(None if args.method is None else [args.method])

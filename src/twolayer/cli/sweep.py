@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Sweep into a store; exit code 1 if a cell failed."""
     task = task_of(args, dim="run.dim", seed="run.seed")
-    from twolayer.errors import Interrupted
+    from twolayer.numerics.errors import Interrupted
     from twolayer.sweeps.api import SweepWarning, plan_sweep, sweep
     from twolayer.sweeps.files import merge_sweeps
     from twolayer.sweeps.reporting import Events, Lines, Screen

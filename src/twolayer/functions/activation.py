@@ -16,12 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.errors import InputError, closest, reject, short
 from twolayer.functions.expression import parse
 from twolayer.functions.hermite import hermite_coefficients
 from twolayer.functions.integrable import square_integrable
 from twolayer.functions.kinks import derivative, find_kinks
-from twolayer.precision import float64
+from twolayer.numerics.errors import InputError, closest, reject, short
+from twolayer.numerics.precision import float64
 
 __all__ = ["Activation", "register_activation"]
 

@@ -25,7 +25,7 @@ from scipy.special import ndtri
 from twolayer.functions.activation import Activation
 from twolayer.functions.hermite import gauss_panels, hermite_table
 from twolayer.functions.target import Target
-from twolayer.precision import float64
+from twolayer.numerics.precision import float64
 
 __all__ = ["Analysis", "Staircase", "analyse"]
 

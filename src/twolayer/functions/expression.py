@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from twolayer.errors import InputError, closest
 from twolayer.functions.hermite import hermite_he, monomials_of_he
 from twolayer.functions.syntax import (
     FUNCTIONS,
@@ -34,6 +33,7 @@ from twolayer.functions.syntax import (
     walk,
 )
 from twolayer.functions.typeset import to_latex, to_text
+from twolayer.numerics.errors import InputError, closest
 
 __all__ = ["Expression", "constant", "parse"]
 
@@ -364,7 +364,7 @@ def parse(text: str, variable: str = "z1", argument: str = "target") -> Expressi
     'z1 + z1*z2'
     >>> parse("z1.real")
     Traceback (most recent call last):
-    twolayer.errors.InputError: Argument `target`: cannot read the expression 'z1.real': unexpected character '.'.
+    twolayer.InputError: Argument `target`: cannot read the expression 'z1.real': unexpected character '.'.
     """
     if not isinstance(text, str):
         raise InputError(f"Argument `{argument}` must be text, but got {text!r}.")

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.precision import float64
+from twolayer.numerics.precision import float64
 
 __all__ = ["derivative", "find_kinks"]
 

@@ -16,13 +16,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.errors import InputError, positive_integer, reject, require
 from twolayer.functions.activation import NAMED, Activation
 from twolayer.functions.expression import Expression, constant, parse
 from twolayer.functions.integrable import square_integrable
 from twolayer.functions.kinks import find_kinks
 from twolayer.functions.syntax import Binary, Call, Negative, Node
-from twolayer.precision import float64
+from twolayer.numerics.errors import InputError, positive_integer, reject, require
+from twolayer.numerics.precision import float64
 
 __all__ = ["Ridge", "Target", "Teacher"]
 

@@ -12,6 +12,6 @@ A figure is one file of this folder: a function with keyword settings under the 
 
 from __future__ import annotations
 
-from twolayer.gallery.registry import Plate, Verdict, figure, figures, run, write
+from twolayer.gallery.shared.registry import Plate, Verdict, figure, figures, run, write
 
 __all__ = ["Plate", "Verdict", "figure", "figures", "run", "write"]

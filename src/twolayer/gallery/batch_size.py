@@ -14,11 +14,11 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.errors import positive_integer
-from twolayer.gallery.batching import ALGORITHMS, batch_of, hermite, median_points, near, recovered
-from twolayer.gallery.measuring import canvas, power
-from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.statistics import Median, power_law
+from twolayer.gallery.shared.batching import ALGORITHMS, batch_of, hermite, median_points, near, recovered
+from twolayer.gallery.shared.measuring import canvas, power
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.numerics.errors import positive_integer
+from twolayer.numerics.statistics import Median, power_law
 
 COLOURS = {"SGD": "#2b8a2b", "correlation": "#e07b00"}
 RATIO = 0.25  # of noise to drift

@@ -16,10 +16,10 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.errors import InputError, choice
-from twolayer.gallery.measuring import canvas
-from twolayer.gallery.parts import part
-from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.measuring import canvas
+from twolayer.gallery.shared.parts import part
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.numerics.errors import InputError, choice
 
 ALL = ("norm", "pairs", "dimension", "ratio")
 NAMES = (*ALL, "steps")

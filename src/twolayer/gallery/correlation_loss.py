@@ -18,10 +18,10 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.gallery.batching import ALGORITHMS, SHARE, hermite, law, median_points, near, recovered, resolution
-from twolayer.gallery.measuring import canvas, plain_ticks
-from twolayer.gallery.parts import part
-from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.batching import ALGORITHMS, SHARE, hermite, law, median_points, near, recovered, resolution
+from twolayer.gallery.shared.measuring import canvas, plain_ticks
+from twolayer.gallery.shared.parts import part
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
 
 COLOURS = {"SGD": "#2b8a2b", "correlation": "#e07b00", "spherical": "#7570b3"}
 MARKERS = ("o", "s", "^")

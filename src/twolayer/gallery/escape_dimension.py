@@ -11,8 +11,7 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
-from twolayer.errors import positive_integer
-from twolayer.gallery.measuring import (
+from twolayer.gallery.shared.measuring import (
     LIMIT,
     agree,
     canvas,
@@ -23,7 +22,8 @@ from twolayer.gallery.measuring import (
     points,
     predicted,
 )
-from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.numerics.errors import positive_integer
 
 WORK = 4_000_000  # runs times dimension: cheap dimensions get more runs than the least number
 MOST = 512

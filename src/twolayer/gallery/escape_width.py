@@ -15,8 +15,7 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
-from twolayer.errors import positive_integer
-from twolayer.gallery.measuring import (
+from twolayer.gallery.shared.measuring import (
     agree,
     canvas,
     colours,
@@ -26,7 +25,8 @@ from twolayer.gallery.measuring import (
     power,
     predicted,
 )
-from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.numerics.errors import positive_integer
 
 SHARE = 0.05  # of the time: what linear growth and the mean effect of noise leave out for several neurons
 

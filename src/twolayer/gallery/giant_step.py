@@ -17,10 +17,10 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.gallery.batching import hermite, law
-from twolayer.gallery.measuring import LIMIT, canvas, power
-from twolayer.gallery.parts import part
-from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.batching import hermite, law
+from twolayer.gallery.shared.measuring import LIMIT, canvas, power
+from twolayer.gallery.shared.parts import part
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
 
 RATES = (0.5, 1.0, 2.0)
 COLOURS = ("#1f77b4", "#d95f02", "#1b9e77", "#7570b3")

@@ -18,11 +18,11 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.gallery.batching import hermite, law, median_points, recovered
-from twolayer.gallery.measuring import LIMIT, canvas, plain_ticks
-from twolayer.gallery.parts import part
-from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.statistics import Median, power_law
+from twolayer.gallery.shared.batching import hermite, law, median_points, recovered
+from twolayer.gallery.shared.measuring import LIMIT, canvas, plain_ticks
+from twolayer.gallery.shared.parts import part
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.numerics.statistics import Median, power_law
 
 START = 0.3  # overlap before the single step
 ENOUGH, ROUGH = 10.0, 0.01  # batches of so many tails agree up to this part of the overlap

@@ -15,11 +15,11 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
-from twolayer.errors import InputError, require
-from twolayer.gallery.measuring import canvas
-from twolayer.gallery.parts import part
-from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.statistics import Fit, power_law
+from twolayer.gallery.shared.measuring import canvas
+from twolayer.gallery.shared.parts import part
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.numerics.errors import InputError, require
+from twolayer.numerics.statistics import Fit, power_law
 
 TOLERANCE = 0.02  # of slopes, relative
 START = (0.3, 0.4)  # λ1, λ2 of the symmetric pair

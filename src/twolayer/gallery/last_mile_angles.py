@@ -13,12 +13,12 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
-from twolayer.errors import require
 from twolayer.gallery.last_mile import COLOURS, DIM
-from twolayer.gallery.measuring import canvas
-from twolayer.gallery.parts import part
-from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.statistics import power_law
+from twolayer.gallery.shared.measuring import canvas
+from twolayer.gallery.shared.parts import part
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.numerics.errors import require
+from twolayer.numerics.statistics import power_law
 
 
 @figure(

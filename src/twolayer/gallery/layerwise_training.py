@@ -16,11 +16,11 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
-from twolayer.errors import positive_integer
-from twolayer.gallery.measuring import canvas, points
-from twolayer.gallery.parts import part
-from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.gallery.stepping import headline, orthogonal
+from twolayer.gallery.shared.measuring import canvas, points
+from twolayer.gallery.shared.parts import part
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.stepping import headline, orthogonal
+from twolayer.numerics.errors import positive_integer
 
 LIMIT = 5.0
 HUES = ("#1f77b4", "#d95f02", "#1b9e77", "#7570b3", "#666666")

@@ -17,10 +17,10 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.gallery.batching import hermite, law
-from twolayer.gallery.measuring import canvas
-from twolayer.gallery.parts import part
-from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.batching import hermite, law
+from twolayer.gallery.shared.measuring import canvas
+from twolayer.gallery.shared.parts import part
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
 
 COLOURS = {"switch": "#1a1a1a", "correlation": "#e07b00", "squared": "#2b8a2b"}
 LABELS = {

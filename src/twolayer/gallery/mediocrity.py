@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.errors import positive_integer
-from twolayer.gallery.measuring import LIMIT, canvas, colours, points
-from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.measuring import LIMIT, canvas, colours, points
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.numerics.errors import positive_integer
 
 
 @figure(

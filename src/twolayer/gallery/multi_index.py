@@ -16,11 +16,11 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.errors import InputError
-from twolayer.gallery.measuring import canvas
-from twolayer.gallery.parts import part
-from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.statistics import power_law
+from twolayer.gallery.shared.measuring import canvas
+from twolayer.gallery.shared.parts import part
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.numerics.errors import InputError
+from twolayer.numerics.statistics import power_law
 
 RISE = 1.6  # ‖M‖_F over that of its start, where the directions count as seen
 COLOURS = ("#a6bddb", "#3690c0", "#034e7b", "#1a1a1a")

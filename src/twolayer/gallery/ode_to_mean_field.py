@@ -15,11 +15,11 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
-from twolayer.gallery.measuring import LIMIT, canvas, plain_ticks
-from twolayer.gallery.parts import part
-from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.gallery.wide import FLOW, committee, standard_error, sup_risk
-from twolayer.statistics import power_law
+from twolayer.gallery.shared.measuring import LIMIT, canvas, plain_ticks
+from twolayer.gallery.shared.parts import part
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.wide import FLOW, committee, standard_error, sup_risk
+from twolayer.numerics.statistics import power_law
 
 CURVES = {
     "risk": ("risk, same start", -1.0),

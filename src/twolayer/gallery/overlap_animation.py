@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import twolayer as tl
-from twolayer.gallery.measuring import colours
-from twolayer.gallery.parts import part
-from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.gallery.wide import FLOW, committee, online, sup_overlap
+from twolayer.gallery.shared.measuring import colours
+from twolayer.gallery.shared.parts import part
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.wide import FLOW, committee, online, sup_overlap
 
 PANELS = 4
 SIGNIFICANT = 1e-4

@@ -13,10 +13,10 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.errors import choice, positive_integer
-from twolayer.gallery.batching import ALGORITHMS, SHARE, batch_of, hermite, law, near, recovered, resolution
-from twolayer.gallery.measuring import canvas
-from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.batching import ALGORITHMS, SHARE, batch_of, hermite, law, near, recovered, resolution
+from twolayer.gallery.shared.measuring import canvas
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.numerics.errors import choice, positive_integer
 
 QUIET, LOUD = 0.1, 20.0  # ratio of noise to drift where learning is expected, and where it is not
 MOST = 2.0**52  # samples in a batch

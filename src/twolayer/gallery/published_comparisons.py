@@ -16,10 +16,10 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
-from twolayer.gallery.measuring import canvas, colours
-from twolayer.gallery.parts import part
-from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.gallery.wide import committee, online, standard_error
+from twolayer.gallery.shared.measuring import canvas, colours
+from twolayer.gallery.shared.parts import part
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.wide import committee, online, standard_error
 
 SAVE = 60
 

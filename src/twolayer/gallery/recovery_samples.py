@@ -15,11 +15,11 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
-from twolayer.gallery.measuring import canvas
-from twolayer.gallery.parts import part
-from twolayer.gallery.recovering import COLOURS, LEVELS, flow_samples, require_exponents, task
-from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.statistics import wilson
+from twolayer.gallery.shared.measuring import canvas
+from twolayer.gallery.shared.parts import part
+from twolayer.gallery.shared.recovering import COLOURS, LEVELS, flow_samples, require_exponents, task
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.numerics.statistics import wilson
 
 POWER = 0.25
 RANGES = {1: 64, 2: 64, 3: 4, 4: 1}

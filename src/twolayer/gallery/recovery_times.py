@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.errors import InputError
-from twolayer.gallery.measuring import LIMIT, canvas
-from twolayer.gallery.parts import part
-from twolayer.gallery.recovering import COLOURS, LEVELS, law, measured, require_exponents
-from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.statistics import Fit, median, median_power_law
+from twolayer.gallery.shared.measuring import LIMIT, canvas
+from twolayer.gallery.shared.parts import part
+from twolayer.gallery.shared.recovering import COLOURS, LEVELS, law, measured, require_exponents
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.numerics.errors import InputError
+from twolayer.numerics.statistics import Fit, median, median_power_law
 
 RANGES = {1: (100, 100_000, 6), 2: (100, 100_000, 6), 3: (64, 1024, 5), 4: (32, 96, 4)}
 PATIENCE = {1: 6.0, 2: 6.0, 3: 10.0, 4: 10.0}  # fewer than a quarter of the runs may be censored

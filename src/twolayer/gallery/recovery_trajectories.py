@@ -13,11 +13,11 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
-from twolayer.gallery.measuring import LIMIT, canvas
-from twolayer.gallery.parts import part
-from twolayer.gallery.recovering import COLOURS, LEVELS, flow_samples, require_exponents, task
-from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.statistics import median
+from twolayer.gallery.shared.measuring import LIMIT, canvas
+from twolayer.gallery.shared.parts import part
+from twolayer.gallery.shared.recovering import COLOURS, LEVELS, flow_samples, require_exponents, task
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.numerics.statistics import median
 
 POINTS = 400
 PATIENCE = 3.0

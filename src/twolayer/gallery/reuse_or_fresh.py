@@ -15,10 +15,10 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
-from twolayer.errors import positive_integer
-from twolayer.gallery.measuring import canvas, points
-from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.gallery.stepping import Pair, follow, headline, mark_steps, strength
+from twolayer.gallery.shared.measuring import canvas, points
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.stepping import Pair, follow, headline, mark_steps, strength
+from twolayer.numerics.errors import positive_integer
 
 TARGETS = ("tanh(z1)", "h3(z1)", "h2(z1)", "z1 + z1*z2", "z1 + h3(z2)", "z1*z2*z3")
 WAYS = ("fresh", "reused")

@@ -15,10 +15,10 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
-from twolayer.errors import positive_integer
-from twolayer.gallery.measuring import canvas, colours, points
-from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.gallery.stepping import Pair, follow, headline, mark_steps
+from twolayer.gallery.shared.measuring import canvas, colours, points
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.stepping import Pair, follow, headline, mark_steps
+from twolayer.numerics.errors import positive_integer
 
 JUDGED = ("M", "Q", "train_risk", "risk")
 LIMIT = 5.0

@@ -14,9 +14,9 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
-from twolayer.errors import positive_integer
-from twolayer.gallery.measuring import agree, canvas, colours, growth, phase_retrieval
-from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.measuring import agree, canvas, colours, growth, phase_retrieval
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.numerics.errors import positive_integer
 
 LAYERS = ("fixed", "trained")
 LENSES = ("chain", "ode")

@@ -16,11 +16,11 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
-from twolayer.gallery.measuring import canvas, plain_ticks
-from twolayer.gallery.parts import part
-from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.gallery.wide import committee, online, standard_error, sup_overlap
-from twolayer.statistics import Fit, power_law
+from twolayer.gallery.shared.measuring import canvas, plain_ticks
+from twolayer.gallery.shared.parts import part
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.wide import committee, online, standard_error, sup_overlap
+from twolayer.numerics.statistics import Fit, power_law
 
 AXES = {"d": "dim", "p": "width", "γ": "gamma"}
 COLOURS = ("#1f77b4", "#d95f02", "#1b9e77", "#7570b3", "#e7298a")

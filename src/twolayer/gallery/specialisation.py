@@ -13,11 +13,11 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
-from twolayer.gallery.measuring import canvas, colours
-from twolayer.gallery.parts import part
-from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.gallery.wide import committee, online
-from twolayer.statistics import median
+from twolayer.gallery.shared.measuring import canvas, colours
+from twolayer.gallery.shared.parts import part
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.wide import committee, online
+from twolayer.numerics.statistics import median
 
 NEAR = 0.1  # relative distance of the risk from that of the symmetric fixed point that counts as plateau
 LONG = 0.3  # part of the time until its end that a plateau takes at least

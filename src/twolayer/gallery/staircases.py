@@ -16,10 +16,10 @@ import xarray as xr
 from scipy import stats
 
 import twolayer as tl
-from twolayer.errors import positive_integer
-from twolayer.gallery.measuring import canvas, points
-from twolayer.gallery.registry import Plate, Verdict, figure
-from twolayer.gallery.stepping import Pair, follow, headline, mark_steps, strength
+from twolayer.gallery.shared.measuring import canvas, points
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.stepping import Pair, follow, headline, mark_steps, strength
+from twolayer.numerics.errors import positive_integer
 
 TARGETS = (
     "z1 + z1*z2",

@@ -14,8 +14,7 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
-from twolayer.errors import positive_integer
-from twolayer.gallery.measuring import (
+from twolayer.gallery.shared.measuring import (
     LIMIT,
     agree,
     canvas,
@@ -27,7 +26,8 @@ from twolayer.gallery.measuring import (
     power,
     predicted,
 )
-from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.numerics.errors import positive_integer
 
 LENSES = ("chain", "sde", "ode")
 

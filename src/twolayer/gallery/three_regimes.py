@@ -19,10 +19,10 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.errors import choice
-from twolayer.gallery.measuring import LIMIT, canvas, colours, power
-from twolayer.gallery.parts import part
-from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.measuring import LIMIT, canvas, colours, power
+from twolayer.gallery.shared.parts import part
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.numerics.errors import choice
 
 REGIMES = {"noise": (0.3, 0.125, 0.25), "noise and flow": (8.0, 0.5, 0.5), "flow": (1.0, 0.75, 0.5)}
 """γ0, δ and μ of the three points."""

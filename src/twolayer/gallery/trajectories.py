@@ -17,8 +17,8 @@ import xarray as xr
 from scipy import stats
 
 import twolayer as tl
-from twolayer.gallery.measuring import canvas, colours, growth, phase_retrieval, projected
-from twolayer.gallery.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.measuring import canvas, colours, growth, phase_retrieval, projected
+from twolayer.gallery.shared.registry import Plate, Verdict, figure
 
 LENSES = ("chain", "sde", "ode")
 LEVEL = 0.5  # a trajectory is dated by when its excess risk has fallen to half of its start

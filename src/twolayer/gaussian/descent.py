@@ -24,13 +24,13 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.kernel import Push
 from twolayer.functions.activation import Activation
 from twolayer.gaussian.averages import Gradient
 from twolayer.gaussian.engines import LOG2_POINTS, ORDERS, ROUNDING, Averager, Engine, select
 from twolayer.gaussian.nodes import target_frame
-from twolayer.kernel import Push
-from twolayer.losses import Loss
-from twolayer.problem import Problem
+from twolayer.task.losses import Loss
+from twolayer.task.problem import Problem
 
 __all__ = ["Descent", "descent_of", "gradient_error", "sine_excess"]
 

@@ -20,7 +20,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.errors import choice
+from twolayer.equations.kernel import Kernel
 from twolayer.functions.activation import Activation
 from twolayer.gaussian.averages import Averages, Gradient
 from twolayer.gaussian.forms import Forms, NumericForms
@@ -32,10 +32,10 @@ from twolayer.gaussian.relu import ReluForms
 from twolayer.gaussian.sampling import SCRAMBLINGS, sobol_normals
 from twolayer.gaussian.targets import NodeTarget, RidgeTarget, forms_of, ridge_target, student_rows, student_terms
 from twolayer.gaussian.variance import ErfNodes, ErfRidge, PolynomialNodes, PolynomialRidge, ReluRidge
-from twolayer.kernel import Kernel
-from twolayer.losses import Loss
-from twolayer.precision import float64
-from twolayer.problem import Problem
+from twolayer.numerics.errors import choice
+from twolayer.numerics.precision import float64
+from twolayer.task.losses import Loss
+from twolayer.task.problem import Problem
 
 __all__ = ["ENGINES", "Averager", "Engine", "select"]
 

@@ -13,9 +13,9 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.kernel import Kernel, Sample
 from twolayer.gaussian.averages import Averages
 from twolayer.gaussian.quadrature import nested_rule
-from twolayer.kernel import Kernel, Sample
 
 __all__ = ["FullRule", "triangular_root"]
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twolayer.errors import InputError
 from twolayer.gaussian.engines import LOG2_POINTS, adapt, relative_error
-from twolayer.losses import Loss
-from twolayer.overlaps import Overlaps
-from twolayer.particles import Particles
-from twolayer.precision import float64
-from twolayer.problem import Problem
+from twolayer.numerics.errors import InputError
+from twolayer.numerics.precision import float64
+from twolayer.task.losses import Loss
+from twolayer.task.overlaps import Overlaps
+from twolayer.task.particles import Particles
+from twolayer.task.problem import Problem
 
 __all__ = ["Moments", "check_start", "moments"]
 

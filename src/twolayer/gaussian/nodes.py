@@ -18,7 +18,7 @@ from twolayer.functions.hermite import hermite_table
 from twolayer.functions.target import Target
 from twolayer.gaussian.quadrature import nested_rule
 from twolayer.gaussian.sampling import sobol_normals
-from twolayer.overlaps import Overlaps
+from twolayer.task.overlaps import Overlaps
 
 __all__ = ["NodeRule", "product_hermite", "target_frame", "target_nodes", "vanishes"]
 

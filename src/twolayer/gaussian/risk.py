@@ -17,8 +17,8 @@ import numpy as np
 from twolayer.gaussian.engines import Engine, PartsEngine, select
 from twolayer.gaussian.forms import NumericForms
 from twolayer.gaussian.targets import NodeTarget
-from twolayer.precision import float64
-from twolayer.problem import Problem
+from twolayer.numerics.precision import float64
+from twolayer.task.problem import Problem
 
 __all__ = ["excess_risks"]
 

@@ -28,10 +28,10 @@ from twolayer.gaussian.quadratic import QuadraticTask, quadratic_task
 from twolayer.gaussian.quadrature import nested_rule
 from twolayer.gaussian.sampling import SCRAMBLINGS, sobol_normals
 from twolayer.gaussian.targets import forms_of, ridge_target
-from twolayer.losses import Loss
-from twolayer.overlaps import rank_of
-from twolayer.precision import float64
-from twolayer.problem import Problem
+from twolayer.numerics.precision import float64
+from twolayer.task.losses import Loss
+from twolayer.task.overlaps import rank_of
+from twolayer.task.problem import Problem
 
 __all__ = ["INTERACTIONS", "Fineness", "Wide", "correlation_moments", "correlation_rule"]
 

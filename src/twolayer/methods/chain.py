@@ -23,29 +23,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer import random
-from twolayer.algorithm import SGD
-from twolayer.errors import choice, positive_integer
+from twolayer.equations.kernel import Kernel, Rates, Sample, kernel_of, move, move_second
+from twolayer.gaussian.batch_sums import Nodes, Sums, covariance_nodes, gaussian_sums, size_of_features, tail
 from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.nodes import target_frame
-from twolayer.kernel import Kernel, Rates, Sample, move, move_second
-from twolayer.methods.base import Evolution, Stackable, Task, register_method
-from twolayer.methods.batch_sums import Nodes, Sums, covariance_nodes, gaussian_sums, size_of_features, tail
-from twolayer.methods.stepwise import (
+from twolayer.loops.stepwise import (
     StepwiseEvolution,
     Watch,
     accept,
     embed,
     in_groups,
-    kernel_of,
     lane_axes,
     lane_numbers,
     watched_value,
 )
-from twolayer.overlaps import rank_of
-from twolayer.precision import float64
-from twolayer.problem import Problem
-from twolayer.wishart import GramFactor
+from twolayer.numerics import random
+from twolayer.numerics.errors import choice, positive_integer
+from twolayer.numerics.precision import float64
+from twolayer.numerics.wishart import GramFactor
+from twolayer.task.algorithm import SGD
+from twolayer.task.method import Evolution, Stackable, Task, register_method
+from twolayer.task.overlaps import rank_of
+from twolayer.task.problem import Problem
 
 __all__ = ["Chain"]
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from twolayer.algorithm import SGD
-from twolayer.errors import choice, positive_integer, reject
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
-from twolayer.methods.averaged import Precision
-from twolayer.methods.base import Evolution, Method, Task, register_method
+from twolayer.loops.averaged import Precision
+from twolayer.loops.mean_step import MeanStepEvolution, StepRates, Terms, spread_size, step_seconds
 from twolayer.methods.map import REUSED
-from twolayer.methods.mean_step import MeanStepEvolution, StepRates, Terms, spread_size, step_seconds
-from twolayer.problem import Problem
-from twolayer.regimes import regime_of
+from twolayer.numerics.errors import choice, positive_integer, reject
+from twolayer.task.algorithm import SGD
+from twolayer.task.method import Evolution, Method, Task, register_method
+from twolayer.task.problem import Problem
+from twolayer.task.regimes import regime_of
 
 __all__ = ["GiantSteps"]
 

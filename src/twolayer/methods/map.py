@@ -15,13 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from twolayer.algorithm import SGD
-from twolayer.errors import choice, positive_integer, reject
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
-from twolayer.methods.averaged import Precision
-from twolayer.methods.base import Evolution, Method, Task, register_method
-from twolayer.methods.mean_step import MeanStepEvolution, StepRates, Terms, step_seconds
-from twolayer.problem import Problem
+from twolayer.loops.averaged import Precision
+from twolayer.loops.mean_step import MeanStepEvolution, StepRates, Terms, step_seconds
+from twolayer.numerics.errors import choice, positive_integer, reject
+from twolayer.task.algorithm import SGD
+from twolayer.task.method import Evolution, Method, Task, register_method
+from twolayer.task.problem import Problem
 
 __all__ = ["CORRECTIONS", "Map"]
 

@@ -22,19 +22,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.algorithm import SGD
-from twolayer.errors import InputError, choice, finite_number, positive_integer, require
 from twolayer.gaussian.engines import SECONDS_PER_TERM
 from twolayer.gaussian.ensemble import Cloud, Ensemble
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.wide import INTERACTIONS, Fineness, Wide
-from twolayer.methods.base import Evolution, Measure, Method, Task, register_method
-from twolayer.methods.flow import Equation, FlowEvolution
+from twolayer.loops.flow import Equation, FlowEvolution
 from twolayer.methods.ode import ODE
-from twolayer.overlaps import rank_of
-from twolayer.particles import Particles
-from twolayer.problem import Problem
-from twolayer.regimes import regime_of
+from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, require
+from twolayer.task.algorithm import SGD
+from twolayer.task.method import Evolution, Measure, Method, Task, register_method
+from twolayer.task.overlaps import rank_of
+from twolayer.task.particles import Particles
+from twolayer.task.problem import Problem
+from twolayer.task.regimes import regime_of
 
 __all__ = ["MeanField"]
 

@@ -17,15 +17,16 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 
-from twolayer.algorithm import SGD
-from twolayer.errors import choice, finite_number, positive_integer
+from twolayer.equations.state import Overlap
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS, SECONDS_PER_TERM, Engine, terms
-from twolayer.methods.averaged import AveragedEvolution, Overlap, Precision
-from twolayer.methods.base import Evolution, Method, Task, register_method
-from twolayer.methods.flow import Equation
-from twolayer.methods.stepwise import watched_value
-from twolayer.problem import Problem
-from twolayer.regimes import regime_of
+from twolayer.loops.averaged import AveragedEvolution, Precision
+from twolayer.loops.flow import Equation
+from twolayer.loops.stepwise import watched_value
+from twolayer.numerics.errors import choice, finite_number, positive_integer
+from twolayer.task.algorithm import SGD
+from twolayer.task.method import Evolution, Method, Task, register_method
+from twolayer.task.problem import Problem
+from twolayer.task.regimes import regime_of
 
 __all__ = ["ODE"]
 

@@ -22,16 +22,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.algorithm import SGD
-from twolayer.clocks import Clocks
-from twolayer.errors import InputError, choice, finite_number, positive_integer, reject
+from twolayer.equations.kernel import Rates, move, move_second
 from twolayer.gaussian.descent import Descent, ReluDescent, descent_of, gradient_error
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
 from twolayer.gaussian.nodes import vanishes
-from twolayer.kernel import Rates, move, move_second
-from twolayer.methods.base import Evolution, Method, Outcome, Snapshot, Task, register_method
-from twolayer.methods.flow import Equation, FlowEvolution
-from twolayer.methods.stepwise import (
+from twolayer.loops.flow import Equation, FlowEvolution
+from twolayer.loops.stepwise import (
     CPU_LANES,
     StepwiseEvolution,
     Watch,
@@ -42,7 +38,11 @@ from twolayer.methods.stepwise import (
     lane_numbers,
     watched_value,
 )
-from twolayer.problem import Problem
+from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject
+from twolayer.task.algorithm import SGD
+from twolayer.task.clocks import Clocks
+from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
+from twolayer.task.problem import Problem
 
 __all__ = ["Population"]
 

@@ -23,19 +23,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer import random
-from twolayer.algorithm import SGD
-from twolayer.clocks import Clocks, save_steps
-from twolayer.errors import finite_number, positive_integer
+from twolayer.equations.state import Overlap
 from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.full import symmetric_root
 from twolayer.gaussian.nodes import target_frame
-from twolayer.methods.averaged import Overlap
-from twolayer.methods.base import Evolution, Method, Task, register_method
-from twolayer.methods.fluctuations import Spread, pack, spread_of, tangent, unpack
+from twolayer.gaussian.spread import Spread, pack, spread_of, tangent, unpack
+from twolayer.loops.stepwise import Lane, StepwiseEvolution, Watch, accept, in_groups, lane_axes, watched_value
 from twolayer.methods.ode import ODE, Field
-from twolayer.methods.stepwise import Lane, StepwiseEvolution, Watch, accept, in_groups, lane_axes, watched_value
-from twolayer.problem import Problem
+from twolayer.numerics import random
+from twolayer.numerics.errors import finite_number, positive_integer
+from twolayer.task.algorithm import SGD
+from twolayer.task.clocks import Clocks, save_steps
+from twolayer.task.method import Evolution, Method, Task, register_method
+from twolayer.task.problem import Problem
 
 __all__ = ["SDE"]
 

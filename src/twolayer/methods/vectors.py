@@ -22,25 +22,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer import random
-from twolayer.algorithm import SGD
-from twolayer.errors import positive_integer
+from twolayer.equations.kernel import Products, Rates, Sample, kernel_of, move, move_second
+from twolayer.equations.samples import INPUTS_AT_ONCE, Batch, Spec, draw, draw_again, inputs
 from twolayer.gaussian.nodes import target_frame
-from twolayer.kernel import Products, Rates, Sample, move, move_second
-from twolayer.methods.base import Evolution, Snapshot, Stackable, Task, register_method
-from twolayer.methods.inputs import INPUTS_AT_ONCE, Batch, Spec, draw, draw_again, inputs
-from twolayer.methods.stepwise import (
+from twolayer.loops.stepwise import (
     StepwiseEvolution,
     Watch,
     accept,
     embed,
     in_groups,
-    kernel_of,
     lane_axes,
     lane_numbers,
     watched_value,
 )
-from twolayer.problem import Problem
+from twolayer.numerics import random
+from twolayer.numerics.errors import positive_integer
+from twolayer.task.algorithm import SGD
+from twolayer.task.method import Evolution, Snapshot, Stackable, Task, register_method
+from twolayer.task.problem import Problem
 
 __all__ = ["Vectors"]
 

@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from twolayer.errors import reject
 from twolayer.gaussian.moments import Moments
+from twolayer.numerics.errors import reject
 from twolayer.plot.style import TITLE, house_style
 
 __all__ = ["moments"]

@@ -13,11 +13,11 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-import twolayer.solving  # noqa: F401  makes all methods known
-from twolayer.errors import reject
-from twolayer.methods.base import METHODS, Outcome
+import twolayer.running.solve  # noqa: F401  makes all methods known
+from twolayer.numerics.errors import reject
 from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, TITLE, house_style
-from twolayer.results import quantities
+from twolayer.running.dataset import quantities
+from twolayer.task.method import METHODS, Outcome
 
 __all__ = ["compare", "trajectory"]
 

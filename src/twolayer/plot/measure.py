@@ -7,7 +7,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from twolayer.analysis.measure import measure_histogram, orthogonal_norms, particle_weights
-from twolayer.errors import positive_integer
+from twolayer.numerics.errors import positive_integer
 from twolayer.plot.style import DIRECTIONS, house_style
 
 __all__ = ["measure"]

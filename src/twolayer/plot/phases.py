@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from twolayer.errors import choice, reject
+from twolayer.numerics.errors import choice, reject
 from twolayer.plot.style import house_style
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from twolayer.errors import InputError, short
-from twolayer.files import write_atomically
+from twolayer.numerics.errors import InputError, short
+from twolayer.numerics.writing import write_atomically
 
 __all__ = ["COLOURS", "DIRECTIONS", "GREY", "TITLE", "house_style", "save_figure"]
 
@@ -75,7 +75,7 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
     --------
     >>> save_figure(Figure(), "figure.gif")
     Traceback (most recent call last):
-    twolayer.errors.InputError: Argument `path` must end in .png, .pdf or .svg, but got 'figure.gif'.
+    twolayer.InputError: Argument `path` must end in .png, .pdf or .svg, but got 'figure.gif'.
     """
     suffix = Path(path).suffix
     if suffix not in (".png", ".pdf", ".svg"):

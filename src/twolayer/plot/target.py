@@ -9,8 +9,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from twolayer.errors import reject
 from twolayer.functions.exponents import Analysis
+from twolayer.numerics.errors import reject
 from twolayer.plot.style import DIRECTIONS, GREY, house_style
 
 __all__ = ["analysis"]

@@ -16,13 +16,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.algorithm import SGD
-from twolayer.errors import InputError, Interrupted, finite_number, positive_integer, reject
-from twolayer.methods.base import Method, Until
-from twolayer.overlaps import Overlaps
-from twolayer.precision import float64
-from twolayer.problem import Problem
-from twolayer.solving import check_parts
+from twolayer.numerics.errors import InputError, Interrupted, finite_number, positive_integer, reject
+from twolayer.numerics.precision import float64
+from twolayer.running.solve import check_parts
 from twolayer.sweeps.batch import portable
 from twolayer.sweeps.driver import Driver
 from twolayer.sweeps.executors import engine_for
@@ -32,6 +28,10 @@ from twolayer.sweeps.reductions import Reduction, reduction_of
 from twolayer.sweeps.reporting import reporter_for
 from twolayer.sweeps.store import Store
 from twolayer.sweeps.table import Index, Table
+from twolayer.task.algorithm import SGD
+from twolayer.task.method import Method, Until
+from twolayer.task.overlaps import Overlaps
+from twolayer.task.problem import Problem
 
 __all__ = ["SweepWarning", "plan_sweep", "sweep"]
 

@@ -20,19 +20,19 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.algorithm import SGD
-from twolayer.clocks import Clocks
-from twolayer.errors import InputError, RunFailed
 from twolayer.gaussian.risk import excess_risks
-from twolayer.methods.base import Method, Outcome, Stackable, Task
-from twolayer.overlaps import Overlaps
-from twolayer.precision import float64
-from twolayer.problem import Problem
-from twolayer.results import describe_problem, known_risks, to_dataset, versions
-from twolayer.run import Record, Silent, follow
-from twolayer.solving import make_task
+from twolayer.loops.host import Record, Silent, follow
+from twolayer.numerics.errors import InputError, RunFailed
+from twolayer.numerics.precision import float64
+from twolayer.running.dataset import describe_problem, known_risks, to_dataset, versions
+from twolayer.running.solve import make_task
 from twolayer.sweeps.grid import Cell, Run
 from twolayer.sweeps.reductions import Block, Reduction, Values
+from twolayer.task.algorithm import SGD
+from twolayer.task.clocks import Clocks
+from twolayer.task.method import Method, Outcome, Stackable, Task
+from twolayer.task.overlaps import Overlaps
+from twolayer.task.problem import Problem
 
 __all__ = ["SEED_BLOCK", "Job", "Result", "job_of", "outline", "run_batch"]
 

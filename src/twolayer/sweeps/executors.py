@@ -19,7 +19,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from twolayer.errors import InputError, positive_integer, reject
+from twolayer.numerics.errors import InputError, positive_integer, reject
 
 __all__ = ["Engine", "engine_for"]
 

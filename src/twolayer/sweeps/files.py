@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.errors import InputError
-from twolayer.precision import float64
+from twolayer.numerics.errors import InputError
+from twolayer.numerics.precision import float64
 from twolayer.sweeps.batch import Result
 from twolayer.sweeps.grid import digest
 from twolayer.sweeps.store import Store, read_header

@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from twolayer import random
-from twolayer.algorithm import SGD
-from twolayer.errors import InputError, choice, closest, positive_integer, reject, require
-from twolayer.methods.base import Method, Until
-from twolayer.overlaps import Overlaps
-from twolayer.problem import Problem
-from twolayer.results import describe_problem
-from twolayer.scaling import Scaling
+from twolayer.numerics import random
+from twolayer.numerics.errors import InputError, choice, closest, positive_integer, reject, require
+from twolayer.running.dataset import describe_problem
+from twolayer.task.algorithm import SGD
+from twolayer.task.method import Method, Until
+from twolayer.task.overlaps import Overlaps
+from twolayer.task.problem import Problem
+from twolayer.task.scaling import Scaling
 
 __all__ = ["Cell", "Grid", "Run", "digest", "text_of"]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from twolayer.errors import InputError
+from twolayer.numerics.errors import InputError
 from twolayer.sweeps.batch import SEED_BLOCK, outline
 from twolayer.sweeps.grid import Grid
 from twolayer.sweeps.reductions import Reduction, Variable

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from twolayer.errors import InputError, choice
-from twolayer.methods.base import Outcome
+from twolayer.numerics.errors import InputError, choice
+from twolayer.task.method import Outcome
 
 __all__ = ["Block", "Reduction", "Variable", "reduction_of"]
 

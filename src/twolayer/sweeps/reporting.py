@@ -8,7 +8,7 @@ import time as wall
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TextIO
 
-from twolayer.errors import reject
+from twolayer.numerics.errors import reject
 
 __all__ = ["Events", "Lines", "Progress", "Quiet", "Reporter", "Screen", "reporter_for"]
 

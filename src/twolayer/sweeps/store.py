@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.errors import InputError, RunFailed
+from twolayer.numerics.errors import InputError, RunFailed
 from twolayer.sweeps.batch import SEED_BLOCK, Result
 from twolayer.sweeps.grid import FORMAT, text_of
 from twolayer.sweeps.reductions import Values, Variable

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 import xarray as xr
 
-from twolayer.errors import InputError
-from twolayer.methods.base import Outcome
-from twolayer.results import versions
+from twolayer.numerics.errors import InputError
+from twolayer.running.dataset import versions
 from twolayer.sweeps.grid import FORMAT
 from twolayer.sweeps.reductions import Values, Variable
+from twolayer.task.method import Outcome
 
 __all__ = ["Layout", "Table", "blank", "enlarged", "fits"]
 

@@ -1,0 +1,121 @@
+"""The two parts of the equation of motion at a point, each by its name.
+
+    dM/dt = Ψ,    dQ/dt = Ψ^GF + (γ/p) Ψ^Var,    Ψ = psi,  Ψ^GF = phi + phiᵀ,  Ψ^Var = chi
+    gradient flow: what gradient descent on the risk does;    variance: what the spread of single samples adds
+
+The regime of lr and batch weighs them: both on the Saad–Solla line, the first alone in gradient flow, the second alone
+in pure noise. As p → ∞ the second vanishes as 1/p. Normalised weights subtract from each part its own radial motion,
+M_jr dQ_jj/2 and Q_jl (dQ_jj + dQ_ll)/2, so that the parts still add up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer.equations.state import Overlap
+from twolayer.gaussian.engines import adapt, relative_error
+from twolayer.gaussian.moments import check_start
+from twolayer.methods.ode import ODE, Field, field_of
+from twolayer.numerics.errors import InputError, Refused
+from twolayer.numerics.precision import float64
+from twolayer.task.algorithm import SGD
+from twolayer.task.overlaps import Overlaps
+from twolayer.task.problem import Problem
+from twolayer.task.regimes import regime_of
+
+__all__ = ["Part", "Rates", "rates"]
+
+
+class Part(NamedTuple):
+    """dM/dt (p, k), dQ/dt (p, p) and da/dt (p,), of one part of the motion."""
+
+    M: np.ndarray
+    Q: np.ndarray
+    a: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Rates:
+    """Result of `rates`.
+
+    Attributes
+    ----------
+    gradient_flow : Part
+        Ψ and Ψ^GF, with weight decay if there is any.
+    variance : Part
+        (γ/p) Ψ^Var, with its factor γ0/(p n0).
+    regime : str
+        Which of them the scaling laws keep.
+    engine : str
+        How the averages were taken.
+    error : float
+        Their largest estimated error, relative to the size each can have.
+    """
+
+    gradient_flow: Part
+    variance: Part
+    regime: str
+    engine: str
+    error: float
+
+    @property
+    def total(self) -> Part:
+        """The right-hand side of the ODE: the sum of the two parts."""
+        return Part(*(x + y for x, y in zip(self.gradient_flow, self.variance, strict=True)))
+
+
+@float64
+def rates(problem: Problem, algorithm: SGD, start: Overlaps, method: ODE | None = None) -> Rates:
+    """The right-hand side of the ODE at one point, as the sum of its two parts.
+
+    Parameters
+    ----------
+    problem : Problem
+    algorithm : SGD
+    start : Overlaps
+        A single point (Q, M, P, a).
+    method : ODE, optional
+        With its knobs for averages.
+
+    Examples
+    --------
+    >>> problem, start = Problem("z1**2", "square", noise=0.1), Overlaps([[1.0]], [[0.5]])
+    >>> both = rates(problem, SGD(lr="0.2/d"), start)
+    >>> both.regime, both.gradient_flow.Q.round(6).tolist(), both.variance.Q.round(6).tolist()
+    ('Saad–Solla', [[-6.0]], [[7.28]])
+    >>> float(abs(rates(problem, SGD(lr="0.2*d**-2"), start).variance.Q).max())
+    0.0
+    """
+    method = ODE() if method is None else method
+    check_start(problem, start)
+    if start.batch:
+        raise InputError(f"Argument `start` must be a single point, but holds {start.batch[0]} starts.")
+    reason = method.refusal(problem, algorithm)
+    if reason is not None:
+        raise Refused("ODE", reason)
+    a = problem.a() if start.a is None else start.a
+    point = Overlap(start.Q, start.M, a)
+    averager, _ = adapt(
+        problem,
+        algorithm.loss,
+        *point,
+        engine=method.engine,
+        tolerance=method.tolerance,
+        log2_points=method.log2_points,
+    )
+    field = field_of(averager.engine, problem, algorithm)
+    zero = jnp.zeros(())
+    flow = _part(dataclasses.replace(field, noise_rate=zero), point)
+    variance = _part(dataclasses.replace(field, flow=zero, decay=zero), point)
+    error = relative_error(averager, averager.error(*point, problem.noise), problem, *point)
+    return Rates(flow, variance, regime_of(algorithm).name, averager.label, error)
+
+
+def _part(field: Field, point: Overlap) -> Part:
+    motion = field(0.0, Overlap(*map(jnp.asarray, point)))
+    return Part(*(np.asarray(x) for x in (motion.M, motion.Q, motion.a)))

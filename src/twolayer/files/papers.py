@@ -1,0 +1,100 @@
+"""The papers behind the formulas, by the key that methods and results carry."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import xarray as xr
+
+from twolayer.numerics.errors import InputError
+from twolayer.task.method import Method
+
+__all__ = ["PAPERS", "cite"]
+
+PAPERS: dict[str, str] = {
+    "saad1995": "D. Saad and S. A. Solla, On-line learning in soft committee machines, Phys. Rev. E 52, 4225 (1995).",
+    "goldt2019": (
+        "S. Goldt, M. Advani, A. Saxe, F. Krzakala and L. Zdeborová, Dynamics of stochastic gradient descent for "
+        "two-layer neural networks in the teacher-student setup, NeurIPS 32 (2019)."
+    ),
+    "veiga2022": (
+        "R. Veiga, L. Stephan, B. Loureiro, F. Krzakala and L. Zdeborová, Phase diagram of stochastic gradient descent "
+        "in high-dimensional two-layer neural networks, NeurIPS 35 (2022)."
+    ),
+    "benarous2021": (
+        "G. Ben Arous, R. Gheissari and A. Jagannath, Online stochastic gradient descent on non-convex losses from "
+        "high-dimensional inference, J. Mach. Learn. Res. 22(106) (2021)."
+    ),
+    "arnaboldi2023dimensionless": (
+        "L. Arnaboldi, L. Stephan, F. Krzakala and B. Loureiro, From high-dimensional & mean-field dynamics to "
+        "dimensionless ODEs: a unifying approach to SGD in two-layers networks, COLT (2023)."
+    ),
+    "chizat2018": (
+        "L. Chizat and F. Bach, On the global convergence of gradient descent for over-parameterized models using "
+        "optimal transport, NeurIPS 31 (2018)."
+    ),
+    "arnaboldi2023escaping": (
+        "L. Arnaboldi, F. Krzakala, B. Loureiro and L. Stephan, Escaping mediocrity: how two-layer networks learn hard "
+        "generalized linear models with SGD, arXiv:2305.18502 (2023)."
+    ),
+    "arnaboldi2024": (
+        "L. Arnaboldi, Y. Dandi, F. Krzakala, B. Loureiro, L. Pesce and L. Stephan, Online learning and information "
+        "exponents: on the importance of batch size, and time/complexity tradeoffs, ICML (2024)."
+    ),
+    "abbe2023": (
+        "E. Abbe, E. Boix-Adserà and T. Misiakiewicz, SGD learning on neural networks: leap complexity and "
+        "saddle-to-saddle dynamics, COLT (2023)."
+    ),
+    "damian2024": (
+        "A. Damian, L. Pillaud-Vivien, J. D. Lee and J. Bruna, Computational-statistical gaps in Gaussian single-index "
+        "models, COLT (2024)."
+    ),
+    "dandi2023": (
+        "Y. Dandi, F. Krzakala, B. Loureiro, L. Pesce and L. Stephan, Learning two-layer neural networks, one (giant) "
+        "step at a time, arXiv:2305.18270 (2023)."
+    ),
+    "dandi2024": (
+        "Y. Dandi, E. Troiani, L. Arnaboldi, L. Pesce, L. Zdeborová and F. Krzakala, The benefits of reusing batches "
+        "for gradient descent in two-layer networks: breaking the curse of information and leap exponents, ICML (2024)."
+    ),
+    "gerbelot2024": (
+        "C. Gerbelot, E. Troiani, F. Mignacco, F. Krzakala and L. Zdeborová, Rigorous dynamical mean-field theory for "
+        "stochastic gradient descent methods, SIAM J. Math. Data Sci. 6, 400 (2024)."
+    ),
+    "celentano2021": (
+        "M. Celentano, C. Cheng and A. Montanari, The high-dimensional asymptotics of first order methods with random "
+        "data, arXiv:2112.07572 (2021)."
+    ),
+    "xu2023": (
+        "W. Xu and S. S. Du, Over-parameterization exponentially slows down gradient descent for learning a single "
+        "neuron, COLT (2023)."
+    ),
+    "mei2018": (
+        "S. Mei, A. Montanari and P.-M. Nguyen, A mean field view of the landscape of two-layer neural networks, "
+        "Proc. Natl. Acad. Sci. 115(33), E7665 (2018)."
+    ),
+}
+
+
+def cite(*results: Any) -> str:
+    """The papers behind methods or results, one per line.
+
+    Examples
+    --------
+    >>> from twolayer.methods.ode import ODE
+    >>> cite(ODE()).splitlines()[0][:21]
+    'D. Saad and S. A. Sol'
+    """
+    keys: list[str] = []
+    for result in results:
+        if isinstance(result, Method):
+            keys += result.papers
+        elif isinstance(result, xr.DataTree):
+            for child in [result, *result.children.values()]:
+                keys += json.loads(child.attrs.get("papers", "[]"))
+        elif isinstance(result, xr.Dataset):
+            keys += json.loads(result.attrs.get("papers", "[]"))
+        else:
+            raise InputError(f"Argument `results` must be methods or results of twolayer, but got {result!r}.")
+    return "\n".join(PAPERS[key] for key in dict.fromkeys(keys))

@@ -1,0 +1,44 @@
+"""Results on disk: netCDF, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import xarray as xr
+
+from twolayer.numerics.errors import InputError, short
+from twolayer.numerics.writing import write_atomically
+from twolayer.running.dataset import SCHEMA
+
+__all__ = ["load", "save"]
+
+
+def save(result: xr.Dataset | xr.DataTree, path: str | os.PathLike[str]) -> Path:
+    """Write a result as netCDF, all or nothing.
+
+    Parameters
+    ----------
+    result : xarray.Dataset or xarray.DataTree
+        From `solve` or `compare`.
+    path : str or path
+        A name that ends in ``.nc``.
+    """
+    if Path(path).suffix != ".nc":
+        raise InputError(f"Argument `path` must end in .nc, but got {short(str(path))}.")
+    return write_atomically(path, lambda file: result.to_netcdf(file, engine="h5netcdf"))
+
+
+def load(path: str | os.PathLike[str]) -> xr.Dataset | xr.DataTree:
+    """Read a result back: a Dataset from `solve`, a DataTree from `compare`."""
+    source = Path(path)
+    if not source.is_file():
+        raise InputError(f"Argument `path` must be an existing file, but {str(path)!r} is none.")
+    try:
+        with xr.open_datatree(source, engine="h5netcdf") as tree:
+            tree.load()
+    except (OSError, ValueError) as error:
+        raise InputError(f"Argument `path` must be a netCDF file of twolayer, but {str(path)!r} is not.") from error
+    if tree.attrs.get("schema") != SCHEMA:
+        raise InputError(f"Argument `path` must be a result of twolayer, but {str(path)!r} has no such description.")
+    return tree if tree.children else tree.to_dataset()

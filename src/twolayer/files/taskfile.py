@@ -1,0 +1,320 @@
+"""Task files: one TOML description for every lens.
+
+[problem]    target, activation, width, noise, gram, second_layer, directions
+[algorithm]  lr, batch, loss, geometry, momentum, weight_decay, dataset, sampling, train_second_layer
+[start]      random = "sphere" | "hemisphere" | "gaussian" with seed, or Q, M, a
+[run]        dim, time | steps, save, seeds, seed, methods, until
+[method.ode] knobs of one method
+[sweep]      "algorithm.lr" = […], "run.dim" = […]: what `twolayer sweep` varies
+
+A key that would have no effect is an error, as is a value of another type: nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from twolayer.numerics.errors import InputError, closest, short
+
+__all__ = ["Task", "assign", "read_task"]
+
+
+Integer = Annotated[int, BeforeValidator(lambda x: int(x) if isinstance(x, float) and x.is_integer() else x)]
+"""An integer, which may be written as 1e4."""
+
+WORDS = {
+    "string_type": "text",
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+}
+"""Errors of pydantic in the words of the file."""
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class ProblemTable(_Table):
+    """[problem]."""
+
+    target: str | dict[str, Any]
+    activation: str
+    width: Integer = 1
+    noise: float = 0.0
+    gram: list[list[float]] | None = None
+    second_layer: str | list[float] = "ones"
+    directions: Integer | None = None
+
+
+class AlgorithmTable(_Table):
+    """[algorithm]."""
+
+    lr: str | float
+    batch: str | int | float = 1
+    loss: str = "squared"
+    geometry: str = "free"
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    dataset: str | int | float | None = None
+    sampling: str = "sequence"
+    train_second_layer: bool = False
+
+
+class StartTable(_Table):
+    """[start]."""
+
+    random: str = "sphere"
+    seed: Integer = 0
+    Q: list[list[float]] | None = None
+    M: list[list[float]] | None = None
+    a: list[float] | None = None
+
+
+class UntilTable(_Table):
+    """until = {…} of [run]."""
+
+    quantity: str
+    value: float
+    relative: bool = False
+
+
+class RunTable(_Table):
+    """[run]."""
+
+    dim: Integer | None = None
+    time: float | list[float] | None = None
+    steps: Integer | list[Integer] | None = None
+    save: Integer | list[float] | Literal["log"] = 200
+    seeds: Integer = 16
+    seed: Integer = 0
+    methods: list[str] | None = None
+    until: UntilTable | None = None
+
+
+class TaskTable(_Table):
+    """A whole file."""
+
+    problem: ProblemTable
+    algorithm: AlgorithmTable
+    start: StartTable = Field(default_factory=StartTable)
+    run: RunTable = Field(default_factory=RunTable)
+    method: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    sweep: dict[str, Any] = Field(default_factory=dict)
+
+
+def _one_sentence(error: ValidationError, source: str) -> InputError:
+    """The first problem that pydantic found, as one sentence."""
+    errors = error.errors()
+    first = errors[0]
+    if first["type"] == "extra_forbidden":
+        *tables, name = map(str, first["loc"])
+        model: Any = TaskTable
+        for part in tables:
+            annotation = model.model_fields[part].annotation
+            model = annotation if isinstance(annotation, type) else UntilTable  # the only optional table
+        known = list(model.model_fields)
+        where = f"[{'.'.join(tables)}]" if tables else "the file"
+        key = short(".".join([*tables, name]))
+        return InputError(f"{source}: unknown key {key}{closest(name, known)}; {where} accepts {', '.join(known)}.")
+    key = _key(first["loc"])
+    if first["type"] == "missing":
+        return InputError(f"{source}: the key `{key}` is missing.")
+    # a key of several types fails once for each of them; if one fails inside a list, that is the one that was meant
+    inside = [e for e in errors if _key(e["loc"]).startswith(f"{key}[")]
+    same = inside[:1] or [e for e in errors if _key(e["loc"]) == key]
+    accepted = " or ".join(dict.fromkeys(WORDS.get(e["type"], e["msg"].lower()) for e in same))
+    return InputError(f"{source}: `{_key(same[0]['loc'])}` must be {accepted}, but got {short(same[0]['input'])}.")
+
+
+def _key(location: tuple[int | str, ...]) -> str:
+    """The key at a place in the file, such as problem.gram[0]; unions add the name of a type, left out here."""
+    names = [p for p in location if isinstance(p, int) or not (p in ("str", "int", "float") or "[" in p)]
+    return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in names).removeprefix(".")
+
+
+def _parse(text: str) -> dict[str, Any]:
+    """TOML as a dictionary; too long numbers and too deep lists are errors of the text as well."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def assign(document: dict[str, Any], assignment: str) -> None:
+    """Apply one ``key=value`` of --set; the value is TOML, or else text."""
+    key, equals, text = assignment.partition("=")
+    parts = [p.strip() for p in key.strip().split(".")]
+    if not equals or not all(parts):
+        raise InputError(f"--set takes key=value such as algorithm.lr=0.1/d, but got {short(assignment)}.")
+    value: Any = text.strip()
+    with contextlib.suppress(ValueError):
+        parsed = _parse(f"value = {value}")
+        if len(parsed) == 1:  # a line break in the text does not smuggle in another key
+            value = parsed["value"]
+    table = document
+    for part in parts[:-1]:
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            raise InputError(f"--set {short(assignment)}: `{part}` is a value, not a table.")
+    table[parts[-1]] = value
+
+
+@dataclass(frozen=True)
+class Task:
+    """A checked task file, with the objects it describes made on demand."""
+
+    table: TaskTable
+    name: str
+
+    def problem(self) -> Any:
+        """The Problem."""
+        from twolayer.task.problem import Problem
+
+        return Problem(**self.table.problem.model_dump())
+
+    def algorithm(self) -> Any:
+        """The SGD."""
+        from twolayer.task.algorithm import SGD
+
+        return SGD(**self.table.algorithm.model_dump())
+
+    def start(self, problem: Any) -> Any:
+        """The Overlaps: given ones, or a random initialisation at run.dim."""
+        from twolayer.task.overlaps import Overlaps
+
+        start, dim = self.table.start, self.table.run.dim
+        if start.Q is None and start.M is None:
+            if start.a is not None:
+                raise InputError(
+                    f"{self.name}: [start] takes `a` with Q and M only; a random start has `problem.second_layer`."
+                )
+            if dim is None:
+                raise InputError(f"{self.name}: `run.dim` is missing; a random start needs a dimension.")
+            return Overlaps.random(problem, dim, start.seed, law=start.random)
+        if start.Q is None or start.M is None:
+            raise InputError(f"{self.name}: [start] needs both Q and M, or neither.")
+        for name in ("random", "seed"):
+            if name in start.model_fields_set:
+                raise InputError(f"{self.name}: [start] takes either Q and M or a random start, but has `{name}` too.")
+        if len(start.M) != problem.p or {len(row) for row in start.M} != {problem.k}:
+            raise InputError(
+                f"{self.name}: `start.M` must have a row for each of the {problem.p} neurons and a column for each of "
+                f"the {problem.k} directions, but got {short(start.M)}."
+            )
+        return Overlaps(start.Q, start.M, problem.P, start.a, dim)
+
+    def methods(self, names: list[str] | None = None, dim: int | None = None) -> list[Any]:
+        """The methods named (or else those of the file, which may be none), with the knobs of the file."""
+        from twolayer.running.solve import method_by_name
+
+        run = self.table.run
+        if run.methods == []:
+            raise InputError(f"{self.name}: `run.methods` must name at least one method, but is empty.")
+        knobs = {word.lower(): table for word, table in self.table.method.items()}
+        for word in [*knobs, *(run.methods or [])]:  # what is not used now is checked all the same
+            method_by_name(word, 1 if run.dim is None else run.dim, knobs.get(word.lower(), {}))
+        words = names if names is not None else run.methods or []
+        dim = run.dim if dim is None else dim
+        return [method_by_name(w, dim, knobs.get(w.lower(), {})) for w in words]
+
+    def until(self) -> Any:
+        """The Until, or None."""
+        from twolayer.task.method import Until
+
+        until = self.table.run.until
+        return None if until is None else Until(**until.model_dump())
+
+    def swept(self) -> dict[str, Any]:
+        """The axes of [sweep]; keys with dots may be written with or without quotation marks."""
+
+        def flat(table: dict[str, Any], name: str = "") -> dict[str, Any]:
+            found: dict[str, Any] = {}
+            for key, value in table.items():
+                whole = f"{name}.{key}" if name else key
+                found |= flat(value, whole) if isinstance(value, dict) else {whole: value}
+            return found
+
+        if not self.table.sweep:
+            raise InputError(f'{self.name}: a table [sweep] is missing, such as "algorithm.lr" = ["0.05/d", "0.1/d"].')
+        return flat(self.table.sweep)
+
+    def sweep_arguments(self, names: list[str] | None = None) -> dict[str, Any]:
+        """Arguments of sweep."""
+        from twolayer.running.solve import applicable
+        from twolayer.task.overlaps import Overlaps
+
+        over, run, problem, algorithm = self.swept(), self.table.run, self.problem(), self.algorithm()
+        dims = [v for key in ("run.dim", "method.dim") for v in over.get(key, ()) if isinstance(v, int)]
+        dim = run.dim or (dims[0] if dims else None)
+        methods = self.methods(names, dim) or self.methods(applicable(problem, algorithm)[:1], dim)
+        start: Any = self.table.start.random
+        if self.table.start.Q is not None or self.table.start.M is not None:
+            start = self.start(problem)
+            start = Overlaps(start.Q, start.M, start.P, start.a)
+        return {
+            "problem": problem,
+            "algorithm": algorithm,
+            "method": methods[0],
+            "over": over,
+            "start": start,
+            "dim": None if methods[0].dimension is not None else dim,
+            "time": None if "run.time" in over or "run.steps" in over else run.time,
+            "steps": None if "run.time" in over or "run.steps" in over else run.steps,
+            "save": run.save,
+            "until": self.until(),
+            "seeds": run.seeds,
+            "seed": run.seed,
+        }
+
+    def run_arguments(self) -> dict[str, Any]:
+        """Arguments of solve, and of compare when there is no `until`."""
+        run = self.table.run
+        if run.time is None and run.steps is None:
+            raise InputError(f"{self.name}: [run] needs `time` or `steps`.")
+        optional = {
+            "time": run.time,
+            "steps": run.steps,
+            "until": self.until(),
+        }
+        given = {name: value for name, value in optional.items() if value is not None}
+        return {**given, "save": run.save, "seeds": run.seeds, "seed": run.seed}
+
+
+def read_task(path: str | Path, assignments: list[str] | None = None) -> Task:
+    """Read and check a task file, with ``--set`` assignments applied.
+
+    Parameters
+    ----------
+    path : str or path
+        A TOML file.
+    assignments : list of str, optional
+        ``key=value`` each, such as ``algorithm.lr=0.1/d``.
+    """
+    source = Path(path)
+    try:
+        document = _parse(source.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"The task file must exist, but there is no {short(str(path))}.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"The task file must be UTF-8 text, but {short(str(path))} is not.") from None
+    except OSError as error:
+        raise InputError(f"The task file must be readable, but {short(str(path))} is not: {error.strerror}.") from None
+    except ValueError as error:
+        raise InputError(f"The task file must be valid TOML, but {short(str(path))} is not: {error}.") from None
+    for assignment in assignments or []:
+        assign(document, assignment)
+    try:
+        return Task(TaskTable.model_validate(document), source.name)
+    except ValidationError as error:
+        raise _one_sentence(error, source.name) from None

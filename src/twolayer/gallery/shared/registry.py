@@ -1,0 +1,246 @@
+"""What a figure of the gallery is, where figures are found, and how one is run and written.
+
+    @figure("name", "what it shows", quick={…})   on   f(*, seed, settings…) → Plate(figure, data, verdict)
+
+Settings are the keyword arguments of the function; ``quick`` holds those of a smaller version that takes seconds.
+Figures of one source form a group.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import json
+import os
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import xarray as xr
+from matplotlib.animation import Animation, PillowWriter
+from matplotlib.figure import Figure
+
+from twolayer.gallery.shared.parts import keeping
+from twolayer.numerics.errors import InputError, choice, closest, reject, short
+
+__all__ = ["Entry", "Plate", "Verdict", "figure", "figures", "files_of", "read_setting", "run", "write"]
+
+GROUPS = {
+    "escape": ("arnaboldi2023escaping",),
+    "mean-field": ("arnaboldi2023dimensionless",),
+    "recovery": ("benarous2021", "xu2023"),
+    "phase-diagram": ("arnaboldi2024",),
+    "giant-steps": ("dandi2023", "dandi2024"),
+}
+"""Groups of figures, with the papers behind them."""
+
+FRAMES_PER_SECOND = 12
+
+
+class Verdict(NamedTuple):
+    """Whether measurement and theory agree, and the numbers that say so in one line."""
+
+    agrees: bool
+    text: str
+
+
+class Plate(NamedTuple):
+    """A finished figure with its data, its verdict and, where it moves, its animation."""
+
+    figure: Figure
+    data: xr.Dataset
+    verdict: Verdict
+    animation: Animation | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A figure of the gallery."""
+
+    name: str
+    title: str
+    draw: Callable[..., Plate]
+    quick: Mapping[str, Any]
+    group: str = "escape"
+    papers: tuple[str, ...] = GROUPS["escape"]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Names and values of the settings of the full version."""
+        parameters = inspect.signature(self.draw).parameters.values()
+        return {p.name: p.default for p in parameters if p.name != "seed"}
+
+
+_ENTRIES: dict[str, Entry] = {}
+
+
+def figure(
+    name: str, title: str, *, quick: Mapping[str, Any], group: str = "escape", papers: tuple[str, ...] | None = None
+) -> Callable[[Callable[..., Plate]], Callable[..., Plate]]:
+    """Decorator: put a figure into the gallery.
+
+    Parameters
+    ----------
+    name, title : str
+        What it is called on the command line, and what it shows.
+    quick : mapping
+        Settings of the smaller version.
+    group : str
+        One of `GROUPS`.
+    papers : tuple of str, optional
+        Keys of the papers behind it, where they are not those of the group.
+    """
+    behind = GROUPS[choice("group", group, GROUPS)] if papers is None else papers
+
+    def register(draw: Callable[..., Plate]) -> Callable[..., Plate]:
+        _ENTRIES[name] = Entry(name, title, draw, dict(quick), group, behind)
+        return draw
+
+    return register
+
+
+def figures() -> dict[str, Entry]:
+    """All figures by name, group after group.
+
+    Examples
+    --------
+    >>> "mediocrity" in figures()
+    True
+    """
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        importlib.import_module(f"twolayer.gallery.{module.name}")
+    order = list(GROUPS)
+    return {entry.name: entry for entry in sorted(_ENTRIES.values(), key=lambda e: (order.index(e.group), e.name))}
+
+
+def read_setting(text: str, settings: Mapping[str, Any]) -> tuple[str, Any]:
+    """``key=value`` as a setting of the type it has by default; ``a,b,c`` is a sequence.
+
+    Examples
+    --------
+    >>> read_setting("dims=100,1000", {"dims": (10,)})
+    ('dims', (100, 1000))
+    """
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"--set must be KEY=VALUE, but got {short(text)}.")
+    if key not in settings:
+        raise InputError(f"Unknown setting {key!r}{closest(key, settings)}; settings are {', '.join(settings)}.")
+    default = settings[key]
+    if isinstance(default[0] if isinstance(default, tuple) else default, str):
+        return key, tuple(value.split(",")) if isinstance(default, tuple) else value
+    try:
+        given = ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        reject(key, value, "a number, or numbers with commas between them")
+    return key, _like(key, given, default)
+
+
+def _like(key: str, value: Any, default: Any) -> Any:
+    """The value, checked to be of the kind of the default: an integer, a number, text, or a sequence of these."""
+    if isinstance(default, tuple):
+        items = value if isinstance(value, list | tuple) else (value,)
+        if not items:
+            reject(key, value, "at least one number")
+        return tuple(_like(key, item, default[0]) for item in items)
+    if isinstance(default, bool) and not isinstance(value, bool):
+        reject(key, value, "True or False")
+    if isinstance(default, str) and not isinstance(value, str):
+        reject(key, value, "text")
+    if isinstance(default, bool | str):
+        return value
+    number = not isinstance(value, bool) and isinstance(value, int | float)
+    if isinstance(default, int) and not (number and value == int(value) and value > 0):
+        reject(key, value, "a positive integer")
+    if isinstance(default, float) and not (number and value >= 0):
+        reject(key, value, "a number ≥ 0")
+    return type(default)(value)
+
+
+def run(
+    name: str, *, quick: bool = False, seed: int = 0, out: str | os.PathLike[str] | None = None, **settings: Any
+) -> Plate:
+    """Make a figure.
+
+    Parameters
+    ----------
+    name : str
+        One of `figures`.
+    quick : bool
+        The smaller version.
+    seed : int
+        Seed of all random numbers.
+    out : path, optional
+        A folder to write into. Finished pieces are kept there until the figure is written, so that the same call
+        after an interruption goes on where it stopped.
+    **settings
+        Settings of the figure to change.
+
+    Returns
+    -------
+    Plate
+        ``.figure`` (matplotlib), ``.data`` (xarray) and ``.verdict`` (``.agrees``, ``.text``).
+
+    Examples
+    --------
+    >>> plate = run("mediocrity", quick=True)
+    >>> plate.verdict.agrees
+    True
+    """
+    known = figures()
+    entry = known[choice("name", name, known)]
+    from twolayer.numerics.random import check_seed
+    from twolayer.plot.style import house_style
+    from twolayer.running.dataset import SCHEMA, versions
+
+    check_seed(seed)
+    every = entry.settings
+    for key in settings:
+        choice("settings", key, every)
+    chosen = {**(entry.quick if quick else {}), **{k: _like(k, v, every[k]) for k, v in settings.items()}}
+    described = {**every, **chosen, "seed": seed}
+    folder = None if out is None else Path(out)
+    with keeping(folder, name, {**described, **versions()}) as forget:
+        with house_style():
+            plate = entry.draw(seed=seed, **chosen)
+        plate.data.attrs |= {
+            "schema": SCHEMA,
+            "gallery": name,
+            "settings": json.dumps(described),
+            "verdict": plate.verdict.text,
+            "agrees": json.dumps(plate.verdict.agrees),
+            "versions": json.dumps(versions()),
+            "papers": json.dumps(entry.papers),
+        }
+        if folder is not None:
+            write(plate, folder)
+            forget()
+    return plate
+
+
+def files_of(plate: Plate, folder: str | os.PathLike[str]) -> list[Path]:
+    """NAME.png, NAME.nc and, where it moves, NAME.gif."""
+    base = Path(folder) / plate.data.attrs["gallery"]
+    suffixes = (".png", ".nc") if plate.animation is None else (".png", ".nc", ".gif")
+    return [base.with_suffix(suffix) for suffix in suffixes]
+
+
+def write(plate: Plate, folder: str | os.PathLike[str]) -> list[Path]:
+    """Write the files of a figure into an existing folder, each all or nothing."""
+    from twolayer.files.results import save
+    from twolayer.numerics.writing import write_atomically
+    from twolayer.plot import save_figure
+    from twolayer.plot.style import house_style
+
+    files = files_of(plate, folder)
+    moving = plate.animation
+    with house_style():
+        save_figure(plate.figure, files[0])
+        save(plate.data, files[1])
+        if moving is not None:
+            writer = PillowWriter(fps=FRAMES_PER_SECOND)
+            write_atomically(files[2], lambda path: moving.save(path, writer=writer))
+    return files

@@ -1,0 +1,197 @@
+"""The covariance of the increments of the overlaps, from the same kernel as their mean.
+
+    𝒳_M = g_j λ*_r,    𝒳_Q = g_j λ_l + g_l λ_j + ρ g_j g_l,    𝒳_a = e σ(λ_j),    ρ = lr d/(p n_b)
+    Σ = Cov 𝒳,    increments of one step ~ (lr/p) ( E𝒳 , Σ/n_b );    projected: Σ → J Σ Jᵀ
+
+𝒳 is the increment of one sample divided by lr/p, with ‖z‖² = d. M, Q and a move together: one sample drives all of
+them, so Σ is far from diagonal. For a quadratic activation and target e = uᵀBu + b0 + √Δ ξ, and all moments follow
+from one generating function:
+
+    E[e^{se} u_a u_b u_c u_d] = G(s) (V_ab V_cd + V_ac V_bd + V_ad V_bc)(s)
+    V(s) = Σ_n (2s)^n Ω (BΩ)^n,    log G(s) = Σ_n (2s)^n tr(BΩ)^n/(2n) + s b0 + s² Δ/2
+
+Any other task: nodes over all fields, exact for polynomials in few dimensions, quadrature or Sobol points otherwise.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer.equations.kernel import Kernel, Sample, kernel_of
+from twolayer.gaussian.batch_sums import Nodes, covariance_nodes
+from twolayer.gaussian.engines import QuadraticEngine, select
+from twolayer.gaussian.full import symmetric_root
+from twolayer.gaussian.nodes import target_frame
+from twolayer.task.algorithm import SGD
+from twolayer.task.problem import Problem
+
+__all__ = ["Spread", "pack", "spread_of", "tangent", "unpack"]
+
+
+def pack(Q: Any, M: Any, a: Any, trained: bool) -> Any:
+    """(M, upper triangle of Q, and a if it is trained) in one vector (…, F).
+
+    Examples
+    --------
+    >>> pack(jnp.eye(2), jnp.zeros((2, 1)), jnp.ones(2), trained=False).tolist()
+    [0.0, 0.0, 1.0, 0.0, 1.0]
+    """
+    rows, columns = np.triu_indices(Q.shape[-1])
+    parts = [M.reshape(*M.shape[:-2], -1), Q[..., rows, columns]] + ([a] if trained else [])
+    return jnp.concatenate(parts, axis=-1)
+
+
+def unpack(x: Any, p: int, k: int, trained: bool) -> tuple[Any, Any, Any]:
+    """Q, M and a (zeros if it is not trained) of a packed vector (F,)."""
+    rows, columns = np.triu_indices(p)
+    M, rest = x[: p * k].reshape(p, k), x[p * k :]
+    upper = jnp.zeros((p, p)).at[rows, columns].set(rest[: len(rows)])
+    return upper + jnp.triu(upper, 1).T, M, rest[len(rows) :] if trained else jnp.zeros(p)
+
+
+def tangent(Q: Any, M: Any, trained: bool) -> Any:
+    """J: what normalising the rows does to small increments, δM_jr − ½ M_jr δQ_jj, δQ_jl − ½ Q_jl (δQ_jj + δQ_ll)."""
+    p, k = M.shape
+
+    def project(x: Any) -> Any:
+        dQ, dM, da = unpack(x, p, k, trained)
+        own = jnp.diagonal(dQ) / 2
+        return pack(dQ - Q * (own[:, None] + own), dM - M * own[:, None], da, trained)
+
+    size = p * k + p * (p + 1) // 2 + p * trained
+    return jax.vmap(project, out_axes=1)(jnp.eye(size))
+
+
+class Spread(eqx.Module):
+    """(Q, M, a, Δ, ρ) → Σ (F, F) of one sample of the plain algorithm."""
+
+    @abc.abstractmethod
+    def __call__(self, Q: Any, M: Any, a: Any, noise: Any, rho: Any) -> Any:
+        """Σ at one point."""
+
+    @property
+    @abc.abstractmethod
+    def label(self) -> str:
+        """Which rule is used."""
+
+
+class QuadraticSpread(Spread):
+    """Closed form for σ = s x² + c and a quadratic target. Cost O(F²) with F ≈ p²/2."""
+
+    averages: QuadraticEngine
+    trained: bool = eqx.field(static=True)
+
+    @property
+    def label(self) -> str:
+        """Which rule is used."""
+        return "closed form (quadratic)"
+
+    def __call__(self, Q: Any, M: Any, a: Any, noise: Any, rho: Any) -> Any:
+        """Σ at one point."""
+        engine, (p, k) = self.averages, M.shape
+        omega = jnp.block([[Q, M], [M.T, engine.P]])
+        B = jnp.zeros_like(omega).at[jnp.arange(p), jnp.arange(p)].set(-engine.student * engine.scale * a / p)
+        B = B.at[p:, p:].set(engine.H)
+        b0 = engine.h0 - engine.student * engine.shift * a.mean()
+        G, V = _series(omega, B, b0, noise)
+        # every entry of 𝒳 is (c1 e + c2 e²) u_x u_y + c0 e
+        rows, columns = np.triu_indices(p)
+        x = np.concatenate([np.repeat(np.arange(p), k), rows, np.arange(p * self.trained)])
+        y = np.concatenate([np.tile(p + np.arange(k), p), columns, np.arange(p * self.trained)])
+        slope = 2 * engine.scale * a
+        blank, second = jnp.zeros(p * k), jnp.ones(p * self.trained)
+        c1 = jnp.concatenate([jnp.repeat(slope, k), slope[rows] + slope[columns], engine.scale * second])
+        c2 = jnp.concatenate([blank, rho * slope[rows] * slope[columns], 0 * second])
+        c0 = jnp.concatenate([blank, jnp.zeros(len(rows)), engine.shift * second])
+        two = [math.factorial(n) * sum(G[n - i] * V[i] for i in range(n + 1))[x, y] for n in range(4)]
+        T = {n: math.factorial(n) * _fourth(n, G, V, x, y) for n in (2, 3, 4)}
+        mean = c1 * two[1] + c2 * two[2] + c0 * G[1]
+        square = jnp.outer(c1, c1) * T[2] + (jnp.outer(c1, c2) + jnp.outer(c2, c1)) * T[3] + jnp.outer(c2, c2) * T[4]
+        cross = jnp.outer(c0, c1 * two[2] + c2 * two[3])
+        return square + cross + cross.T + jnp.outer(c0, c0) * 2 * G[2] - jnp.outer(mean, mean)
+
+
+def _series(omega: Any, B: Any, b0: Any, noise: Any) -> tuple[list[Any], list[Any]]:
+    """Coefficients of s⁰ … s⁴ of G(s) and V(s)."""
+    V, power = [omega], omega
+    logarithm: list[Any] = [0.0]
+    for n in range(1, 5):
+        power = power @ B @ omega  # Ω (BΩ)ⁿ
+        V.append(2.0**n * power)
+        logarithm.append(2.0**n * jnp.trace(B @ V[n - 1] / 2.0 ** (n - 1)) / (2 * n))
+    logarithm[1] = logarithm[1] + b0
+    logarithm[2] = logarithm[2] + noise / 2
+    G: list[Any] = [1.0]
+    for n in range(1, 5):
+        G.append(sum(m * logarithm[m] * G[n - m] for m in range(1, n + 1)) / n)
+    return G, V
+
+
+def _fourth(n: int, G: list[Any], V: list[Any], x: np.ndarray, y: np.ndarray) -> Any:
+    """Coefficient of sⁿ in E[e^{se} u_x u_y u_x' u_y'] for all pairs of entries."""
+    total: Any = 0.0
+    for i in range(n + 1):
+        for j in range(n + 1 - i):
+            pairings = (
+                jnp.outer(V[i][x, y], V[j][x, y])
+                + V[i][np.ix_(x, x)] * V[j][np.ix_(y, y)]
+                + V[i][np.ix_(x, y)] * V[j][np.ix_(y, x)]
+            )
+            total = total + G[n - i - j] * pairings
+    return total
+
+
+class NodeSpread(Spread):
+    """Nodes over all fields and the label noise. Cost O(nodes · F²)."""
+
+    kernel: Kernel = eqx.field(static=True)
+    nodes: Nodes
+    L: np.ndarray
+    inverse: np.ndarray
+    rule: str = eqx.field(static=True)
+    trained: bool = eqx.field(static=True)
+
+    @property
+    def label(self) -> str:
+        """Which rule is used."""
+        return self.rule
+
+    def __call__(self, Q: Any, M: Any, a: Any, noise: Any, rho: Any) -> Any:
+        """Σ at one point."""
+        r = self.L.shape[1]
+        A = M @ self.inverse.T
+        B = symmetric_root(Q - A @ A.T)
+        own, other = self.nodes.xi[:, :r], self.nodes.xi[:, r:-1]
+        student, target = own @ A.T + other @ B.T, own @ self.L.T
+        push = self.kernel.push(Sample(student, target, jnp.sqrt(noise) * self.nodes.xi[:, -1]), a)
+        g = push.first
+        mixed = g[:, :, None] * student[:, None, :]
+        quadratic = mixed + mixed.swapaxes(1, 2) + rho * g[:, :, None] * g[:, None, :]
+        X = pack(quadratic, g[:, :, None] * target[:, None, :], push.second, self.trained)
+        centred = X - self.nodes.weights @ X
+        return (self.nodes.weights[:, None] * centred).T @ centred
+
+
+def spread_of(problem: Problem, algorithm: SGD) -> Spread:
+    """The rule for Σ of a problem and an algorithm.
+
+    Examples
+    --------
+    >>> spread_of(Problem("He2(z1)", "He2"), SGD(lr="0.1/d")).label
+    'closed form (quadratic)'
+    """
+    trained = algorithm.train_second_layer
+    engine = select(problem, algorithm.loss).engine
+    if isinstance(engine, QuadraticEngine):
+        return QuadraticSpread(engine, trained)
+    kernel = kernel_of(problem, algorithm)
+    L, inverse = target_frame(problem.P)
+    nodes, rule = covariance_nodes(kernel, L.shape[1], problem.p, problem.noise > 0)
+    return NodeSpread(kernel, nodes, L, inverse, rule, trained)

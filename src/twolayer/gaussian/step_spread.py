@@ -1,0 +1,127 @@
+"""How one step fluctuates around its mean, and what it knows of a finite dimension: nodes over all fields.
+
+    X_M = g_j λ*_r,    X_Q = g_j ρ_l + g_l ρ_j + η (d/n_b) g_j g_l,    X_a = e σ(λ_j)
+    Cov of (M', Q', a') = (η²/n_b) [ Cov X + χ_jj' Γ_ll' + χ_jl' Γ_lj' + χ_lj' Γ_jl' + χ_ll' Γ_jj' ]
+
+ρ are the fields of the mean new rows. The four terms belong to Q alone; Γ = ½ η² (d/n_b) χ is the
+part of the gradient that is orthogonal to all fields, whose Gram matrix is a Wishart matrix. Spherical: each sample's
+gradient loses its component along w_j.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer.equations.kernel import Kernel, Sample
+from twolayer.equations.state import Overlap
+from twolayer.gaussian.batch_sums import Nodes, covariance_nodes
+from twolayer.gaussian.full import symmetric_root
+from twolayer.gaussian.spread import pack
+from twolayer.task.problem import Problem
+
+__all__ = ["OwnCovariance", "StepNodes", "Visited"]
+
+
+class Visited(NamedTuple):
+    """What the nodes see at one point: weights, coordinates ξ, fields, g and e σ(λ)."""
+
+    weights: Any
+    xi: Any
+    student: Any
+    target: Any
+    g: Any
+    second: Any
+
+
+class OwnCovariance(NamedTuple):
+    """Covariances with the squared norms: of M_jr and Q_jl with Q_jj, (p, k) and (p, p), and of Q_jj with Q_ll."""
+
+    M: Any
+    Q: Any
+    norms: Any
+
+
+class StepNodes(eqx.Module):
+    """Nodes over (ξ*, ξ⊥, ξ) and the frame of the target."""
+
+    kernel: Kernel = eqx.field(static=True)
+    nodes: Nodes
+    L: np.ndarray
+    inverse: np.ndarray
+    label: str = eqx.field(static=True)
+
+    @classmethod
+    def build(cls, problem: Problem, kernel: Kernel, L: np.ndarray, inverse: np.ndarray) -> StepNodes:
+        """Nodes that fit the problem: exact for polynomials in few dimensions, quadrature, or Sobol points."""
+        nodes, label = covariance_nodes(kernel, L.shape[1], problem.p, problem.noise > 0)
+        return cls(kernel, nodes, L, inverse, label)
+
+    def visit(self, y: Overlap, noise: Any) -> Visited:
+        """Fields and gradients at the nodes."""
+        r, xi = self.L.shape[1], self.nodes.xi
+        A = y.M @ self.inverse.T
+        B = symmetric_root(y.Q - A @ A.T)
+        student, target = xi[:, :r] @ A.T + xi[:, r:-1] @ B.T, xi[:, :r] @ self.L.T
+        push = self.kernel.push(Sample(student, target, jnp.sqrt(noise) * xi[:, -1]), y.a)
+        return Visited(self.nodes.weights, xi[:, :-1], student, target, push.first, push.second)
+
+    @property
+    def tangent(self) -> bool:
+        """Whether gradients lose their component along their own row."""
+        return self.kernel.geometry == "spherical"
+
+    def finite_dimension(self, y: Overlap, at: Visited) -> Any:
+        """E[g_j g_l (uᵀΩ⁺u − r)], r = rank Ω, less the normal components where gradients are tangent."""
+        # a null direction of Q⊥ adds one to r and an independent ξ² of mean one: nothing in all
+        inside = (at.xi**2).sum(1) - at.xi.shape[1]
+        total = (at.weights[:, None] * inside[:, None] * at.g).T @ at.g
+        if self.tangent:
+            norm = jnp.diagonal(y.Q)
+            square = (at.weights[:, None] * at.g * at.student**2 / norm).T @ at.g  # E[g_j λ_j² g_l]/Q_jj
+            along = at.g * at.student / norm
+            total = total - square - square.T + (at.weights[:, None] * along).T @ along * y.Q
+        return total
+
+    def _normal(self, y: Overlap, at: Visited) -> Any:
+        """g_j λ_j/Q_jj where it is removed, else zero."""
+        return at.g * at.student / jnp.diagonal(y.Q) * self.tangent
+
+    def _features(self, y: Overlap, at: Visited, rho: Any, own: Any, ratio: Any) -> tuple[Any, Any]:
+        """X_M (n, p, k) and X_Q (n, p, p); ``own`` is W·(mean new rows)ᵀ and ``ratio`` is η d/n_b."""
+        normal = self._normal(y, at)
+        star = at.g[:, :, None] * at.target[:, None, :] - normal[:, :, None] * y.M
+        mixed = at.g[:, :, None] * rho[:, None, :] - normal[:, :, None] * own
+        return star, mixed + mixed.swapaxes(1, 2) + ratio * at.g[:, :, None] * at.g[:, None, :]
+
+    def own_covariance(
+        self, y: Overlap, at: Visited, rho: Any, own: Any, ratio: Any, chi: Any, gamma: Any
+    ) -> OwnCovariance:
+        """Covariances with the norms in units of η²/n_b. Cost O(nodes · p (p + k))."""
+        w = at.weights
+        star, square = self._features(y, at, rho, own, ratio)
+        norms = jnp.diagonal(square, axis1=1, axis2=2)
+        centred = w[:, None] * (norms - w @ norms)
+        c, g = jnp.diagonal(chi), jnp.diagonal(gamma)
+        return OwnCovariance(
+            jnp.einsum("nj,njr->jr", centred, star),
+            jnp.einsum("nj,njl->jl", centred, square) + 2 * (c[:, None] * gamma + chi * g[:, None]),
+            (centred.T @ norms) + 4 * chi * gamma,
+        )
+
+    def covariance(
+        self, trained: bool, y: Overlap, at: Visited, rho: Any, own: Any, ratio: Any, chi: Any, gamma: Any
+    ) -> Any:
+        """Cov of the packed (M, Q, a) in units of η²/n_b. Cost O(nodes · F²), F = p k + p (p + 1)/2 + p."""
+        star, square = self._features(y, at, rho, own, ratio)
+        X = pack(square, star, at.second, trained)
+        centred = X - at.weights @ X
+        total = (at.weights[:, None] * centred).T @ centred
+        j, l = np.triu_indices(len(chi))
+        ends = ((j, l), (l, j))
+        wishart = sum(chi[np.ix_(a, c)] * gamma[np.ix_(b, d)] for a, b in ends for c, d in ends)
+        first = star.shape[1] * star.shape[2]
+        return total.at[first : first + len(j), first : first + len(j)].add(wishart)

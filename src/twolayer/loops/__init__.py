@@ -1,0 +1,1 @@
+"""How a run advances: the host loop, compiled steps, integration of flows."""

@@ -1,0 +1,88 @@
+"""The host loop: one save point after the other, with progress, early stop and Ctrl-C.
+
+    initial → [advance → snapshot]*   until the last save point, until every seed has stopped, or until interrupted
+
+Compiled code is called in pieces of a fraction of a second; nothing calls back from inside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from twolayer.task.method import Evolution, Measure, Outcome, Snapshot
+
+__all__ = ["Monitor", "Record", "follow"]
+
+
+class Monitor(Protocol):
+    """Listens to a run."""
+
+    def begin(self, label: str, end: float) -> None:
+        """A run starts; its clock goes to ``end``."""
+
+    def update(self, position: float) -> None:
+        """The run is at this position of its clock."""
+
+    def finish(self) -> None:
+        """The run is over."""
+
+
+class Silent:
+    """A monitor that does nothing."""
+
+    def begin(self, label: str, end: float) -> None:
+        """Ignore."""
+
+    def update(self, position: float) -> None:
+        """Ignore."""
+
+    def finish(self) -> None:
+        """Ignore."""
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """What came out of a run: snapshots at the save points passed, outcomes and where they happened.
+
+    ``extras`` are further variables of the method, by name with their dimensions.
+    """
+
+    snapshot: Snapshot | Measure
+    outcome: np.ndarray
+    stop: np.ndarray
+    interrupted: bool
+    notes: dict[str, Any]
+    extras: dict[str, tuple[tuple[str, ...], np.ndarray]] = field(default_factory=dict)
+
+    def advice(self, outcome: str) -> str:
+        """What goes with an outcome: the method's own advice, or the general one."""
+        own: dict[str, str] = self.notes.get("advice", {})
+        return own.get(outcome, Outcome.ADVICE[outcome])
+
+
+def follow(evolution: Evolution, points: np.ndarray, label: str, monitor: Monitor) -> Record:
+    """Run an evolution over its save points."""
+    state = evolution.initial()
+    parts = [evolution.snapshot(state)]
+    at, interrupted = 0, False
+    monitor.begin(label, float(points[-1]))
+    try:
+        while at < len(points) - 1 and (evolution.stopped(state)[0] == 0).any():
+            state, snapshot = evolution.advance(state, at, monitor.update)
+            parts.append(snapshot)
+            at += snapshot.a.shape[1]
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        monitor.finish()
+    codes, stop = evolution.stopped(state)
+    outcome = np.array(Outcome.CODES)[codes]
+    if interrupted:
+        outcome = np.where(codes == 0, Outcome.INTERRUPTED, outcome)
+    kind: Any = type(parts[0])
+    joined = kind(*(None if x[0] is None else np.concatenate(x, axis=1) for x in zip(*parts, strict=True)))
+    more = ({}, {}) if interrupted else (evolution.notes(), evolution.extras())
+    return Record(joined, outcome, stop, interrupted, *more)

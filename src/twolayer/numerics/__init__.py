@@ -1,0 +1,1 @@
+"""Random streams, statistics, precision, errors and files written whole."""

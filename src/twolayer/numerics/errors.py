@@ -1,0 +1,118 @@
+"""How the package says no: one sentence with the argument, its value and what is accepted."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+__all__ = ["InputError", "Interrupted", "Refused", "RunFailed", "closest", "reject", "require", "short"]
+
+
+class InputError(ValueError):
+    """An argument is not acceptable; raised before any work is done."""
+
+
+class Refused(InputError):
+    """A method cannot treat this problem and algorithm, for the mathematical reason given.
+
+    Attributes
+    ----------
+    method : str
+        Name of the method that refuses.
+    reason : str
+        Why, in one sentence.
+    """
+
+    def __init__(self, method: str, reason: str, alternatives: Iterable[str] = ()) -> None:
+        self.method, self.reason, self.alternatives = method, reason, tuple(alternatives)
+        can = f" Methods that can: {', '.join(self.alternatives)}." if self.alternatives else ""
+        super().__init__(f"{method} cannot do this: {reason}.{can}")
+
+
+class RunFailed(RuntimeError):
+    """The numerical method stopped before the end of the run (not the dynamics: that is an outcome)."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """The run was interrupted; ``result`` holds everything that had been computed."""
+
+    def __init__(self, result: Any) -> None:
+        super().__init__("interrupted; the finished part of the run is in `.result`")
+        self.result = result
+
+
+for _public in (InputError, Refused, RunFailed, Interrupted):
+    _public.__module__ = "twolayer"  # where users know them from
+
+
+def short(value: object, limit: int = 80) -> str:
+    """A value as it is shown in messages: cut where it is long, never more than one line."""
+    text = repr(value)
+    text = " ".join(text.split()) if "\n" in text else text  # arrays come in several lines
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def reject(name: str, value: object, accepted: str) -> NoReturn:
+    """Raise the one-sentence error for argument ``name``.
+
+    Examples
+    --------
+    >>> reject("width", 0, "a positive integer")
+    Traceback (most recent call last):
+    twolayer.InputError: Argument `width` must be a positive integer, but got 0.
+    """
+    raise InputError(f"Argument `{name}` must be {accepted}, but got {short(value)}.")
+
+
+def require(condition: bool, name: str, value: object, accepted: str) -> None:
+    """`reject` unless the condition holds."""
+    if not condition:
+        reject(name, value, accepted)
+
+
+def positive_integer(name: str, value: object, minimum: int = 1) -> int:
+    """Return the value as an int, or reject it; booleans and fractions are not integers."""
+    accepted = "a positive integer" if minimum == 1 else f"an integer of at least {minimum}"
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        reject(name, value, accepted)
+    number = int(value.__index__())
+    require(number >= minimum, name, value, accepted)
+    require(number < 2**63, name, value, "less than 2**63")
+    return number
+
+
+def finite_number(name: str, value: object, *, minimum: float = -math.inf, accepted: str) -> float:
+    """Return the value as a float, or reject it when it is not finite or below the minimum."""
+    if isinstance(value, bool | str | bytes):
+        reject(name, value, accepted)
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        reject(name, value, accepted)
+    require(math.isfinite(number) and number >= minimum, name, value, accepted)
+    return number
+
+
+def closest(word: str, known: Iterable[str]) -> str:
+    """Suggest the nearest known word, as `` (did you mean 'x'?)``, or nothing.
+
+    Examples
+    --------
+    >>> closest("activaton", ["activation", "target"])
+    " (did you mean 'activation'?)"
+    """
+    match = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f" (did you mean {match[0]!r}?)" if match else ""
+
+
+def choice(name: str, value: object, known: Iterable[str]) -> str:
+    """Return the value if it is one of the known words, else reject it with the closest one."""
+    words = list(known)
+    if not isinstance(value, str) or value not in words:
+        hint = closest(value, words) if isinstance(value, str) else ""
+        raise InputError(
+            f"Argument `{name}` must be one of {', '.join(map(repr, words))}, but got {short(value)}{hint}."
+        )
+    return value

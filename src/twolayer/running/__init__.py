@@ -1,0 +1,1 @@
+"""From a description to a result: solve, compare, stages."""

@@ -1,0 +1,229 @@
+"""Results as plain xarray datasets: the schema, and where a result came from.
+
+Dimensions ``seed``, ``time``, ``neuron``, ``neuron_``, ``direction``; variables
+
+    M (seed, time, neuron, direction)   Q (seed, time, neuron, neuron_)   a (seed, time, neuron)
+    risk, excess_risk (seed, time)      outcome (seed)   stop_step, stop_time (seed)
+    train_risk (seed, time), where samples are reused
+    Q_perp (seed, time, neuron, neuron_), where the method carries it to more digits than Q and M do
+
+In a mean field a neuron is a particle: q (seed, time, neuron) = |w⊥|² and weight (neuron) are given too, and Q only
+where the start had one, as the mean M P⁺ Mᵀ + diag q over directions of the orthogonal parts.
+
+The clocks ``time``, ``step``, ``sample``, ``alpha`` are coordinates along time (attribute ``units``: "" or a power
+of d for limits without a dimension). Attributes are JSON text: ``description`` (problem, algorithm, method, run),
+``notes`` (engine, error, regime), ``versions``. The start is kept exactly in start_Q, start_M, start_a, so that
+loading a file and running it again gives the same numbers; for particles start_q and weight take the place of start_Q.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from twolayer.gaussian.risk import excess_risks
+from twolayer.loops.host import Record
+from twolayer.numerics import random
+from twolayer.numerics.errors import InputError
+from twolayer.task.algorithm import SGD
+from twolayer.task.method import METHODS, Measure, Method, Snapshot, Task
+from twolayer.task.overlaps import Overlaps, pseudo_inverse
+from twolayer.task.particles import Particles
+from twolayer.task.problem import Problem
+
+__all__ = ["describe_problem", "known_risks", "quantities", "to_dataset", "unpack"]
+
+SCHEMA = "twolayer/1"
+PACKAGES = ("twolayer", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the numbers depend on.
+
+    Examples
+    --------
+    >>> "jax" in versions()
+    True
+    """
+    found = {"python": platform.python_version(), "random": random.NAME}
+    for name in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def describe_problem(problem: Problem) -> dict[str, Any]:
+    """The arguments as plain values; callables are named but cannot be read back."""
+    layer = problem.second_layer
+    return {
+        "target": problem.target.description or f"<function {problem.target.name}>",
+        "activation": problem.activation.name
+        if problem.activation.portable
+        else f"<function {problem.activation.name}>",
+        "width": problem.width,
+        "noise": problem.noise,
+        "gram": None if np.array_equal(problem.P, np.eye(problem.k)) else problem.P.tolist(),
+        "second_layer": layer if isinstance(layer, str) else list(layer),
+        "directions": problem.k if isinstance(problem.target.description, str) else None,
+    }
+
+
+def known_risks(record: Record) -> tuple[np.ndarray, str] | None:
+    """Excess risks and their rule where the method knows them better than the overlaps do, or where there are none."""
+    rule = str(record.notes.get("engine", "mean field"))
+    if isinstance(record.snapshot, Measure):
+        return record.snapshot.excess_risk, rule
+    return (record.extras["excess_risk"][1], rule) if "excess_risk" in record.extras else None
+
+
+def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarray, str] | None = None) -> xr.Dataset:
+    """Build the dataset of a run; excess risks and their rule may be known already."""
+    problem, snapshot = task.problem, record.snapshot
+    count = snapshot.a.shape[1]
+    unit = method.unit(task.algorithm)
+    position = np.asarray(task.points[:count])
+    time = task.clocks.time(position) if method.stepwise else position
+    stop_time = task.clocks.time(record.stop) if method.stepwise else record.stop
+    excess, rule = risks or _risks(problem, record)
+    clocks = task.clocks.coordinates(np.asarray(time, dtype=float), unit)
+    stops = task.clocks.coordinates(np.asarray(stop_time, dtype=float), unit)
+    coords: dict[str, Any] = {
+        name: (
+            "time",
+            position.astype(float) if name == "step" and method.stepwise else values,
+            {"units": units},
+        )
+        for name, (values, units) in clocks.items()
+    }
+    coords |= {"seed": task.runs, "direction": np.arange(1, problem.k + 1)}
+    start = task.start
+    few = isinstance(start, Overlaps)
+    coords |= {name: np.arange(1, snapshot.a.shape[2] + 1) for name in ("neuron", "neuron_")[: 1 + few]}
+    dataset = xr.Dataset(
+        {
+            "M": (("seed", "time", "neuron", "direction"), snapshot.M),
+            **_orthogonal(task, snapshot),
+            "a": (("seed", "time", "neuron"), snapshot.a),
+            "risk": (("seed", "time"), excess + problem.noise / 2),
+            "excess_risk": (("seed", "time"), excess),
+            "outcome": (("seed",), record.outcome.astype(object)),
+            "stop_step": (("seed",), stops["step"][0], {"units": stops["step"][1]}),
+            "stop_time": (("seed",), stops["time"][0], {"units": stops["time"][1]}),
+            "save_point": (("time",), position),
+            **_start(task),
+        },
+        coords,
+    )
+    if isinstance(snapshot, Snapshot) and snapshot.train_risk is not None:
+        dataset["train_risk"] = ("seed", "time"), snapshot.train_risk
+    for name, (dims, values) in record.extras.items():
+        if name not in dataset:
+            dataset[name] = dims, values[tuple(slice(count) if dim == "time" else slice(None) for dim in dims)]
+    run: dict[str, Any] = {"seeds": task.seeds, "seed": task.seed, "first": task.first, "start_dim": start.dim}
+    if task.until is not None:
+        run["until"] = [task.until.quantity, task.until.value, task.until.relative]
+    description = {
+        "problem": describe_problem(problem),
+        "algorithm": task.algorithm.describe(),
+        "method": method.describe(),
+        "run": run,
+    }
+    advice = {o: record.advice(o) for o in sorted(set(record.outcome))}
+    dataset.attrs = {
+        "schema": SCHEMA,
+        "description": json.dumps(description),
+        "notes": json.dumps({**record.notes, "risk": rule, "advice": advice}),
+        "versions": json.dumps(versions()),
+        "complete": json.dumps(not record.interrupted),
+        "papers": json.dumps(list(method.papers)),
+    }
+    return dataset
+
+
+def _risks(problem: Problem, record: Record) -> tuple[np.ndarray, str]:
+    """Excess risks and how they were computed."""
+    known, snapshot = known_risks(record), record.snapshot
+    if known is not None:
+        return known
+    assert isinstance(snapshot, Snapshot)
+    return excess_risks(problem, snapshot.Q, snapshot.M, snapshot.a)
+
+
+def _orthogonal(task: Task, snapshot: Snapshot | Measure) -> dict[str, Any]:
+    """Q, or what a mean field knows of it."""
+    square = ("seed", "time", "neuron", "neuron_")
+    if isinstance(snapshot, Snapshot):
+        return {"Q": (square, snapshot.Q)}
+    start, n = task.start, snapshot.q.shape[2]
+    weight = start.weights if isinstance(start, Particles) else np.full(n, 1 / n)
+    known: dict[str, Any] = {"q": (("seed", "time", "neuron"), snapshot.q), "weight": (("neuron",), weight)}
+    if isinstance(start, Overlaps):
+        inside = snapshot.M @ pseudo_inverse(start.P) @ np.swapaxes(snapshot.M, -1, -2)
+        known["Q"] = (square, inside + snapshot.q[..., None] * np.eye(n))
+    return known
+
+
+def _start(task: Task) -> dict[str, Any]:
+    """The start, exactly."""
+    problem, start = task.problem, task.start
+    if isinstance(start, Particles):
+        a = problem.replace(width=start.n).a(task.seed) if start.a is None else start.a
+        rows = {"start_M": (("neuron", "direction"), start.m), "start_q": (("neuron",), start.q)}
+        return {**rows, "start_a": (("neuron",), a)}
+    a = problem.a(task.seed) if start.a is None else start.a
+    lead = ("start",) if start.batch else ()
+    return {
+        "start_Q": ((*lead, "neuron", "neuron_"), start.Q),
+        "start_M": ((*lead, "neuron", "direction"), start.M),
+        "start_a": ((*lead, "neuron"), np.broadcast_to(a, start.Q.shape[:-1])),
+    }
+
+
+def quantities(dataset: xr.Dataset) -> dict[str, np.ndarray]:
+    """What comparisons and figures look at, (seed, time) each: risk and m_1 … m_k, m_r = (mean_j M_jr²)^{1/2}."""
+    weight = dataset.weight.values if "weight" in dataset else None
+    m = np.sqrt(np.average(dataset.M.values**2, axis=2, weights=weight))
+    return {"risk": dataset.risk.values} | {f"m{r + 1}": m[:, :, r] for r in range(m.shape[2])}
+
+
+def unpack(dataset: xr.Dataset) -> dict[str, Any]:
+    """Problem, algorithm, method, start and run of a dataset, ready to be solved again."""
+    if dataset.attrs.get("schema") != SCHEMA:
+        raise InputError("Argument `dataset` must be a result of twolayer, but has no description.")
+    description = json.loads(dataset.attrs["description"])
+    if "stages" in description:
+        raise InputError(
+            "Argument `dataset` was made in stages, which are not run again from a file: use solve_stages."
+        )
+    for part in ("target", "activation"):
+        value = description["problem"][part]
+        if isinstance(value, str) and value.startswith("<function"):
+            raise InputError(
+                f"The {part} of this result was a Python function ({value[10:-1]}), which a file cannot hold: "
+                "describe it again to run it."
+            )
+    problem = Problem(**description["problem"])
+    algorithm = SGD(**description["algorithm"])
+    knobs = description["method"]
+    method = METHODS[knobs.pop("name")](**knobs)
+    run = description["run"]
+    M, a, dim = dataset.start_M.values, dataset.start_a.values, run["start_dim"]
+    start: Overlaps | Particles
+    if "start_q" in dataset:
+        start = Particles(M, dataset.start_q.values, dataset.weight.values, problem.P, a, dim)
+    else:
+        start = Overlaps(dataset.start_Q.values, M, problem.P, a, dim)
+    return {
+        "problem": problem,
+        "algorithm": algorithm,
+        "method": method,
+        "start": start,
+        "points": dataset.save_point.values,
+        **run,
+    }

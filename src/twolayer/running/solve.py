@@ -1,0 +1,271 @@
+"""`solve`: one description through one lens; `applicable`: through which lenses it can be seen.
+
+dataset = solve(problem, algorithm, method, start, time=…)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from twolayer.gaussian.moments import check_start
+from twolayer.loops.host import follow
+from twolayer.methods.chain import Chain
+from twolayer.methods.dmft.method import DMFT
+from twolayer.methods.giant import GiantSteps
+from twolayer.methods.map import Map
+from twolayer.methods.meanfield import MeanField
+from twolayer.methods.ode import ODE
+from twolayer.methods.population import Population
+from twolayer.methods.sde import SDE
+from twolayer.methods.vectors import Vectors
+from twolayer.numerics import random
+from twolayer.numerics.errors import InputError, Interrupted, Refused, RunFailed, choice, positive_integer, reject
+from twolayer.numerics.precision import float64
+from twolayer.running.dataset import to_dataset, unpack
+from twolayer.running.progress import monitor_for
+from twolayer.task.algorithm import SGD
+from twolayer.task.clocks import Clocks
+from twolayer.task.method import METHODS, Method, Outcome, Task, Until
+from twolayer.task.overlaps import Overlaps, rank_of
+from twolayer.task.particles import Particles
+from twolayer.task.problem import Problem
+
+__all__ = ["DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"]
+
+for _cls in (Chain, DMFT, GiantSteps, Map, MeanField, ODE, Population, SDE, Vectors):  # whatever was imported first
+    METHODS[_cls.__name__.lower()] = METHODS.pop(_cls.__name__.lower())
+
+
+class DivergenceWarning(UserWarning):
+    """Some seeds diverged; the dataset says which, where, and what to change."""
+
+
+class HeavyTailWarning(UserWarning):
+    """Reused samples come back to the fields through a polynomial of high degree: averages have heavy tails."""
+
+
+def method_by_name(word: str, dim: int | None, knobs: dict[str, Any]) -> Method:
+    """The method that files and flags call by this word, with its knobs.
+
+    Examples
+    --------
+    >>> method_by_name("chain", 100, {"batch_sums": "exact"})
+    Chain(dim=100, batch_sums='exact')
+    """
+    cls = METHODS[choice("method", word.lower() if isinstance(word, str) else word, METHODS)]
+    fields = {f.name for f in dataclasses.fields(cls)}
+    for knob in knobs:
+        choice(f"method.{word}", knob, sorted(fields))
+    arguments = {"dim": dim, **knobs} if "dim" in fields and dim is not None else dict(knobs)
+    needs = {f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING}
+    if needs - set(arguments):
+        raise InputError(f"Method `{word}` needs a dimension: give dim.")
+    return cls(**arguments)
+
+
+def _probe(cls: type[Method]) -> Method:
+    """An instance for asking about applicability; dimensions play no role in the answer."""
+    try:
+        return cls()
+    except TypeError:
+        return cls(dim=2)  # type: ignore[call-arg]
+
+
+def refusals(problem: Problem, algorithm: SGD) -> dict[str, str | None]:
+    """For every method, the reason why it cannot treat this problem and algorithm, or None if it can.
+
+    Examples
+    --------
+    >>> refusals(Problem("He2(z1)", "He2"), SGD(lr="0.1/d"))["Chain"] is None
+    True
+    """
+    _check_types(problem, algorithm)
+    return {cls.__name__: _probe(cls).refusal(problem, algorithm) for cls in METHODS.values()}
+
+
+def applicable(problem: Problem, algorithm: SGD) -> list[str]:
+    """Names of the methods that can treat this problem and algorithm.
+
+    Examples
+    --------
+    >>> applicable(Problem("He2(z1)", "He2"), SGD(lr=0.5, batch="4*d"))
+    ['Chain', 'GiantSteps', 'Map', 'Population', 'Vectors']
+    """
+    return [name for name, reason in refusals(problem, algorithm).items() if reason is None]
+
+
+def _check_types(problem: Any, algorithm: Any) -> None:
+    if not isinstance(problem, Problem):
+        reject("problem", problem, "a Problem")
+    if not isinstance(algorithm, SGD):
+        reject("algorithm", algorithm, "an SGD")
+
+
+def check_parts(problem: Any, algorithm: Any, method: Any) -> None:
+    """Reject what is not a problem, an algorithm and a method."""
+    _check_types(problem, algorithm)
+    if not isinstance(method, Method):
+        reject("method", method, f"one of {', '.join(c.__name__ for c in METHODS.values())}, such as ODE()")
+
+
+def _seeds(start: Overlaps | Particles, seeds: int | None, method: Method) -> int:
+    """How many runs: as many as there are starts, else as asked; a deterministic method from one start runs once."""
+    if isinstance(start, Overlaps) and start.batch:
+        n = start.batch[0]
+        if len(start.batch) > 1 or seeds not in (None, 1, n):
+            raise InputError(f"Argument `seeds` must be {n}, one for each start, but got {seeds}.")
+        return n
+    asked = positive_integer("seeds", 1 if seeds is None else seeds)
+    return asked if method.stochastic else 1
+
+
+@float64
+def solve(
+    problem: Problem,
+    algorithm: SGD,
+    method: Method,
+    start: Overlaps | Particles,
+    *,
+    time: Any = None,
+    steps: Any = None,
+    save: Any = 200,
+    seeds: int | None = None,
+    seed: int = 0,
+    until: Until | None = None,
+    progress: Any = None,
+    throw: bool = True,
+) -> xr.Dataset:
+    """Follow the overlaps of a problem under an algorithm, as one method sees it.
+
+    Parameters
+    ----------
+    problem : Problem
+    algorithm : SGD
+    method : Method
+        Such as ``Chain(dim=10_000)`` or ``ODE()``; the knobs of a method are in its constructor.
+    start : Overlaps or Particles
+        One start for all seeds, or one for each (leading axis). Particles are for methods of infinite width.
+    time, steps : float or int, or increasing sequence
+        End of the run in time t = lr·step/p, or in steps; a sequence gives the save points themselves.
+    save : int, "log" or increasing sequence
+        Number of intervals between save points, points in geometric progression, or the save points.
+    seeds : int
+        Number of independent runs of a stochastic method.
+    seed : int
+        Run r draws its numbers from (seed, r): the same ones in any company.
+    until : Until, optional
+        Stop each seed at a threshold.
+    progress : bool or Monitor, optional
+        By default a bar appears on a terminal when the run lasts.
+    throw : bool
+        Raise `RunFailed` when the numerical method gives up (outcome ``max_steps``). Divergence of the dynamics is
+        not an error but an outcome, with a `DivergenceWarning`.
+
+    Returns
+    -------
+    xarray.Dataset
+        See `twolayer.running.dataset` for the schema.
+
+    Examples
+    --------
+    >>> problem = Problem("He2(z1)", "He2", noise=0.1)
+    >>> algorithm = SGD(lr="0.05/d", geometry="projected")
+    >>> result = solve(problem, algorithm, Chain(dim=1000), Overlaps([[1.0]], [[0.5]]), time=1, seeds=4)
+    >>> result.M.shape, set(result.outcome.values)
+    ((4, 201, 1, 1), {'ok'})
+    """
+    task = make_task(
+        problem, algorithm, method, start, time=time, steps=steps, save=save, seeds=seeds, seed=seed, until=until
+    )
+    return _finish(task, method, progress, throw)
+
+
+def make_task(
+    problem: Problem,
+    algorithm: SGD,
+    method: Method,
+    start: Overlaps | Particles,
+    *,
+    time: Any = None,
+    steps: Any = None,
+    save: Any = 200,
+    seeds: int | None = None,
+    seed: int = 0,
+    until: Until | None = None,
+    first: int = 0,
+) -> Task:
+    """The checked task of a run: the arguments of `solve`, for runs from number ``first`` on."""
+    check_parts(problem, algorithm, method)
+    if isinstance(start, Particles) and not method.takes_particles:
+        raise InputError(
+            f"Argument `start` must be Overlaps for {type(method).__name__}, which follows overlaps between neurons, "
+            "but got Particles, which have none; MeanField starts from them."
+        )
+    if not isinstance(start, Overlaps | Particles):
+        reject("start", start, "Overlaps" + (" or Particles" if method.takes_particles else ""))
+    check_start(problem, start)
+    random.check_seed(seed)
+    reason = method.refusal(problem, algorithm)
+    if reason is not None:
+        others = [name for name in applicable(problem, algorithm) if name != type(method).__name__]
+        raise Refused(type(method).__name__, reason, others)
+    if method.dimension is not None:
+        rank = rank_of(problem.P)
+        if method.dimension < rank:
+            reject("dim", method.dimension, f"at least the {rank} independent directions of the target")
+    steep = problem.activation.polynomial
+    if algorithm.dataset is not None and steep is not None and len(steep) > 3:
+        warnings.warn(
+            f"Activation {problem.activation.name} is a polynomial of degree {len(steep) - 1}: on reused samples each "
+            "step raises the fields to a higher power, their tails grow out of hand, and averages over samples or "
+            "points mean little; use an activation that grows no faster than linearly.",
+            HeavyTailWarning,
+            stacklevel=4,  # through make_task, solve and its decorator to the caller
+        )
+    clocks = Clocks(problem, algorithm, method.dimension or start.dim)
+    points = method.save_points(clocks, time, steps, save)
+    return Task(problem, algorithm, start, points, clocks, _seeds(start, seeds, method), seed, until, first)
+
+
+def _finish(task: Task, method: Method, progress: Any, throw: bool) -> xr.Dataset:
+    record = follow(method.prepare(task), task.points, method.name, monitor_for(progress))
+    dataset = to_dataset(task, method, record)
+    if record.interrupted:
+        raise Interrupted(dataset)
+    failed = record.outcome == Outcome.MAX_STEPS
+    if failed.any() and throw:
+        raise RunFailed(f"{type(method).__name__} stopped early: {Outcome.ADVICE[Outcome.MAX_STEPS]}.")
+    lost = record.outcome == Outcome.DIVERGED
+    if lost.any():
+        first = float(np.nanmin(np.where(lost, dataset.stop_time, np.nan)))
+        step = f"step {int(np.nanmin(record.stop[lost]))}, " if method.stepwise else ""
+        warnings.warn(
+            f"{int(lost.sum())} of {task.seeds} runs diverged, the first at {step}time {first:.4g}: "
+            f"{record.advice(Outcome.DIVERGED)}.",
+            DivergenceWarning,
+            stacklevel=4,  # through _finish, solve and its decorator to the caller
+        )
+    return dataset
+
+
+@float64
+def rerun(dataset: xr.Dataset, *, progress: Any = None, throw: bool = True) -> xr.Dataset:
+    """Run a result again from its own description; on the same machine and versions the numbers are the same.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        From `solve`, or loaded from a file.
+    """
+    known = unpack(dataset)
+    method, problem, algorithm, start = (known[k] for k in ("method", "problem", "algorithm", "start"))
+    until = Until(*known["until"]) if "until" in known else None
+    clocks = Clocks(problem, algorithm, method.dimension or start.dim)
+    runs = (known["seeds"], known["seed"], until, known.get("first", 0))
+    task = Task(problem, algorithm, start, known["points"], clocks, *runs)
+    return _finish(task, method, progress, throw)

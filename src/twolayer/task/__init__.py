@@ -1,0 +1,1 @@
+"""What is asked: problem, algorithm, start, clocks."""

@@ -1,0 +1,200 @@
+"""The training algorithm: stochastic gradient descent with its rates as powers of the dimension.
+
+W ← (1 − lr·λ) W + (lr/p) mean_ν g^ν (z^ν)ᵀ + β (W − W_previous),    then the geometry:
+free: as it is;   projected: rows divided by their norm;   spherical: tangent gradient, then divided
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from twolayer.numerics.errors import InputError, choice, finite_number, reject, require
+from twolayer.task.losses import Loss
+from twolayer.task.scaling import Scaling, positive_law
+
+__all__ = ["SGD"]
+
+GEOMETRIES = ("free", "projected", "spherical")
+SAMPLINGS = ("sequence", "replacement")
+MAX_COUNT = 2**53  # larger numbers of samples are not integers in double precision
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Stochastic gradient descent on the first layer, and on the second if asked.
+
+    Parameters
+    ----------
+    lr : Scaling, float or str
+        Raw step on w with the batch-mean loss, such as ``0.2 / d``.
+    batch : Scaling, int or str
+        Samples per step n_b, such as 1, ``64`` or ``2 * d**1.5``.
+    loss : str or Loss
+        ``"squared"`` or ``"correlation"``.
+    geometry : str
+        ``"free"``, ``"projected"`` or ``"spherical"``.
+    momentum : float
+        β of the heavy ball, in [0, 1).
+    weight_decay : float
+        λ: rows shrink by the factor 1 − lr·λ at each step (first layer only).
+    dataset : Scaling, int or str, optional
+        None: every sample is new. Otherwise this many samples are fixed and batches are drawn from them.
+    sampling : str
+        How batches are drawn from a dataset. ``"sequence"``: it is cut into batches, which are visited in turn, over
+        and over; ``"replacement"``: every sample of every batch is any of them, with equal chance.
+    train_second_layer : bool
+        Whether a takes the step (lr/p) mean_ν e^ν σ(λ^ν) too.
+
+    Examples
+    --------
+    >>> from twolayer.task.scaling import d
+    >>> SGD(lr=0.2 / d, geometry="projected")
+    SGD(lr='0.2/d', batch='1', geometry='projected')
+    """
+
+    lr: Scaling
+    batch: Scaling
+    loss: Loss
+    geometry: str
+    momentum: float
+    weight_decay: float
+    dataset: Scaling | None
+    sampling: str
+    train_second_layer: bool
+
+    def __init__(
+        self,
+        lr: Any,
+        batch: Any = 1,
+        loss: str | Loss = "squared",
+        geometry: str = "free",
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        dataset: Any = None,
+        sampling: str = "sequence",
+        train_second_layer: bool = False,
+    ) -> None:
+        momentum = finite_number("momentum", momentum, minimum=0.0, accepted="a number in [0, 1)")
+        require(momentum < 1, "momentum", momentum, "a number in [0, 1)")
+        decay = finite_number("weight_decay", weight_decay, minimum=0.0, accepted="a finite number ≥ 0")
+        if not isinstance(train_second_layer, bool):
+            reject("train_second_layer", train_second_layer, "True or False")
+        choice("sampling", sampling, SAMPLINGS)
+        if dataset is None:
+            require(sampling == "sequence", "sampling", sampling, "left out where every sample is new (dataset=None)")
+        for name, value in {
+            "lr": positive_law(lr, "lr"),
+            "batch": _count(batch, "batch"),
+            "loss": Loss.of(loss),
+            "geometry": choice("geometry", geometry, GEOMETRIES),
+            "momentum": momentum,
+            "weight_decay": decay,
+            "dataset": None if dataset is None else _count(dataset, "dataset"),
+            "sampling": sampling,
+            "train_second_layer": train_second_layer,
+        }.items():
+            object.__setattr__(self, name, value)
+        if self.dataset is not None and self.dataset.exponent == self.batch.exponent:
+            self._check_parts(self.batch.coefficient, self.dataset.coefficient, "")
+
+    @property
+    def delta(self) -> float:
+        """δ in lr = γ0 d^(−δ)."""
+        return -self.lr.exponent
+
+    @property
+    def mu(self) -> float:
+        """μ in batch = n0 d^μ."""
+        return self.batch.exponent
+
+    def batch_at(self, dim: int) -> int:
+        """n_b at dimension ``dim``, rounded to the nearest integer.
+
+        Examples
+        --------
+        >>> SGD(lr="1/d", batch="0.5*d").batch_at(100)
+        50
+        """
+        return _rounded(self.batch, dim, "batch")
+
+    def dataset_at(self, dim: int) -> int | None:
+        """Number of fixed samples at dimension ``dim``, or None for fresh data.
+
+        Laws of the same power keep their ratio: batches of 0.6 d in sequence are five of them to a dataset of 3 d at
+        every d.
+
+        Examples
+        --------
+        >>> SGD(lr=0.1, batch="0.6*d", dataset="3*d").dataset_at(1001)
+        3005
+        """
+        if self.dataset is None:
+            return None
+        batch = self.batch_at(dim)
+        if self.sampling == "sequence" and self.dataset.exponent == self.batch.exponent:
+            return batch * round(self.dataset.coefficient / self.batch.coefficient)
+        size = _rounded(self.dataset, dim, "dataset")
+        self._check_parts(batch, size, f" at dim = {dim}")
+        return size
+
+    def _check_parts(self, batch: float, size: float, where: str) -> None:
+        """Refuse a dataset that batches do not fit into."""
+        said = f"batch = {self.batch} and dataset = {self.dataset}"
+        if where:
+            said += f" are {batch:g} and {size:g}{where}"
+        if batch > size * (1 + 1e-12):
+            raise InputError(f"Argument `batch` must be at most the dataset, but {said}.")
+        if self.sampling == "sequence" and abs(size / batch - round(size / batch)) > 1e-9:
+            raise InputError(
+                "Argument `dataset` must be a whole number of batches that are taken in sequence (or give "
+                f"sampling='replacement'), but {said}."
+            )
+
+    def replace(self, **changes: Any) -> SGD:
+        """The same algorithm with some arguments changed.
+
+        Examples
+        --------
+        >>> SGD(lr="0.1/d").replace(batch=4).batch
+        Scaling(4)
+        """
+        known = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        for name in changes:
+            choice("changes", name, known)
+        return SGD(**{**known, **changes})
+
+    def describe(self) -> dict[str, Any]:
+        """The arguments as plain values, as written to files."""
+        return {
+            "lr": str(self.lr),
+            "batch": str(self.batch),
+            "loss": self.loss.name,
+            "geometry": self.geometry,
+            "momentum": self.momentum,
+            "weight_decay": self.weight_decay,
+            "dataset": None if self.dataset is None else str(self.dataset),
+            "sampling": self.sampling,
+            "train_second_layer": self.train_second_layer,
+        }
+
+    def __repr__(self) -> str:
+        defaults = SGD(lr=self.lr).describe()
+        shown = {k: v for k, v in self.describe().items() if k in ("lr", "batch") or v != defaults[k]}
+        return f"SGD({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
+
+
+def _count(value: object, argument: str) -> Scaling:
+    law = positive_law(value, argument)
+    if law.exponent == 0 and law.coefficient != round(law.coefficient):
+        reject(argument, value, "a positive integer or a scaling law in d")
+    return law
+
+
+def _rounded(law: Scaling, dim: int, argument: str) -> int:
+    value = law(dim)
+    if not 0.5 < value < MAX_COUNT:
+        accepted = "at least 1" if value < 1 else "less than 2**53"
+        raise InputError(f"Argument `{argument}` must be {accepted}, but {law} is {value:.3g} at dim = {dim}.")
+    return round(value)

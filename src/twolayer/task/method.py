@@ -1,0 +1,257 @@
+"""What every method has in common: when it refuses, and how it hands its evolution to the host loop.
+
+method.refusal(problem, algorithm)  → the mathematical reason why not, or None
+method.prepare(task)                → an Evolution: state at the save points, one advance at a time
+method.prepare_stack(pairs)         → the same for tasks with equal stack_key, their seeds side by side
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from twolayer.numerics.errors import choice, finite_number
+from twolayer.task.algorithm import SGD
+from twolayer.task.clocks import Clocks, save_steps, save_times
+from twolayer.task.overlaps import Overlaps
+from twolayer.task.particles import Particles
+from twolayer.task.problem import Problem
+
+__all__ = [
+    "METHODS",
+    "Evolution",
+    "Measure",
+    "Method",
+    "Outcome",
+    "Snapshot",
+    "Stackable",
+    "Task",
+    "Until",
+    "register_method",
+]
+
+
+class Outcome:
+    """How a run ended, with the advice that goes with it."""
+
+    OK = "ok"
+    REACHED = "reached"
+    DIVERGED = "diverged"
+    MAX_STEPS = "max_steps"
+    INTERRUPTED = "interrupted"
+
+    CODES: ClassVar[tuple[str, ...]] = (OK, REACHED, DIVERGED, MAX_STEPS, INTERRUPTED)
+    ADVICE: ClassVar[dict[str, str]] = {
+        OK: "the run got to its last save point",
+        REACHED: "the run stopped where the requested threshold was reached",
+        DIVERGED: "the weights grow without bound: use a smaller lr, a larger batch, or geometry='projected'",
+        MAX_STEPS: "the integrator used up its steps: raise max_steps, loosen rtol, or shorten the time",
+        INTERRUPTED: "the run was interrupted; what was finished is kept",
+    }
+
+
+RISING = ("overlap", "alignment")
+QUANTITIES = (*RISING, "risk", "excess_risk")
+
+
+@dataclass(frozen=True)
+class Until:
+    """Stop each seed where a quantity reaches a value.
+
+    Parameters
+    ----------
+    quantity : str
+        ``"overlap"``: ‖M‖_F from below; ``"alignment"``: M_11 with its sign, from below; ``"risk"`` or
+        ``"excess_risk"``: from above.
+    value : float
+    relative : bool
+        Whether the value is a fraction of the start's.
+
+    Examples
+    --------
+    >>> Until("excess_risk", 0.9, relative=True)
+    Until(quantity='excess_risk', value=0.9, relative=True)
+    """
+
+    quantity: str
+    value: float
+    relative: bool = False
+
+    def __post_init__(self) -> None:
+        choice("quantity", self.quantity, QUANTITIES)
+        finite_number("value", self.value, minimum=0.0, accepted="a number ≥ 0")
+
+    @property
+    def sign(self) -> float:
+        """+1 for a quantity that falls to its value, −1 for one that rises to it."""
+        return -1.0 if self.quantity in RISING else 1.0
+
+
+class Snapshot(NamedTuple):
+    """Overlaps and second layer at save points: Q (seeds, n, p, p), M (seeds, n, p, k), a (seeds, n, p).
+
+    Where samples are reused, also the risk on them, (seeds, n).
+    """
+
+    Q: np.ndarray
+    M: np.ndarray
+    a: np.ndarray
+    train_risk: np.ndarray | None = None
+
+
+class Measure(NamedTuple):
+    """Particles at save points: M (seeds, n, particles, k), q and a (seeds, n, particles), excess_risk (seeds, n)."""
+
+    M: np.ndarray
+    q: np.ndarray
+    a: np.ndarray
+    excess_risk: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One run as a method sees it. ``points`` are the save points on the method's own clock."""
+
+    problem: Problem
+    algorithm: SGD
+    start: Overlaps | Particles
+    points: np.ndarray
+    clocks: Clocks
+    seeds: int
+    seed: int
+    until: Until | None = None
+    first: int = 0
+
+    @property
+    def runs(self) -> np.ndarray:
+        """Numbers of the runs, on which their random streams depend: ``seeds`` of them from ``first`` on."""
+        return np.arange(self.first, self.first + self.seeds)
+
+    def starts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Q, M, a of every seed, with a leading seed axis."""
+        assert isinstance(self.start, Overlaps)
+        Q, M = self.start.Q, self.start.M
+        a = self.problem.a(self.seed) if self.start.a is None else self.start.a
+        n, p, k = self.seeds, self.problem.p, self.problem.k
+        return (
+            np.broadcast_to(Q, (n, p, p)).copy(),
+            np.broadcast_to(M, (n, p, k)).copy(),
+            np.broadcast_to(a, (n, p)).copy(),
+        )
+
+
+class Evolution(abc.ABC):
+    """A method set up for one run. States are opaque to the host loop."""
+
+    @abc.abstractmethod
+    def initial(self) -> Any:
+        """State at the first save point."""
+
+    @abc.abstractmethod
+    def snapshot(self, state: Any) -> Snapshot | Measure:
+        """Overlaps of a state, as one save point."""
+
+    @abc.abstractmethod
+    def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Snapshot | Measure]:
+        """Go on from save point number ``first``: the new state, and snapshots of the save points passed.
+
+        ``tick(x)`` reports the position x on the method's clock from time to time.
+        """
+
+    @abc.abstractmethod
+    def stopped(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Per seed, the outcome code (0 while running) and the position on the clock where it stopped."""
+
+    def notes(self) -> dict[str, Any]:
+        """What the result should record about the numerics, after the run; ``advice`` by outcome is shown with it."""
+        return {}
+
+    def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+        """More variables of the result, after the run: dimensions and values by name."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Method(abc.ABC):
+    """A lens. Subclasses are frozen dataclasses; their fields are the knobs of that method alone.
+
+    ``stepwise`` methods have the clock of the algorithm's steps, others that of time.
+    """
+
+    stochastic: ClassVar[bool] = False
+    stepwise: ClassVar[bool] = False
+    papers: ClassVar[tuple[str, ...]] = ()
+    takes_particles: ClassVar[bool] = False
+    in_comparisons: ClassVar[bool] = True  # whether `compare` includes it without being asked
+
+    @property
+    def name(self) -> str:
+        """The word used in files and flags."""
+        return type(self).__name__.lower()
+
+    @property
+    def dimension(self) -> int | None:
+        """d, for a method at finite dimension."""
+        return getattr(self, "dim", None)
+
+    @abc.abstractmethod
+    def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
+        """Why this method cannot treat the problem and algorithm, or None if it can."""
+
+    @abc.abstractmethod
+    def prepare(self, task: Task) -> Evolution:
+        """Set up one run."""
+
+    def stack_key(self, task: Task) -> Hashable | None:
+        """Tasks with equal keys can run side by side (`Stackable.prepare_stack`); None: each alone."""
+        return None
+
+    def cost(self, task: Task) -> float:
+        """Seconds of one run on one core, as an order of magnitude."""
+        return 0.3
+
+    def footprint(self, task: Task) -> int:
+        """Bytes that one run occupies, most of it for the overlaps at the save points."""
+        p, k = task.problem.p, task.problem.k
+        return 24 * len(task.points) * (p * p + p * k + p + 4)
+
+    def unit(self, algorithm: SGD) -> float:
+        """Exponent x such that this method's clock runs in units of d^x of the time t."""
+        return 0.0
+
+    def save_points(self, clocks: Clocks, time: Any, steps: Any, save: Any) -> np.ndarray:
+        """Save points on this method's clock: integer steps, or times."""
+        if self.stepwise:
+            return save_steps(clocks, time, steps, save)
+        return save_times(clocks, time, steps, save, self.unit(clocks.algorithm))
+
+    def describe(self) -> dict[str, Any]:
+        """The knobs as plain values."""
+        return {"name": self.name, **{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}}
+
+
+class Stackable(Method):
+    """A method that runs tasks of one compiled form side by side, their seeds in one row; one task is such a row."""
+
+    @abc.abstractmethod
+    def prepare_stack(self, pairs: Sequence[tuple[Any, Task]]) -> Evolution:
+        """Set up several (method, task) pairs of equal `stack_key` side by side."""
+
+    def prepare(self, task: Task) -> Evolution:
+        """Set up one run."""
+        return self.prepare_stack([(self, task)])
+
+
+METHODS: dict[str, type[Method]] = {}
+"""Methods by the word used in files and flags."""
+
+
+def register_method(cls: type[Method]) -> type[Method]:
+    """Class decorator: make a method known to `applicable`, `compare`, files and flags."""
+    METHODS[cls.__name__.lower()] = cls
+    return cls

@@ -1,0 +1,251 @@
+"""The sufficient statistics Ω = (Q, M; Mᵀ, P) and the second layer a.
+
+Q = W Wᵀ,  M = W W*ᵀ,  P = W* W*ᵀ,    (λ, λ*) ~ N(0, Ω)
+W = M P⁺ W* + W⊥,    Q⊥ = Q − M P⁺ Mᵀ = W⊥ W⊥ᵀ
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from twolayer.numerics import random
+from twolayer.numerics.errors import InputError, choice, positive_integer, require
+from twolayer.numerics.wishart import draw_factor
+from twolayer.task.problem import Problem, finite_array
+
+__all__ = ["Overlaps", "pseudo_inverse", "rank_of"]
+
+TOLERANCE = 1e-8  # eigenvalues of P below this fraction of the largest count as zero
+LAWS = ("sphere", "hemisphere", "gaussian")
+
+
+@dataclass(frozen=True, eq=False)
+class Overlaps:
+    """Overlaps of student and target directions; leading axes hold several starts at once.
+
+    Parameters
+    ----------
+    Q : array (..., p, p)
+    M : array (..., p, k)
+    P : array (k, k), optional
+        The identity by default.
+    a : array (..., p), optional
+        Second layer; by default what the problem says.
+    dim : int, optional
+        Dimension these overlaps come from, if any; lets limits report their clocks in steps.
+
+    Examples
+    --------
+    >>> Overlaps(Q=[[1.0]], M=[[0.6]]).Q_perp.round(3).tolist()
+    [[0.64]]
+    """
+
+    Q: np.ndarray
+    M: np.ndarray
+    P: np.ndarray
+    a: np.ndarray | None
+    dim: int | None
+
+    def __init__(self, Q: Any, M: Any, P: Any = None, a: Any = None, dim: int | None = None) -> None:
+        Q, M = finite_array("Q", Q), finite_array("M", M)
+        require(Q.ndim >= 2 and Q.shape[-1] == Q.shape[-2], "Q", Q, "square matrices (..., p, p)")
+        require(
+            M.ndim == Q.ndim and M.shape[:-1] == Q.shape[:-1],
+            "M",
+            M.tolist(),
+            f"of shape {Q.shape[:-1]} + (k,)",
+        )
+        k = M.shape[-1]
+        P = np.eye(k) if P is None else finite_array("P", P)
+        require(P.shape == (k, k), "P", P.tolist(), f"a {k} × {k} matrix")
+        require(np.allclose(Q, np.swapaxes(Q, -1, -2), atol=TOLERANCE), "Q", Q.tolist(), "symmetric")
+        require(np.allclose(P, P.T, atol=TOLERANCE), "P", P.tolist(), "symmetric")
+        if a is not None:
+            a = finite_array("a", a)
+            require(a.ndim >= 1 and a.shape[-1] == Q.shape[-1], "a", a.tolist(), f"of shape {Q.shape[:-1]}")
+            require(a.ndim == 1 or a.shape == Q.shape[:-1], "a", a.tolist(), f"of shape {Q.shape[:-1]}")
+            a = np.broadcast_to(a, Q.shape[:-1])
+        _check_positive("P", P, "P must be positive semidefinite")
+        _check_positive("Q", Q, "Q must be positive semidefinite")
+        omega = np.block([[Q, M], [np.swapaxes(M, -1, -2), np.broadcast_to(P, (*Q.shape[:-2], k, k))]])
+        _check_positive(
+            "M",
+            omega,
+            "M must be compatible with Q and P (the covariance (Q, M; Mᵀ, P) is positive semidefinite)",
+        )
+        if dim is not None:
+            dim = positive_integer("dim", dim)
+            rank = rank_of(P)
+            require(dim >= rank, "dim", dim, f"at least the {rank} independent directions of the target")
+        values = {"Q": (Q + np.swapaxes(Q, -1, -2)) / 2, "M": M, "P": (P + P.T) / 2, "a": a, "dim": dim}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        for value in (self.Q, self.M, self.P):
+            value.flags.writeable = False
+
+    @property
+    def p(self) -> int:
+        """Number of student neurons."""
+        return int(self.Q.shape[-1])
+
+    @property
+    def k(self) -> int:
+        """Number of target directions."""
+        return int(self.M.shape[-1])
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """Shape of the leading axes: () for a single start."""
+        return tuple(self.Q.shape[:-2])
+
+    @property
+    def Q_perp(self) -> np.ndarray:
+        """Q⊥ = Q − M P⁺ Mᵀ, the overlaps of the parts orthogonal to the target directions."""
+        projected = self.M @ pseudo_inverse(self.P) @ np.swapaxes(self.M, -1, -2)
+        return np.asarray(self.Q - projected)
+
+    def decompose(self) -> tuple[np.ndarray, np.ndarray]:
+        """Coordinates M P⁺ of the rows in the target directions, and Q⊥.
+
+        Examples
+        --------
+        >>> inside, perp = Overlaps(Q=[[1.0]], M=[[0.6]]).decompose()
+        >>> inside.tolist(), perp.round(3).tolist()
+        ([[0.6]], [[0.64]])
+        """
+        return np.asarray(self.M @ pseudo_inverse(self.P)), self.Q_perp
+
+    def factors(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """L_P (k, r), A (..., p, r) and B (..., p, p) with P = L_P L_Pᵀ, M = A L_Pᵀ and Q = A Aᵀ + B Bᵀ.
+
+        r is the rank of P; rows of (A, B) are the weights in an orthonormal basis whose first r vectors span
+        the target directions.
+        """
+        values, vectors = np.linalg.eigh(self.P)
+        keep = values > TOLERANCE * max(values[-1], 1e-300)
+        if np.allclose(self.P, np.eye(self.k), atol=0, rtol=0):
+            L_P, inverse = np.eye(self.k), np.eye(self.k)
+        else:
+            root = np.sqrt(values[keep])
+            L_P, inverse = vectors[:, keep] * root, (vectors[:, keep] / root).T
+        A = self.M @ np.swapaxes(inverse, -1, -2)
+        return L_P, A, symmetric_root(self.Q - A @ np.swapaxes(A, -1, -2))
+
+    @classmethod
+    def random(
+        cls,
+        problem: Problem,
+        dim: int,
+        seed: int = 0,
+        size: int | None = None,
+        law: str = "sphere",
+        first: int = 0,
+    ) -> Overlaps:
+        """Exact law of the overlaps of a random initialisation, without any vector of length dim.
+
+        Parameters
+        ----------
+        problem : Problem
+        dim : int
+            d.
+        seed : int
+        size : int, optional
+            Draw this many independent starts, on a leading axis.
+        law : str
+            ``"sphere"``: rows uniform on the unit sphere; ``"hemisphere"``: on the half of it where their overlap with
+            the first target direction is positive; ``"gaussian"``: rows N(0, I_d/d).
+        first : int
+            Number of the first start: those from ``first`` on are drawn, each as it is in any larger set.
+
+        Examples
+        --------
+        >>> start = Overlaps.random(Problem("He2(z1)", "He2", width=2), dim=10_000, seed=1)
+        >>> start.Q.diagonal().round(12).tolist()
+        [1.0, 1.0]
+        """
+        choice("law", law, LAWS)
+        rank = rank_of(problem.P)
+        dim = positive_integer("dim", dim)
+        require(dim >= rank, "dim", dim, f"at least the {rank} independent directions of the target")
+        runs = positive_integer("first", first, 0) + np.arange(1 if size is None else positive_integer("size", size))
+        p, rest = problem.p, dim - rank
+        frame = cls(np.eye(p), np.zeros((p, problem.k)), problem.P).factors()[0]
+        A = random.host_normal(seed, random.Role.START, p * rank, 2 * runs).reshape(len(runs), p, rank)
+        B = draw_factor(seed, random.Role.START, p, rest, 2 * runs + 1)
+        norm = np.full(A.shape[:2], np.sqrt(dim)) if law == "gaussian" else np.sqrt((A**2).sum(-1) + (B**2).sum(-1))
+        if law == "hemisphere":
+            norm = np.where(A @ frame[0] < 0, -norm, norm)
+        A, B = A / norm[..., None], B / norm[..., None]
+        Q = A @ np.swapaxes(A, -1, -2) + B @ np.swapaxes(B, -1, -2)
+        if law != "gaussian":
+            Q[:, np.arange(p), np.arange(p)] = 1.0
+        a = problem.a(seed, runs)
+        M = A @ frame.T
+        if size is None:
+            Q, M, a = Q[0], M[0], a[0]
+        return cls(Q, M, problem.P, a, dim)
+
+    @classmethod
+    def from_weights(cls, W: Any, W_star: Any, a: Any = None) -> Overlaps:
+        """Overlaps of explicit weights, W (p, d) and W* (k, d).
+
+        Examples
+        --------
+        >>> Overlaps.from_weights([[1.0, 0.0, 0.0]], [[0.6, 0.8, 0.0]]).M.tolist()
+        [[0.6]]
+        """
+        W, W_star = finite_array("W", W), finite_array("W_star", W_star)
+        require(W.ndim == 2, "W", W.tolist(), "a matrix (p, d)")
+        if W_star.ndim != 2 or W_star.shape[1] != W.shape[1]:
+            raise InputError(
+                f"Argument `W_star` must be a matrix (k, {W.shape[1]}) like W, but has shape {W_star.shape}."
+            )
+        return cls(W @ W.T, W @ W_star.T, W_star @ W_star.T, a, W.shape[1])
+
+    def __repr__(self) -> str:
+        many = f", starts={self.batch[0]}" if self.batch else ""
+        where = f", dim={self.dim}" if self.dim else ""
+        return f"Overlaps(p={self.p}, k={self.k}{many}{where})"
+
+
+def symmetric_root(matrix: np.ndarray) -> np.ndarray:
+    """The symmetric square root of positive semidefinite matrices; rounding below zero is cut off.
+
+    Examples
+    --------
+    >>> symmetric_root(np.diag([4.0, 0.0])).tolist()
+    [[2.0, 0.0], [0.0, 0.0]]
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2))
+
+
+def pseudo_inverse(P: np.ndarray) -> np.ndarray:
+    """P⁺ of a Gram matrix.
+
+    Examples
+    --------
+    >>> pseudo_inverse(np.diag([4.0, 1e-12])).tolist()
+    [[0.25, 0.0], [0.0, 0.0]]
+    """
+    return np.asarray(np.linalg.pinv(P, rcond=TOLERANCE, hermitian=True))
+
+
+def rank_of(P: np.ndarray) -> int:
+    """The number of independent directions of a Gram matrix.
+
+    Examples
+    --------
+    >>> rank_of(np.diag([4.0, 1e-12]))
+    1
+    """
+    return int(np.linalg.matrix_rank(P, rtol=TOLERANCE, hermitian=True))
+
+
+def _check_positive(name: str, matrix: np.ndarray, message: str) -> None:
+    lowest = float(np.linalg.eigvalsh(matrix).min())
+    if lowest < -TOLERANCE * max(1.0, float(np.abs(matrix).max())):
+        raise InputError(f"Argument `{name}`: {message}, but its smallest eigenvalue is {lowest:.3g}.")

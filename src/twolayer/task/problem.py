@@ -1,0 +1,177 @@
+"""The task: what is to be learned, by which network.
+
+y = h(W* z) + √Δ ξ,    f(z) = (1/p) Σ_j a_j σ(w_j · z),    z ~ N(0, I_d),    P = W* W*ᵀ
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from twolayer.functions.activation import Activation
+from twolayer.functions.target import Target
+from twolayer.numerics import random
+from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, require, short
+
+__all__ = ["Problem", "finite_array"]
+
+SECOND_LAYERS = ("ones", "signs", "gaussian")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A target, a student network and a noise level.
+
+    Parameters
+    ----------
+    target : str, callable, Target or dict
+        A formula in z1, z2, … (``"z1 + z1*z2"``), a JAX function of a vector (give ``directions``), or a
+        `Teacher`.
+    activation : str, callable or Activation
+        Name (``"erf"``, ``"relu"``, ``"He3"``), formula in z (``"tanh(z + 0.7)"``) or elementwise JAX function.
+    width : int
+        p, the number of student neurons.
+    noise : float
+        Δ, the variance of the label noise.
+    gram : array (k, k), optional
+        P; the identity by default.
+    second_layer : str or array (p,)
+        ``"ones"``, ``"signs"`` (±1 with equal chance), ``"gaussian"``, or the values of a.
+    directions : int, optional
+        k; needed for a callable target.
+
+    Examples
+    --------
+    >>> Problem(target="He2(z1)", activation="He2", width=4, noise=0.1)
+    Problem(target='He2(z1)', activation='He2', width=4, noise=0.1)
+    """
+
+    target: Target
+    activation: Activation
+    width: int
+    noise: float
+    gram: tuple[tuple[float, ...], ...]
+    second_layer: str | tuple[float, ...]
+
+    def __init__(
+        self,
+        target: str | Callable[[Any], Any] | Target | dict[str, Any],
+        activation: str | Callable[[Any], Any] | Activation,
+        width: int = 1,
+        noise: float = 0.0,
+        gram: Any = None,
+        second_layer: str | Sequence[float] | np.ndarray = "ones",
+        directions: int | None = None,
+    ) -> None:
+        width = positive_integer("width", width)
+        noise = finite_number("noise", noise, minimum=0.0, accepted="a finite variance Δ ≥ 0")
+        if not isinstance(second_layer, str):
+            a = finite_array("second_layer", second_layer).ravel()
+            require(a.size == width, "second_layer", second_layer, f"{width} numbers, one for each neuron")
+            layer: str | tuple[float, ...] = tuple(a.tolist())
+        else:
+            layer = choice("second_layer", second_layer, SECOND_LAYERS)
+        sigma = Activation.of(activation)
+        h = Target.of(target, directions)
+        P = _gram(gram, h.directions)
+        for name, value in {
+            "target": h,
+            "activation": sigma,
+            "width": width,
+            "noise": noise,
+            "gram": tuple(map(tuple, P.tolist())),
+            "second_layer": layer,
+        }.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def p(self) -> int:
+        """Number of student neurons."""
+        return self.width
+
+    @property
+    def k(self) -> int:
+        """Number of target directions."""
+        return self.target.directions
+
+    @property
+    def P(self) -> np.ndarray:
+        """Gram matrix of the target directions, (k, k)."""
+        return np.asarray(self.gram, dtype=float)
+
+    def a(self, seed: int = 0, run: Any = 0) -> np.ndarray:
+        """The second layer (p,); random ones are drawn with the seed, (runs, p) for an array of runs.
+
+        Examples
+        --------
+        >>> Problem("z1", "relu", width=3, second_layer=[1, -1, 2]).a().tolist()
+        [1.0, -1.0, 2.0]
+        """
+        if not isinstance(self.second_layer, str):
+            return np.broadcast_to(np.asarray(self.second_layer, dtype=float), (*np.shape(run), self.p)).copy()
+        if self.second_layer == "ones":
+            return np.ones((*np.shape(run), self.p))
+        draws = random.host_normal(seed, random.Role.SECOND_LAYER, self.p, run)
+        return draws if self.second_layer == "gaussian" else np.where(draws >= 0, 1.0, -1.0)
+
+    def replace(self, **changes: Any) -> Problem:
+        """The same problem with some arguments changed.
+
+        Examples
+        --------
+        >>> Problem("z1", "relu").replace(width=2).width
+        2
+        """
+        known = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        if "target" in changes and "gram" not in changes:
+            known.pop("gram")
+        for name in changes:
+            choice("changes", name, [*known, "gram", "directions"])
+        return Problem(**{**known, **changes})
+
+    def __repr__(self) -> str:
+        parts = [
+            f"target={self.target.name!r}",
+            f"activation={self.activation.name!r}",
+            f"width={self.width}",
+            f"noise={self.noise:g}",
+        ]
+        if not np.array_equal(self.P, np.eye(self.k)):
+            parts.append(f"gram={self.P.tolist()}")
+        if self.second_layer != "ones":
+            parts.append(f"second_layer={self.second_layer!r}")
+        return f"Problem({', '.join(parts)})"
+
+
+def finite_array(name: str, value: Any) -> np.ndarray:
+    """A new array of the given numbers, or the error that says why it is none.
+
+    Examples
+    --------
+    >>> finite_array("M", [[1, 2], [3]])
+    Traceback (most recent call last):
+    twolayer.InputError: Argument `M` must be an array of numbers, but got [[1, 2], [3]].
+    """
+    try:
+        array = np.array(value, dtype=float)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"Argument `{name}` must be an array of numbers, but got {short(value)}.") from error
+    if not np.isfinite(array).all():
+        raise InputError(f"Argument `{name}` must be finite, but holds {array[~np.isfinite(array)][0]}.")
+    return array
+
+
+def _gram(gram: Any, k: int) -> np.ndarray:
+    if gram is None:
+        return np.eye(k)
+    P = finite_array("gram", gram)
+    require(P.shape == (k, k), "gram", gram, f"a {k} × {k} matrix, one row for each direction of the target")
+    require(np.allclose(P, P.T, atol=1e-10), "gram", gram, "symmetric")
+    lowest = float(np.linalg.eigvalsh(P)[0])
+    if lowest < -1e-10 * max(1.0, float(np.abs(P).max())):
+        raise InputError(f"Argument `gram` must be positive semidefinite, but its smallest eigenvalue is {lowest:.3g}.")
+    return (P + P.T) / 2

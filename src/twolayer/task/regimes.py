@@ -1,0 +1,73 @@
+"""Which dynamics survives as d → ∞ with lr = γ0 d^(−δ) and batch = n0 d^μ.
+
+region                            clock                  limit
+δ > max(0, 1−μ)                   t = lr·step/p          gradient flow:  dM = psi, dQ = phi + phiᵀ
+δ = 1−μ > 0   (Saad–Solla line)   t                      the same + (γ0/(p n0)) chi in dQ
+(1−μ)/2 < δ < 1−μ                 t·d^(1−μ−δ)            pure noise:  dM = 0, dQ = (γ0/(p n0)) chi
+δ = (1−μ)/2, μ < 1                step                   noise map, one step at a time
+δ = 0, μ ≥ 1                      step                   giant steps
+below                             –                      the norms blow up in one step
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twolayer.task.algorithm import SGD
+
+__all__ = ["Regime", "regime_of"]
+
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Regime:
+    """A row of the table.
+
+    Attributes
+    ----------
+    name : str
+        ``"gradient flow"``, ``"Saad–Solla"``, ``"pure noise"``, ``"noise map"``, ``"giant steps"`` or ``"blow-up"``.
+    flow, noise : float
+        Weights of the gradient-flow part and of the chi part (without γ0/(p n0)).
+    unit : float
+        The clock runs in units of d^unit of the time t.
+    continuous : bool
+        Whether the limit is a differential equation.
+    """
+
+    name: str
+    flow: float
+    noise: float
+    unit: float
+    continuous: bool
+
+
+def regime_of(algorithm: SGD) -> Regime:
+    """The limiting dynamics of an algorithm.
+
+    Examples
+    --------
+    >>> regime_of(SGD(lr="0.1/d")).name
+    'Saad–Solla'
+    >>> regime_of(SGD(lr="0.1/d", batch="d**0.5")).name
+    'gradient flow'
+    >>> regime_of(SGD(lr="0.1*d**-0.75")).name
+    'pure noise'
+    >>> regime_of(SGD(lr=0.1, batch="4*d")).name
+    'giant steps'
+    """
+    mu, delta = algorithm.mu, algorithm.delta
+    line = 1 - mu
+    if abs(delta) < TOLERANCE and mu > 1 - TOLERANCE:
+        return Regime("giant steps", 1.0, 1.0, 0.0, False)
+    if delta > TOLERANCE:
+        if delta > line + TOLERANCE:
+            return Regime("gradient flow", 1.0, 0.0, 0.0, True)
+        if abs(delta - line) <= TOLERANCE:
+            return Regime("Saad–Solla", 1.0, 1.0, 0.0, True)
+        if delta > line / 2 + TOLERANCE:
+            return Regime("pure noise", 0.0, 1.0, delta - line, True)
+        if abs(delta - line / 2) <= TOLERANCE:
+            return Regime("noise map", 0.0, 1.0, 0.0, False)
+    return Regime("blow-up", 0.0, 0.0, 0.0, False)

@@ -1,0 +1,159 @@
+"""Scaling laws in the dimension: quantities c·d^x, written as 0.1/d, 2*d**1.5 or 64.
+
+    lr = γ0 d^(−δ),    batch = n0 d^μ
+
+Finite-d methods evaluate them; limits read the exponents and pick the regime.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import dataclass
+
+from twolayer.functions.expression import constant, parse
+from twolayer.functions.syntax import Binary, Negative, Node, Power, Variable
+from twolayer.numerics.errors import InputError, reject
+
+__all__ = ["Scaling", "d"]
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """coefficient · d**exponent, closed under products, quotients and powers.
+
+    Examples
+    --------
+    >>> 0.2 / d
+    Scaling(0.2/d)
+    >>> (2 * d**1.5)(dim=100)
+    2000.0
+    """
+
+    coefficient: float
+    exponent: float = 0.0
+
+    def __call__(self, dim: int) -> float:
+        """Value at dimension ``dim``."""
+        return self.coefficient * _power(float(dim), self.exponent)
+
+    @classmethod
+    def of(cls, value: object, argument: str = "value") -> Scaling:
+        """Read a number, a scaling law, or text such as ``"0.2/d"``.
+
+        Examples
+        --------
+        >>> Scaling.of("3*d**-0.5").exponent
+        -0.5
+        """
+        if isinstance(value, Scaling):
+            return value
+        if isinstance(value, bool):
+            reject(argument, value, "a number or a scaling law in d")
+        if isinstance(value, numbers.Real):
+            try:
+                return cls(float(value))
+            except OverflowError:
+                reject(argument, value, "a number that fits into a double")
+        if isinstance(value, str):
+            law = _monomial(parse(value, "d", argument).tree)
+            if law is None:
+                reject(argument, value, "a single power law such as '0.2/d', '2*d**1.5' or '64'")
+            return law
+        reject(argument, value, "a number or a scaling law such as 0.2/d")
+
+    def __mul__(self, other: object) -> Scaling:
+        if isinstance(other, numbers.Real):
+            return Scaling(self.coefficient * float(other), self.exponent)
+        if isinstance(other, Scaling):
+            return Scaling(self.coefficient * other.coefficient, self.exponent + other.exponent)
+        return NotImplemented
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: object) -> Scaling:
+        if isinstance(other, numbers.Real | Scaling):
+            return self * (Scaling.of(other) ** -1)
+        return NotImplemented
+
+    def __rtruediv__(self, other: object) -> Scaling:
+        if isinstance(other, numbers.Real):
+            return float(other) * self**-1
+        return NotImplemented
+
+    def __pow__(self, power: float) -> Scaling:
+        if self.coefficient == 0 and power < 0:
+            raise InputError("A scaling law with coefficient 0 cannot be inverted.")
+        if self.coefficient < 0 and power != int(power):
+            raise InputError(f"A scaling law with a negative coefficient has no power {power:g}.")
+        return Scaling(_power(self.coefficient, power), self.exponent * power)
+
+    def __neg__(self) -> Scaling:
+        return Scaling(-self.coefficient, self.exponent)
+
+    def __str__(self) -> str:
+        number = f"{self.coefficient:.17g}"
+        number = min(
+            (f"{self.coefficient:.{n}g}" for n in range(1, 18)),
+            key=lambda t: (float(t) != self.coefficient, len(t)),
+            default=number,
+        )
+        x = self.exponent
+        if x == 0:
+            return number
+        if x == -1:
+            return f"{number}/d"
+        power = "d" if x == 1 else f"d**{int(x) if x == int(x) else repr(float(x))}"
+        return power if self.coefficient == 1 else f"{number}*{power}"
+
+    def __repr__(self) -> str:
+        return f"Scaling({self})"
+
+
+def _power(base: float, exponent: float) -> float:
+    """base**exponent, infinite where it is too large for a double."""
+    try:
+        return float(base**exponent)
+    except OverflowError:
+        return math.inf
+
+
+def _monomial(node: Node) -> Scaling | None:
+    """Read a tree as c·d^x; None when it is a sum or a function of d."""
+    number = constant(node)
+    if number is not None:
+        return Scaling(number)
+    match node:
+        case Variable():
+            return Scaling(1.0, 1.0)
+        case Negative(inner):
+            law = _monomial(inner)
+            return None if law is None else -law
+        case Power(base, exponent):
+            law = _monomial(base)
+            return None if law is None else law**exponent
+        case Binary("*" | "/" as op, left, right):
+            first, second = _monomial(left), _monomial(right)
+            if first is None or second is None or (op == "/" and second.coefficient == 0):
+                return None
+            return first * second if op == "*" else first / second
+    return None
+
+
+def positive_law(value: object, argument: str) -> Scaling:
+    """A scaling law with a finite positive coefficient, or the error that says so.
+
+    Examples
+    --------
+    >>> positive_law("-1/d", "lr")
+    Traceback (most recent call last):
+    twolayer.InputError: Argument `lr` must be a positive number or scaling law such as 0.2/d, but got '-1/d'.
+    """
+    law = Scaling.of(value, argument)
+    if not (math.isfinite(law.coefficient) and law.coefficient > 0 and math.isfinite(law.exponent)):
+        reject(argument, value, "a positive number or scaling law such as 0.2/d")
+    return law
+
+
+d = Scaling(1.0, 1.0)
+"""The dimension, for writing scaling laws: ``lr=0.2 / d``."""
