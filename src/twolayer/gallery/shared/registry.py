@@ -110,8 +110,9 @@ def figures() -> dict[str, Entry]:
     >>> "mediocrity" in figures()
     True
     """
-    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
-        importlib.import_module(f"twolayer.gallery.{module.name}")
+    for module in pkgutil.iter_modules([str(Path(__file__).parent.parent)]):
+        if not module.ispkg:  # the package holds what figures share
+            importlib.import_module(f"twolayer.gallery.{module.name}")
     order = list(GROUPS)
     return {entry.name: entry for entry in sorted(_ENTRIES.values(), key=lambda e: (order.index(e.group), e.name))}
 
