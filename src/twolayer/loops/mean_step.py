@@ -30,11 +30,11 @@ import numpy as np
 
 from twolayer.equations.kernel import kernel_of
 from twolayer.equations.state import Overlap
-from twolayer.gaussian.batch_sums import LOG2_POINTS
 from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.spread import pack, tangent, unpack
 from twolayer.gaussian.step_spread import StepNodes
+from twolayer.gaussian.visits import LOG2_POINTS
 from twolayer.loops.averaged import AveragedEvolution, Precision
 from twolayer.loops.flow import Control, Equation
 from twolayer.loops.stepwise import Lane, Watch, accept, watched_value

@@ -25,13 +25,13 @@ import numpy as np
 
 from twolayer.equations.state import Overlap
 from twolayer.gaussian.engines import adapt
-from twolayer.gaussian.full import symmetric_root
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.spread import Spread, pack, spread_of, tangent, unpack
 from twolayer.loops.stepwise import Lane, StepwiseEvolution, Watch, accept, in_groups, lane_axes, watched_value
 from twolayer.methods.ode import ODE, Field
 from twolayer.numerics import random
 from twolayer.numerics.errors import finite_number, positive_integer
+from twolayer.numerics.special import symmetric_root
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps
 from twolayer.task.method import Evolution, Method, Task, register_method
