@@ -21,7 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.kernel import Kernel
-from twolayer.gaussian.visits import Nodes, covariance, covariance_nodes, visit
+from twolayer.gaussian.visits import covariance, covariance_nodes, visit
+from twolayer.numerics.rules import Nodes
 from twolayer.numerics.special import symmetric_root
 
 __all__ = ["Nodes", "Sums", "covariance_nodes", "gaussian_sums", "size_of_features", "tail"]

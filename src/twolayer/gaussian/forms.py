@@ -1,29 +1,43 @@
 """One- and two-point Gaussian averages of an activation: what the gradient-flow part of every equation needs.
 
-    one field, mean μ, variance v:     E[f],  E[f'],  v·E[f''];    E[f'(μ + s g) h_n(g)], n = 0, 1, …
+    one field, mean μ, variance v:     E[f],  E[f'],  E[f''];    E[f'(μ + s g) h_n(g)], n = 0, 1, …
     two fields, covariance C:          E[f(x) g(y)],  E[f'(x) g'(y)],  E[f''(x) g(y)]
 
 Derivatives are meant in the weak sense (Stein), so that kinks and jumps need no care:
 E[f'(x) u g(y)] = Cov(x, u) E[f'' g] + Cov(y, u) E[f' g'] for every Gaussian field u.
+
+Families with closed averages (families.py) derive from `Forms`. For all others, f'_n = E[f'(s g) h_n(g)] by quadrature
+in one dimension gives every pair by Mehler's sum, ρ the correlation:
+
+    E[f' g'] = Σ_n ρⁿ f'_n g'_n,    E[f g] = f_0 g_0 + C12 Σ_n ρⁿ f'_n g'_n/(n + 1),
+    E[f'' g] = (1/s) [ f'_1 g_0 + s_g Σ_{n>0} ρⁿ √((n + 1)/n) f'_{n+1} g'_{n−1} ]
+
+It converges fast if one of the two is smooth. Two kinked functions take panels in both fields instead.
 """
 
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from twolayer.functions.activation import Activation
 from twolayer.gaussian.quadrature import blurred_crossings, crossing, panel_rule
+from twolayer.numerics.special import root
 
-__all__ = ["Forms", "Ladder", "NumericForms", "Pair", "Single", "cross_pair", "orthonormal"]
+__all__ = ["Forms", "Ladder", "NumericForms", "Pair", "PairOf", "Single", "cross_pair", "mehler_pair", "orthonormal"]
+
+TINY = 1e-12  # added to variances, so that derivatives with respect to a vanishing one are those of the limit
+NODES_PER_ORDER, TERMS_PER_ORDER = 6, 4  # of Mehler's sum
 
 
 class Single(NamedTuple):
-    """E[f], E[f'] and variance·E[f'']."""
+    """E[f], E[f'] and E[f'']."""
 
     value: Any
     slope: Any
@@ -45,9 +59,14 @@ class Ladder(NamedTuple):
     slopes: Any
 
 
-class Forms(abc.ABC):
-    """The averages of one activation, closed or numerical."""
+PairOf = Callable[[Any, Any, Any], Pair]
+"""(C11, C12, C22) → the averages at two fields of zero mean; arrays broadcast."""
 
+
+class Forms(abc.ABC):
+    """The averages of one activation. Subclasses are frozen dataclasses: they are part of compiled code."""
+
+    closed: bool = True
     name: str
 
     @abc.abstractmethod
@@ -55,45 +74,86 @@ class Forms(abc.ABC):
         """Averages at one field; arrays broadcast."""
 
     @abc.abstractmethod
-    def pair(self, c11: Any, c12: Any, c22: Any) -> Pair:
-        """Averages at two fields of zero mean; arrays broadcast."""
-
-    @abc.abstractmethod
     def ladder(self, mean: Any, width: Any, orders: int) -> Ladder:
         """Hermite coefficients of f' in the fluctuation of one field, g = (field − mean)/width; arrays broadcast."""
+
+    @abc.abstractmethod
+    def pair_with(self, other: Forms) -> PairOf | None:
+        """The averages of this activation at one field and another at a second, or None if they are not closed."""
+
+    def pair(self, c11: Any, c12: Any, c22: Any) -> Pair:
+        """Both fields with this activation."""
+        same = self.pair_with(self)
+        assert same is not None
+        return same(c11, c12, c22)
+
+    def ridge_variance(self, target: Any, p: int, order: int) -> Any:
+        """The closed second-order part E[σ'_j σ'_l (h − s f)²] against a sum of ridges (targets.py), or None."""
+        return None
+
+    def node_variance(self, target: Any, p: int) -> Any:
+        """The same against a target at nodes, or None."""
+        return None
+
+    def pair_work(self, fields: int, pairs: int) -> float:
+        """Terms of so many pairs between so many fields."""
+        return 4.0 * pairs
+
+    def single_work(self, fields: int) -> float:
+        """Terms of so many one-field averages."""
+        return 4.0 * fields
 
 
 @dataclass(frozen=True)
 class NumericForms(Forms):
-    """Quadrature for any activation: O(order) per field, O(order²) per pair of fields (times panels)."""
+    """Quadrature for any activation: O(order) per field; per pair O(order) where it is smooth, else O(order²)."""
 
     activation: Activation
     order: int = 16
     name: str = "quadrature"
+    closed = False
+
+    def _rule(self, mean: Any, width: Any, count: int | None = None) -> tuple[Any, Any, Any]:
+        """Nodes x, weights, and fields mean + width·x, with panels that end at the kinks."""
+        breaks = [crossing(kink, mean, width) for kink in self.activation.kinks]
+        order = self.order if count is None else -(-count // 3)
+        x, w = panel_rule(jnp.stack(breaks, -1) if breaks else jnp.zeros((*jnp.shape(mean), 0)), order)
+        return x, w, mean[..., None] + width[..., None] * x
 
     def single(self, mean: Any, variance: Any) -> Single:
         """Averages at one field."""
         mean, variance = jnp.broadcast_arrays(mean, variance)
-        width = jnp.sqrt(variance)
-        kinks = self.activation.kinks
-        breaks = [crossing(kink, mean, width) for kink in kinks]
-        x, w = panel_rule(jnp.stack(breaks, -1) if breaks else jnp.zeros((*mean.shape, 0)), self.order)
-        u = mean[..., None] + width[..., None] * x
+        width = jnp.sqrt(jnp.where(variance > -TINY, variance, 0.0) + 2 * TINY)
+        x, w, u = self._rule(mean, width)
         slope = self.activation.slope(u)
-        return Single((w * self.activation(u)).sum(-1), (w * slope).sum(-1), width * (w * x * slope).sum(-1))
+        return Single((w * self.activation(u)).sum(-1), (w * slope).sum(-1), (w * x * slope).sum(-1) / width)
 
     def ladder(self, mean: Any, width: Any, orders: int) -> Ladder:
         """Hermite coefficients at one field."""
         mean, width = jnp.broadcast_arrays(mean, width)
-        breaks = [crossing(kink, mean, width) for kink in self.activation.kinks]
-        x, w = panel_rule(jnp.stack(breaks, -1) if breaks else jnp.zeros((*mean.shape, 0)), self.order)
-        u = mean[..., None] + width[..., None] * x
+        x, w, u = self._rule(mean, width, max(3 * self.order, NODES_PER_ORDER * orders // TERMS_PER_ORDER))
         slope = w * self.activation.slope(u)
         return Ladder((w * self.activation(u)).sum(-1), (slope * orthonormal(x, orders)).sum(-1))
 
+    def pair_with(self, other: Forms) -> None:
+        """Nothing is closed."""
+
     def pair(self, c11: Any, c12: Any, c22: Any) -> Pair:
-        """Averages at two fields."""
-        return cross_pair(self.activation, self.activation, self.order, c11, c12, c22)
+        """Mehler's sum where the activation is smooth, else panels."""
+        if self.activation.kinks:
+            return cross_pair(self.activation, self.activation, self.order, c11, c12, c22)
+        return mehler_pair(self, self, self.order, c11, c12, c22)
+
+    def pair_work(self, fields: int, pairs: int) -> float:
+        """Values at nodes of each field and a sum for each pair; a grid for each pair of kinked ones."""
+        if self.activation.kinks:
+            return pairs * float((4 + 3 * len(self.activation.kinks)) * self.order) ** 2
+        terms = TERMS_PER_ORDER * self.order
+        return fields * NODES_PER_ORDER * self.order * (4 + 0.5 * terms) + 0.5 * terms * pairs
+
+    def single_work(self, fields: int) -> float:
+        """Values at nodes."""
+        return 2.0 * fields * self.order * (3 + len(self.activation.kinks))
 
 
 def orthonormal(x: Any, count: int, scale: Any = 1.0) -> Any:
@@ -109,6 +169,34 @@ def orthonormal(x: Any, count: int, scale: Any = 1.0) -> Any:
     return jnp.concatenate([first[None], rest])
 
 
+def mehler_pair(f: Forms, g: Forms, order: int, c11: Any, c12: Any, c22: Any) -> Pair:
+    """E[f g], E[f' g'], E[f'' g] from the Hermite coefficients of each. Cost O(terms) per pair and O(terms²) per field.
+
+    The three covariances broadcast; coefficients are computed in the shapes of c11 and c22 alone.
+    """
+    terms = TERMS_PER_ORDER * order
+    width, other = root(jnp.asarray(c11, float)), root(jnp.asarray(c22, float))
+    left, right = f.ladder(jnp.zeros_like(width), width, terms), g.ladder(jnp.zeros_like(other), other, terms)
+    moves = (width > 0) & (other > 0)
+    rho = jnp.where(moves, c12, 0.0) / jnp.where(moves, width * other, 1.0)
+    # the sums over n by Horner's rule
+    n = np.arange(terms)
+    lift = np.sqrt(1.0 + 1.0 / np.maximum(n, 1))
+    up = jnp.concatenate([left.slopes[1:], jnp.zeros_like(left.slopes[:1])])
+    down = jnp.concatenate([jnp.zeros_like(right.slopes[:1]), right.slopes[:-1]])
+
+    def step(sums: Pair, term: Any) -> tuple[Pair, None]:
+        n, a, b, c, d, lift = term
+        product = a * b
+        return Pair(sums.ff * rho + product / (n + 1), sums.dd * rho + product, sums.hd * rho + lift * c * d), None
+
+    empty = jnp.zeros(jnp.broadcast_shapes(rho.shape, width.shape, other.shape))
+    columns = (n, left.slopes, right.slopes, up, down, lift)
+    sums, _ = jax.lax.scan(step, Pair(empty, empty, empty), columns, reverse=True)
+    bend = (up[0] * right.value + other * sums.hd) / jnp.where(width > 0, width, 1.0)
+    return Pair(left.value * right.value + c12 * sums.ff, sums.dd, bend)
+
+
 def cross_pair(f: Activation, g: Activation, order: int, c11: Any, c12: Any, c22: Any) -> Pair:
     """E[f g], E[f' g'], E[f'' g] for two activations by iterated quadrature, field by field.
 
@@ -121,7 +209,7 @@ def cross_pair(f: Activation, g: Activation, order: int, c11: Any, c12: Any, c22
         c11, c12, c22 = c
         width = jnp.sqrt(c11)
         r = c12 / width
-        s = jnp.sqrt(jnp.maximum(c22 - r**2, 0.0))
+        s = root(c22 - r**2)
         outer = [k / width for k in f.kinks]
         for k in g.kinks:
             outer += blurred_crossings(k, 0.0, r, s)

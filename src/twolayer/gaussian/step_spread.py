@@ -19,7 +19,8 @@ import numpy as np
 from twolayer.equations.kernel import Kernel
 from twolayer.equations.state import Overlap
 from twolayer.gaussian.spread import pack
-from twolayer.gaussian.visits import Nodes, Visited, covariance, covariance_nodes, rows_of, visit
+from twolayer.gaussian.visits import Visited, covariance, covariance_nodes, rows_of, visit
+from twolayer.numerics.rules import Nodes
 from twolayer.task.problem import Problem
 
 __all__ = ["OwnCovariance", "StepNodes"]

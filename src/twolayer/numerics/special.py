@@ -32,12 +32,9 @@ def root(x: Any, least: Any = 0.0) -> Any:
 def _arcsine_series() -> list[float]:
     """Coefficients of arcsin(√z)/√z on 0 ≤ z ≤ ¼, in powers of 8z − 1: a Chebyshev interpolant."""
 
-    def f(t: np.ndarray) -> np.ndarray:
-        y = np.sqrt((t + 1) / 8)
-        return np.asarray(np.arcsin(y) / y)
-
-    series = np.polynomial.chebyshev.chebinterpolate(f, 14)
-    return np.polynomial.chebyshev.cheb2poly(series).tolist()
+    y: Any = lambda t: np.sqrt((t + 1) / 8)  # noqa: E731
+    series: Any = np.polynomial.chebyshev.chebinterpolate(lambda t: np.arcsin(y(t)) / y(t), 14)
+    return list(np.polynomial.chebyshev.cheb2poly(series))
 
 
 SERIES = _arcsine_series()
@@ -55,7 +52,8 @@ def arcsine(x: Any) -> Any:
     a = jnp.abs(x)
     outer = a > 0.5  # arcsin a = π/2 − 2 arcsin √((1 − a)/2)
     z = jnp.where(outer, (1 - a) / 2, a * a)
-    t, total = 8 * z - 1, SERIES[-1]
+    t = 8 * z - 1
+    total = jnp.full_like(t, SERIES[-1])
     for c in SERIES[-2::-1]:
         total = total * t + c
     inner = jnp.where(outer, jnp.sqrt(jnp.maximum(z, 0.0)), a) * total

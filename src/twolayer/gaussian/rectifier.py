@@ -1,0 +1,233 @@
+"""Rectifiers σ(x) = r·max(x, 0) − l·max(−x, 0): ReLU, |x|, leaky ReLU. Two- and three-point averages in closed form.
+
+    E[σσ'] = √(C11 C22) (sin θ + (π−θ) cos θ)/2π     E[H H'] = (π−θ)/2π     E[δ(1) σ(2)] = √(C11 C22 − C12²)/(2π C11)
+
+for ReLU (l = 0, r = 1), θ the angle between the fields; x → −x gives the others. The four-point average of ReLU, for
+unit variances and correlations R, needs one integral over the coupling t of the first field to the rest:
+
+    E[H1 H2 σ3 σ4] = R34 P4 + Σ_{x<y} [ R3x (R4y − Rxy R4x) + R3y (R4x − Rxy R4y) ] F_xy
+    F_xy = P(the other two > 0 | x = y = 0)/(2π √(1 − Rxy²)),     dP4/dt = Σ_y R1y F_1y at couplings t R1y,  P4(0) = ½ P3
+
+P4 and F belong to the set of four fields, whichever two carry the rectifiers: n⁴/24 of them serve all p²n²/4 averages.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer.gaussian.forms import Forms, Ladder, Pair, PairOf, Single, orthonormal
+from twolayer.gaussian.quadrature import legendre
+from twolayer.numerics.special import arcsine, root
+
+__all__ = ["RectifierForms", "ReluRidge", "four_point"]
+
+TWO_PI = 2 * math.pi
+COINCIDENT = 4e-16  # sin²θ below this is rounding: the fields are one, or opposite
+WORK_PER_SET = 3.0  # terms for each node of P4
+BLOCK = 2**17  # sets × nodes looked at together
+
+
+def _relu(mean: Any, width: Any) -> tuple[Any, Any, Any]:
+    """E[max(x, 0)], P(x > 0), and the density of x/width at 0, for x of given mean and width."""
+    moves = width > 0
+    x = jnp.where(moves, mean / jnp.where(moves, width, 1.0), jnp.sign(mean) * 40.0)
+    density = jnp.exp(-(x**2) / 2) / math.sqrt(TWO_PI)
+    above = jax.scipy.special.ndtr(x)
+    return mean * above + width * density, above, density
+
+
+def _angles(c11: Any, c12: Any, c22: Any) -> tuple[Any, Any]:
+    """√(C11 C22) sin θ and θ."""
+    product = c11 * c22
+    sine = root(product - c12**2, COINCIDENT * product)
+    return sine, jnp.arctan2(sine, c12)
+
+
+@dataclass(frozen=True)
+class RectifierForms(Forms):
+    """One- and two-point averages of a rectifier with slope ``left`` below zero and ``right`` above."""
+
+    left: float = 0.0
+    right: float = 1.0
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """For reports."""
+        return "relu" if (self.left, self.right) == (0.0, 1.0) else "rectifier"
+
+    def single(self, mean: Any, variance: Any) -> Single:
+        """E[σ], E[σ'], E[σ''] at given mean and variance."""
+        width = root(variance)
+        value, above, density = _relu(mean, width)
+        bend = density / jnp.where(width > 0, width, 1.0)
+        kink = self.right - self.left
+        return Single(self.left * mean + kink * value, self.left + kink * above, kink * jnp.where(width > 0, bend, 0.0))
+
+    def ladder(self, mean: Any, width: Any, orders: int) -> Ladder:
+        """Hermite coefficients of a step at g = −μ/s: h_{n−1}(−μ/s) times the density there, over √n."""
+        value, above, density = _relu(mean, width)
+        moves, kink = width > 0, self.right - self.left
+        x = jnp.where(moves, mean / jnp.where(moves, width, 1.0), jnp.sign(mean) * 40.0)
+        count = np.arange(1, orders).reshape(-1, *[1] * x.ndim)
+        steps = kink * density * orthonormal(-x, orders - 1) / np.sqrt(count)
+        slopes = jnp.concatenate([(self.left + kink * above)[None], steps])
+        return Ladder(self.left * mean + kink * value, slopes)
+
+    def pair_with(self, other: Forms) -> PairOf | None:
+        """Two rectifiers."""
+        if not isinstance(other, RectifierForms):
+            return None
+        same = self.right * other.right + self.left * other.left
+        opposite = self.right * other.left + self.left * other.right
+        kinks = (self.right - self.left) * (other.right - other.left)
+
+        def pair(c11: Any, c12: Any, c22: Any) -> Pair:
+            sine, theta = _angles(c11, c12, c22)
+            ff = same * (sine + (math.pi - theta) * c12) - opposite * (sine - theta * c12)
+            dd = same * (math.pi - theta) + opposite * theta
+            return Pair(ff / TWO_PI, dd / TWO_PI, kinks * sine / (TWO_PI * c11))
+
+        return pair
+
+    def ridge_variance(self, target: Any, p: int, order: int) -> ReluRidge | None:
+        """For ReLU and a sum of ReLU ridges."""
+        plain = RectifierForms()
+        return ReluRidge(target, order) if self == plain == target.ridge_forms else None
+
+    def pair_work(self, fields: int, pairs: int) -> float:
+        """An arctangent and a root."""
+        return 8.0 * pairs
+
+
+class ReluRidge(eqx.Module):
+    """ReLU student, sum of ReLU ridges: cost O(order · n⁴/24), n = p + ridges."""
+
+    target: Any
+    order: int = eqx.field(static=True)
+    label: str = eqx.field(static=True, default="closed form with a 1-d quadrature")
+
+    def __call__(self, Q: Any, M: Any, a: Any, student: float) -> Any:
+        """V (p, p)."""
+        weights = self.target.signed_weights(student, a)
+        return four_point(self.target.covariance(Q, M), weights, a.shape[0], self.order)
+
+    def work(self, p: int) -> float:
+        """Terms of one evaluation."""
+        n = p + len(self.target.c)
+        return math.comb(n, 4) * (self.order + 4) * WORK_PER_SET + 30.0 * p * n**2
+
+
+def positive_given_zero(xy: Any, xm: Any, xn: Any, ym: Any, yn: Any, mn: Any) -> Any:
+    """P(m > 0, n > 0 | x = y = 0) from correlations; ¼ where one of them has no variance left."""
+    determinant = jnp.maximum(1 - xy**2, 1e-14)
+    vm = 1 - (xm**2 - 2 * xy * xm * ym + ym**2) / determinant
+    vn = 1 - (xn**2 - 2 * xy * xn * yn + yn**2) / determinant
+    c = mn - (xm * xn - xy * (xm * yn + xn * ym) + ym * yn) / determinant
+    spread = jnp.minimum(vm, vn) > 1e-11
+    ratio = jnp.where(spread, c * jax.lax.rsqrt(jnp.where(spread, vm * vn, 1.0)), 0.0)
+    return 0.25 + arcsine(jnp.clip(ratio, -1.0, 1.0)) / TWO_PI
+
+
+def orthant(R: Any, order: int) -> Any:
+    """P4, all four fields positive, for correlations R (4, 4, …)."""
+    node, weight = legendre(order)
+    t, dt = np.sin(np.pi / 2 * node), np.pi / 2 * np.cos(np.pi / 2 * node) * weight
+    y, m, n = np.array([1, 2, 3]), np.array([2, 1, 1]), np.array([3, 3, 2])
+    first = R[0][..., None] * t
+    others = (R[i, j][..., None] for i, j in ((y, m), (y, n), (m, n)))
+    chance = positive_given_zero(first[y], first[m], first[n], *others)
+    density = R[0, y][..., None] * jax.lax.rsqrt(1 - t**2 * jnp.minimum(R[0, y] ** 2, 1.0)[..., None]) / TWO_PI
+    return orthant_of_three(R[1, 2], R[1, 3], R[2, 3]) / 2 + ((density * chance) @ dt).sum(0)
+
+
+def orthant_of_three(*correlations: Any) -> Any:
+    """P3, all three fields positive."""
+    return 1 / 8 + sum(arcsine(r) for r in correlations) / (4 * math.pi)
+
+
+def _boundary(qx: Any, qy: Any, sx: Any, sy: Any, xy: Any) -> Any:
+    """Coefficient of F_xy when fields q and s carry the rectifiers."""
+    return qx * (sy - xy * sx) + qy * (sx - xy * sy)
+
+
+PAIRS = np.array(list(itertools.combinations(range(4), 2)))  # and the other two fields are PAIRS[::-1]
+
+
+def _sets(R: Any, v: Any, S: Any, used: Any, p: int, order: int) -> Any:
+    """Σ over sets S (4, m) of different fields, q and s in both orders, as V (p, p) for j < l."""
+    R4, (x, y), (m, n) = R[S[:, None], S[None, :]], PAIRS.T, PAIRS[::-1].T
+    P4 = orthant(R4, order)
+    chance = positive_given_zero(R4[x, y], R4[x, m], R4[x, n], R4[y, m], R4[y, n], R4[m, n])
+    F = chance * jax.lax.rsqrt(jnp.maximum(1 - R4[x, y] ** 2, 1e-14)) / TWO_PI
+    # every choice of the two fields with Heavisides, PAIRS, leaves two with rectifiers
+    bounds = _boundary(R4[m][:, x], R4[m][:, y], R4[n][:, x], R4[n][:, y], R4[x, y])
+    value = R4[m, n] * P4 + (bounds * F).sum(1)
+    share = jnp.where((S[y] < p) & used, 2 * v[S[m]] * v[S[n]] * value, 0.0)
+    return jnp.zeros((p, p)).at[S[x], jnp.minimum(S[y], p - 1)].add(share)
+
+
+def _of_three(R: Any, p: int) -> tuple[Any, Any]:
+    """E[H_x σ_y σ_z] (p, n, n) and E[H_x H_y σ_z²] (p, p, n) for unit variances, whichever fields coincide."""
+    n = len(R)
+    i = jnp.arange(n)
+    x, y, z = i[:p, None, None], i[None, :, None], i[None, None, :]
+    xy, xz, yz = R[x, y], R[x, z], R[y, z]
+    P3, pair = orthant_of_three(xy, xz, yz), RectifierForms().pair(1.0, R, 1.0).ff
+    edges = [jax.lax.rsqrt(jnp.maximum(1 - r**2, 1e-14)) / (2 * TWO_PI) for r in (xy, xz, yz)]
+    values = yz * P3 + sum(
+        _boundary(*c, r) * F
+        for c, r, F in zip(((xy, 1.0, xz, yz), (xy, yz, xz, 1.0), (1.0, yz, yz, 1.0)), (xy, xz, yz), edges, strict=True)
+    )
+    sine, theta = _angles(1.0, R, 1.0)
+    square = (math.pi - theta + sine * R) / TWO_PI  # E[H_x σ_y²]
+    values = jnp.where(y == z, square[:p][:, :, None], values)
+    values = jnp.where((x == y) | (x == z), pair[y, z], values)
+    both = P3 + sum(
+        _boundary(*c, r) * F
+        for c, r, F in zip(((xz, yz, xz, yz), (xz, 1.0, xz, 1.0), (yz, 1.0, yz, 1.0)), (xy, xz, yz), edges, strict=True)
+    )
+    both = jnp.where(x == y, square[:p][:, None, :], both)
+    both = jnp.where(x == z, square[y, x], jnp.where(y == z, square[x, y], both))
+    return values, both[:, :p]
+
+
+def four_point(C: Any, weights: Any, p: int, order: int) -> Any:
+    """Σ_{q,s} w_q w_s E[σ'_j σ'_l σ_q σ_s] for ReLU and j, l < p, fields with covariance C (n, n).
+
+    Fields may coincide. Cost O(order · n⁴/24), memory O(n³) and blocks of sets.
+    """
+    n, C = len(C), jnp.asarray(C)
+    scale = jnp.sqrt(jnp.diagonal(C))
+    R = jnp.clip(C / (scale[:, None] * scale), -1.0, 1.0)
+    R = R.at[jnp.arange(n), jnp.arange(n)].set(1.0)
+    v = weights * scale
+    single, double = _of_three(R, p)
+    V = jnp.diag(jnp.einsum("q,s,jqs->j", v, v, single))
+    # one field carries both rectifiers, or a Heaviside and a rectifier: H_j σ_j = σ_j
+    own = v[:p, None] * jnp.einsum("s,ljs->jl", v, single[:, :p])  # Σ_s v_j v_s E[H_l σ_j σ_s]
+    pairs = v[:p, None] * v[:p] * RectifierForms().pair(1.0, R[:p, :p], 1.0).ff
+    squares = jnp.einsum("q,jlq->jl", v**2, double)
+    ends = v[:p] ** 2 * jnp.diagonal(single[:, :p, :p], axis1=1, axis2=2)  # v_l² E[H_j σ_l²]
+    rest = squares + 2 * (own + own.T) - 2 * (ends + ends.T) - 2 * pairs
+    sets = np.array([s for s in itertools.combinations(range(n), 4) if s[1] < p], dtype=np.int32).reshape(-1, 4).T
+    if sets.shape[1]:
+        size = max(1, min(sets.shape[1], BLOCK // (3 * order)))
+        count = -(-sets.shape[1] // size)
+        filled = np.concatenate([sets, np.repeat(sets[:, :1], count * size - sets.shape[1], axis=1)], axis=1)
+        used = np.arange(count * size) < sets.shape[1]
+        blocks = (jnp.asarray(filled.reshape(4, count, size).swapaxes(0, 1)), jnp.asarray(used.reshape(count, size)))
+
+        def add(total: Any, block: Any) -> tuple[Any, None]:
+            return total + _sets(R, v, *block, p, order), None
+
+        upper, _ = jax.lax.scan(add, jnp.zeros((p, p)), blocks)
+        rest = rest + upper + upper.T
+    return V + jnp.where(jnp.eye(p, dtype=bool), 0.0, rest)
