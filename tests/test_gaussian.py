@@ -13,12 +13,12 @@ import pytest
 import twolayer as tl
 from conftest import random_overlaps
 from twolayer.functions.activation import NAMED, Activation
-from twolayer.gaussian import relu
+from twolayer.gaussian import rectifier
 from twolayer.gaussian.engines import select
+from twolayer.gaussian.families import forms_of
 from twolayer.gaussian.forms import NumericForms, cross_pair
 from twolayer.gaussian.quadrature import nested_rule, panel_rule
 from twolayer.gaussian.risk import excess_risks
-from twolayer.gaussian.targets import forms_of
 
 NAMES = ("psi", "phi", "chi", "second", "excess_risk")
 P2 = np.array([[1.0, 0.3], [0.3, 1.5]])
@@ -288,15 +288,14 @@ def test_relu_four_point_function() -> None:
     rng = np.random.default_rng(3)
     X = rng.normal(size=(3, 4))
     C, w = X @ X.T, rng.normal(size=3)
-    ours = np.asarray(jax.jit(relu.four_point, static_argnums=(2, 3))(C, w, 2, 24))
+    ours = np.asarray(jax.jit(rectifier.four_point, static_argnums=(2, 3))(C, w, 2, 24))
     L = np.linalg.cholesky(C)
-    xi, weights = nested_rule(L, [(0.0,)] * 3, 16, np.tri(3, dtype=bool))
+    xi, weights, _ = nested_rule(L, [(0.0,)] * 3, 16, np.tri(3, dtype=bool))
     u = xi @ L.T
     e, on = np.maximum(u, 0) @ w, (u[:, :2] > 0).astype(float)
     np.testing.assert_allclose(ours, np.einsum("n,nj,nl,n->jl", weights, on, on, e**2), rtol=2e-7)
-    same = np.ones((4, 4))
-    four = jax.jit(lambda c: relu.expectation_four([[c[i, j] for j in range(4)] for i in range(4)], 64))
-    assert float(four(same)) == pytest.approx(0.5, abs=1e-4)
+    same = rectifier.four_point(np.ones((4, 4)), np.full(4, 0.25), 2, 24)  # four times the same field
+    np.testing.assert_allclose(same, 0.5, atol=1e-8)
 
 
 def test_panel_rules_integrate_gaussians() -> None:

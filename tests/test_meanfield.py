@@ -15,8 +15,8 @@ import pytest
 import twolayer as tl
 from conftest import random_overlaps
 from twolayer.gaussian.ensemble import BLOCK, Cloud, Rates
+from twolayer.gaussian.families import forms_of
 from twolayer.gaussian.forms import NumericForms
-from twolayer.gaussian.targets import forms_of
 from twolayer.gaussian.wide import Fineness, Wide, correlation_moments, correlation_rule
 from twolayer.methods.meanfield import MeanField
 from twolayer.running import solve as solving

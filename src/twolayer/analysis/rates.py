@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.state import Overlap
-from twolayer.gaussian.engines import adapt, relative_error
+from twolayer.gaussian.engines import LOG2_POINTS, adapt, relative_error
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.ode import ODE, Field, field_of
 from twolayer.numerics.errors import InputError, Refused
@@ -100,13 +100,13 @@ def rates(problem: Problem, algorithm: SGD, start: Overlaps, method: ODE | None 
         raise Refused("ODE", reason)
     a = problem.a() if start.a is None else start.a
     point = Overlap(start.Q, start.M, a)
-    averager, _ = adapt(
+    averager, *_ = adapt(
         problem,
         algorithm.loss,
         *point,
         engine=method.engine,
-        tolerance=method.tolerance,
-        log2_points=method.log2_points,
+        tolerance=method.accuracy / 100,
+        log2_points=method.log2_points or LOG2_POINTS,
     )
     field = field_of(averager.engine, problem, algorithm)
     zero = jnp.zeros(())

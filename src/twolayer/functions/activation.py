@@ -44,6 +44,9 @@ class Activation:
         Where σ or σ' jumps.
     polynomial : tuple of float, optional
         Coefficients of 1, z, z², … when σ is a polynomial.
+    family : tuple, optional
+        Name and numbers of the family of closed averages that σ belongs to (gaussian/families.py): ``("erf",)``,
+        ``("rectifier", left, right)`` with the slopes on both sides of 0, ``("polynomial", *coefficients)``.
     key : hashable
         Identity for equality and caching.
 
@@ -61,6 +64,7 @@ class Activation:
     polynomial: tuple[float, ...] | None = field(default=None, compare=False, repr=False)
     key: Hashable = field(default=None, repr=False)
     portable: bool = field(default=True, compare=False, repr=False)
+    family: tuple[Any, ...] | None = field(default=None, compare=False, repr=False)
 
     def __call__(self, x: Any) -> Any:
         """σ(x), elementwise."""
@@ -119,8 +123,9 @@ def _checked(
     polynomial: tuple[float, ...] | None,
     key: Hashable,
     portable: bool,
+    family: tuple[Any, ...] | None = None,
 ) -> Activation:
-    """Probe the function (elementwise? finite?) and find its kinks."""
+    """Probe the function (elementwise? finite?), find its kinks, and whether it is a rectifier."""
     probe = jnp.linspace(-6.0, 6.0, 241) + 0.00123
     try:
         values = np.asarray(function(probe))
@@ -147,7 +152,18 @@ def _checked(
         )
     if kinks is None:
         kinks = () if polynomial is not None else find_kinks(function)[0]
-    return Activation(name, function, tuple(float(k) for k in kinks), polynomial, key, portable)
+    kinks = tuple(float(k) for k in kinks)
+    if polynomial is not None:
+        family = ("polynomial", *polynomial)
+    elif family is None and kinks == (0.0,):
+        family = _rectifier(np.asarray(probe), values)
+    return Activation(name, function, kinks, polynomial, key, portable, family)
+
+
+def _rectifier(z: np.ndarray, values: np.ndarray) -> tuple[Any, ...] | None:
+    """The family of a function that is proportional to z on either side of 0, as |z| is."""
+    slopes = [values[side][0] / z[side][0] for side in (z < 0, z > 0)]
+    return ("rectifier", *map(float, slopes)) if np.allclose(values, np.where(z < 0, *slopes) * z, 1e-13, 0) else None
 
 
 def _from_text(text: str, kinks: Sequence[float] | None) -> Activation:
@@ -178,9 +194,17 @@ def _from_callable(function: Callable[[Any], Any], kinks: Sequence[float] | None
 
 
 def register_activation(
-    name: str, kinks: Sequence[float] | None = None
+    name: str, kinks: Sequence[float] | None = None, family: tuple[Any, ...] | None = None
 ) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
     """Decorator: make an elementwise JAX function available by name, in Python, files and flags.
+
+    Parameters
+    ----------
+    name : str
+    kinks : sequence of float, optional
+        Where σ or σ' jumps; found numerically when not given.
+    family : tuple, optional
+        Name and numbers of a family of closed averages (`twolayer.gaussian.families.register_family`).
 
     Examples
     --------
@@ -194,7 +218,7 @@ def register_activation(
         reject("name", name, "an identifier")
 
     def decorate(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        _REGISTRY[name] = _checked(name, function, kinks, None, ("registered", name, function), True)
+        _REGISTRY[name] = _checked(name, function, kinks, None, ("registered", name, function), True, family)
         return function
 
     return decorate
@@ -205,14 +229,17 @@ def _builtin(
     function: Callable[[Any], Any],
     kinks: tuple[float, ...] = (),
     polynomial: tuple[float, ...] | None = None,
+    family: tuple[Any, ...] | None = None,
 ) -> None:
-    _REGISTRY[name] = Activation(name, function, kinks, polynomial, ("builtin", name))
+    if polynomial is not None:
+        family = ("polynomial", *polynomial)
+    _REGISTRY[name] = Activation(name, function, kinks, polynomial, ("builtin", name), family=family)
 
 
 _builtin("linear", lambda z: z, polynomial=(0.0, 1.0))
 _builtin("square", lambda z: z**2, polynomial=(0.0, 0.0, 1.0))
-_builtin("erf", lambda z: jax.lax.erf(z / math.sqrt(2)))
-_builtin("relu", jax.nn.relu, kinks=(0.0,))
+_builtin("erf", lambda z: jax.lax.erf(z / math.sqrt(2)), family=("erf",))
+_builtin("relu", jax.nn.relu, kinks=(0.0,), family=("rectifier", 0.0, 1.0))
 _builtin("tanh", jnp.tanh)
 _builtin("sigmoid", jax.nn.sigmoid)
 _builtin("softplus", jax.nn.softplus)

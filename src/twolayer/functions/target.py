@@ -226,7 +226,19 @@ def _ridge_form(expression: Expression, names: tuple[str, ...]) -> Ridge | None:
         unit = [tuple(int(i == r) for i in range(len(names))) for r in range(len(names))]
         directions.append(tuple(scale * linear.get(e, 0.0) for e in unit))
     activation = Activation.of(name if name in NAMED else f"{name}(z)")
-    return Ridge(activation, tuple(c for c, _ in terms), tuple(directions))
+    return _ridge(activation, [c for c, _ in terms], directions)
+
+
+def _ridge(activation: Activation, weights: Sequence[float], directions: Sequence[tuple[float, ...]]) -> Ridge:
+    """A sum of ridges; rectifiers of other slopes as sums of ReLU, r·max(x, 0) − l·max(−x, 0)."""
+    name, *slopes = activation.family or ("",)
+    if name != "rectifier" or tuple(slopes) == (0.0, 1.0):
+        return Ridge(activation, tuple(weights), tuple(directions))
+    left, right = slopes
+    above = [(right * c, v) for c, v in zip(weights, directions, strict=True)]
+    below = [(-left * c, tuple(-x for x in v)) for c, v in zip(weights, directions, strict=True)]
+    halves = [(c, v) for c, v in above + below if c]
+    return Ridge(NAMED["relu"], tuple(c for c, _ in halves), tuple(v for _, v in halves))
 
 
 def Teacher(
@@ -281,7 +293,7 @@ def Teacher(
             k,
             function,
             polynomial,
-            Ridge(sigma, scaled, unit),
+            _ridge(sigma, scaled, unit),
             not sigma.kinks,
             latex,
             ("teacher", sigma, tuple(a)),

@@ -1,4 +1,4 @@
-"""What the equations of motion need from the fields: five averages.
+"""What the equations of motion need from the fields: five averages, and the engines that compute them.
 
 psi_jr = a_j E[σ'(λ_j) λ*_r e]    phi_jl = a_j E[σ'(λ_j) λ_l e]    chi_jl = a_j a_l E[σ'(λ_j) σ'(λ_l) e²]
 second_j = E[e σ(λ_j)]            excess_risk = ½ E[(h − f)²]
@@ -6,13 +6,21 @@ second_j = E[e σ(λ_j)]            excess_risk = ½ E[(h − f)²]
 and, for those who carry the rows themselves, the mean gradient as a combination of them (Stein):
 
 a_j E[σ'(λ_j) e z] = Σ_l own_jl w_l + Σ_r star_jr w*_r
+
+An `Engine` is chosen once, on the host (engines.py); from then on it is a pytree and a pure function (Q, M, a, Δ) →
+Averages for jit, vmap and grad. Its derivatives with respect to Q, M and a are those of the averages, in forward and in
+reverse mode. Where fields coincide, averages of kinked activations have a cusp: the derivative is then that along
+directions in which they go on coinciding. Sampled averages drop derivatives in directions that raise the rank of Q⊥.
 """
 
 from __future__ import annotations
 
+import abc
 from typing import Any, NamedTuple
 
-__all__ = ["Averages", "Gradient"]
+import equinox as eqx
+
+__all__ = ["Averages", "Engine", "Gradient"]
 
 
 class Averages(NamedTuple):
@@ -31,3 +39,28 @@ class Gradient(NamedTuple):
     own: Any
     star: Any
     second: Any
+
+
+class Engine(eqx.Module):
+    """(Q, M, a, Δ) → Averages."""
+
+    @abc.abstractmethod
+    def __call__(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+        """The averages at one point, inside compiled code."""
+
+    @property
+    @abc.abstractmethod
+    def label(self) -> str:
+        """Which rules are used, for reports."""
+
+    @abc.abstractmethod
+    def gradient(self, Q: Any, M: Any, a: Any, noise: Any) -> Gradient:
+        """The mean gradient as a combination of the rows, inside compiled code."""
+
+    @abc.abstractmethod
+    def work(self, p: int) -> float:
+        """Terms of one evaluation: elementary function values, about 5 ns each on one core."""
+
+    def risk_work(self, p: int) -> float:
+        """Terms of the excess risk alone."""
+        return self.work(p)

@@ -161,12 +161,17 @@ def _change(engine: Engine, other: Engine, *point: Any) -> float:
     return max(float(jnp.abs(x - y).max()) for x, y in zip(one, two, strict=True)) / max(size, 1e-300)
 
 
+def _truncation(averager: Averager, *point: Any) -> float:
+    """The same for what is truncated in the engine."""
+    return 0.0 if averager.probe is None else _change(*averager.probe, *point)
+
+
 def gradient_error(descent: Descent, averager: Averager, *point: Any) -> float:
     """The relative error of the mean gradient at (Q, M, a, Δ): by a coarser rule, and by other sampled points."""
     if isinstance(descent, ReluDescent):
         return ROUNDING
-    others = [*averager.scrambled(), *([] if averager.coarse is None else [averager.coarse])]
-    return max((_change(averager.engine, other, *point) for other in others), default=0.0) + ROUNDING
+    sampled = [_change(averager.engine, other, *point) for other in averager.scrambled()]
+    return max([*sampled, _truncation(averager, *point)]) + ROUNDING
 
 
 def descent_of(
@@ -193,7 +198,7 @@ def descent_of(
         return ReluDescent(L, loss.student, np.array(ridge.directions) @ L, np.array(ridge.weights)), averager
     for order in ORDERS:
         averager = select(problem, loss, engine, order, log2_points)
-        if averager.coarse is None or _change(averager.engine, averager.coarse, Q, M, a, problem.noise) <= tolerance:
+        if _truncation(averager, Q, M, a, problem.noise) <= tolerance:
             break
     return SteinDescent(
         L, averager.engine, select(problem, "squared", order=order, log2_points=log2_points).engine

@@ -122,7 +122,7 @@ class NodeEnsemble(Ensemble):
     @property
     def label(self) -> str:
         """Which rule is used."""
-        inner = "quadrature" if self.forms.name == "quadrature" else f"closed form ({self.forms.name})"
+        inner = f"closed form ({self.forms.name})" if self.forms.closed else "quadrature"
         orders = f", {len(self.moments)} orders of the correlation" if len(self.moments) > 1 else ""
         return f"{inner} at nodes of the target fields: {self.rule}{orders}"
 

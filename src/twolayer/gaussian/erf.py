@@ -4,7 +4,8 @@
     E[σ''(1) σ(2)] = −E[σ'σ'] C12/(1+C11)
     E[σ'(1)σ'(2)σ(3)σ(4)] = (4/π²) Λ^(−1/2) arcsin( T34/√((1+T33)(1+T44)) )
 
-where T is the covariance of fields 3, 4 tilted by the two σ': T = C34,34 − C34,12 (1 + C12,12)⁻¹ C12,34.
+where T is the covariance of fields 3, 4 tilted by the two σ': T = C34,34 − C34,12 (1 + C12,12)⁻¹ C12,34. Against a
+target at nodes of λ*, E[σ'σ'h²] and E[σ'σ'σh] are the same Gaussians with means, node by node.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.gaussian.forms import Forms, Ladder, Pair, Single, orthonormal
+from twolayer.gaussian.forms import Forms, Ladder, Pair, PairOf, Single, orthonormal
+from twolayer.numerics.special import arcsine
 
-__all__ = ["ErfForms", "four_point"]
+__all__ = ["ErfForms", "ErfNodes", "ErfRidge", "four_point"]
 
 TWO_OVER_PI = 2 / math.pi
+MAX_NODE_WORK = 2**24  # terms of ErfNodes beyond which chi is sampled instead
 
 
 @dataclass(frozen=True)
@@ -31,11 +35,11 @@ class ErfForms(Forms):
     name: str = "erf"
 
     def single(self, mean: Any, variance: Any) -> Single:
-        """E[σ], E[σ'], variance·E[σ''] at given mean and variance."""
+        """E[σ], E[σ'], E[σ''] at given mean and variance."""
         wide = 1.0 + variance
         slope = math.sqrt(TWO_OVER_PI) * jnp.exp(-(mean**2) / (2 * wide)) / jnp.sqrt(wide)
         value = jax.lax.erf(mean / jnp.sqrt(2 * wide))
-        return Single(value, slope, -variance * mean / wide * slope)
+        return Single(value, slope, -mean / wide * slope)
 
     def ladder(self, mean: Any, width: Any, orders: int) -> Ladder:
         """Hermite coefficients: σ' is a Gaussian, so each is (−s/√(1+s²))^n h_n(μ/√(1+s²)) times the first."""
@@ -44,24 +48,90 @@ class ErfForms(Forms):
         slope = math.sqrt(TWO_OVER_PI) * jnp.exp(-(x**2) / 2) / wide
         return Ladder(jax.lax.erf(x / math.sqrt(2)), slope * orthonormal(x, orders, -width / wide))
 
-    def pair(self, c11: Any, c12: Any, c22: Any) -> Pair:
-        """Two fields of zero mean."""
-        wide = (1 + c11) * (1 + c22)
-        dd = TWO_OVER_PI / jnp.sqrt(wide - c12**2)
-        ff = TWO_OVER_PI * jnp.arcsin(c12 / jnp.sqrt(wide))
-        return Pair(ff, dd, -dd * c12 / (1 + c11))
+    def pair_with(self, other: Forms) -> PairOf | None:
+        """Two of them."""
+        return _pair if isinstance(other, ErfForms) else None
+
+    def ridge_variance(self, target: Any, p: int, order: int) -> ErfRidge | None:
+        """Against a sum of erf ridges."""
+        return ErfRidge(target) if target.ridge_forms == self else None
+
+    def node_variance(self, target: Any, p: int) -> ErfNodes | None:
+        """Against any target, while nodes and neurons are few enough."""
+        found = ErfNodes(target)
+        return found if found.work(p) <= MAX_NODE_WORK else None
+
+
+def _pair(c11: Any, c12: Any, c22: Any) -> Pair:
+    wide = (1 + c11) * (1 + c22)
+    dd = TWO_OVER_PI / jnp.sqrt(wide - c12**2)
+    ff = TWO_OVER_PI * arcsine(c12 / jnp.sqrt(wide))
+    return Pair(ff, dd, -dd * c12 / (1 + c11))
+
+
+class ErfRidge(eqx.Module):
+    """The second-order part against a sum of erf ridges: cost O(p²(p + k)²)."""
+
+    target: Any
+    label: str = eqx.field(static=True, default="closed form")
+
+    def __call__(self, Q: Any, M: Any, a: Any, student: float) -> Any:
+        """V (p, p)."""
+        return four_point(self.target.covariance(Q, M), self.target.signed_weights(student, a), a.shape[0])
+
+    def work(self, p: int) -> float:
+        """Terms of one evaluation."""
+        return 0.75 * p**2 * (p + len(self.target.c)) ** 2
+
+
+class ErfNodes(eqx.Module):
+    """The second-order part against any target: cost O(nodes · p³ + p⁴)."""
+
+    target: Any
+
+    @property
+    def label(self) -> str:
+        """What is done, for reports."""
+        return f"closed form, target by {self.target.label}"
+
+    def work(self, p: int) -> float:
+        """Terms of one evaluation."""
+        return len(self.target.weights) * p**2 * (2.0 + 2 * p) + 0.75 * p**4
+
+    def __call__(self, Q: Any, M: Any, a: Any, student: float) -> Any:
+        """V (p, p)."""
+        t, p, weights = self.target, a.shape[0], a / a.shape[0]
+        mean, perp = t.conditional(Q, M)
+
+        def entry(pair: Any) -> Any:
+            both = jnp.stack(pair)
+            wide = jnp.eye(2) + perp[both][:, both]
+            inverse = jnp.linalg.inv(wide)
+            shift = mean[:, both] @ inverse  # (N, 2)
+            density = jnp.exp(-(shift * mean[:, both]).sum(-1) / 2)
+            density = TWO_OVER_PI * density / jnp.sqrt(jnp.linalg.det(wide))
+            total = (t.weights * t.h**2) @ density
+            if student:
+                to = perp[:, both]  # (p, 2)
+                tilted = mean - shift @ to.T
+                spread = jnp.diagonal(perp) - jnp.einsum("mi,ij,mj->m", to, inverse, to)
+                f = jax.lax.erf(tilted / jnp.sqrt(2 * (1 + spread))) @ weights
+                total = total - 2 * student * (t.weights * t.h * f) @ density
+            return total
+
+        j, l = np.triu_indices(p)
+        found = jax.lax.map(entry, (jnp.asarray(j), jnp.asarray(l)))
+        V = jnp.zeros((p, p)).at[j, l].set(found).at[l, j].set(found)
+        return V + student**2 * four_point(Q, weights, p) if student else V
 
 
 def four_point(C: Any, weights: Any, p: int) -> Any:
     """Σ_{q,s} w_q w_s E[σ'_j σ'_l σ_q σ_s] for j, l < p, fields with covariance C (n, n).
 
-    Symmetric in (j, l) and under q ↔ s, so that p(p + 1)/2 · n(n + 1)/2 terms are computed. Cost O(p² n²) time; memory
-    O(n²): the pairs (j, l) are taken a few at a time.
+    Symmetric in (j, l), so that p(p + 1)/2 · n² terms are computed. (To use the symmetry q ↔ s too would cost more in
+    looking things up than it saves.) Cost O(p² n²) time; memory O(n²): the pairs (j, l) are taken a few at a time.
     """
-    n = C.shape[0]
-    q, s = np.triu_indices(n)
-    shares = weights[q] * weights[s] * np.where(q == s, 1.0, 2.0)
-    variance, between = jnp.diagonal(C), C[q, s]
+    variance = jnp.diagonal(C)
 
     def entry(pair: Any) -> Any:
         j, l = pair
@@ -70,9 +140,9 @@ def four_point(C: Any, weights: Any, p: int) -> Any:
         # T over all pairs of fields (q, s):  C − (c_j, c_l) (1 + C_jl)⁻¹ (c_j, c_l)ᵀ
         u, v = (ll * cj - jl * cl) / determinant, (jj * cl - jl * cj) / determinant
         narrow = jax.lax.rsqrt(1 + variance - u * cj - v * cl)
-        ratio = (between - u[q] * cj[s] - v[q] * cl[s]) * narrow[q] * narrow[s]
-        return TWO_OVER_PI**2 * (jnp.arcsin(jnp.clip(ratio, -1.0, 1.0)) @ shares) / jnp.sqrt(determinant)
+        ratio = (C * narrow[:, None] - (u * narrow)[:, None] * cj - (v * narrow)[:, None] * cl) * narrow
+        return TWO_OVER_PI**2 * (weights @ (arcsine(ratio) @ weights)) / jnp.sqrt(determinant)
 
     j, l = np.triu_indices(p)
-    found = jax.lax.map(entry, (jnp.asarray(j), jnp.asarray(l)), batch_size=max(1, 2**15 // len(q)))
+    found = jax.lax.map(entry, (jnp.asarray(j), jnp.asarray(l)), batch_size=max(1, 2**18 // C.size))
     return jnp.zeros((p, p)).at[j, l].set(found).at[l, j].set(found)

@@ -27,13 +27,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.functions.activation import Activation
-from twolayer.gaussian.quadrature import blurred_crossings, crossing, panel_rule
+from twolayer.functions.hermite import hermite_table
+from twolayer.gaussian.quadrature import blurred_crossings, crossing, even_rule, panel_rule
 from twolayer.numerics.special import root
 
 __all__ = ["Forms", "Ladder", "NumericForms", "Pair", "PairOf", "Single", "cross_pair", "mehler_pair", "orthonormal"]
 
 TINY = 1e-12  # added to variances, so that derivatives with respect to a vanishing one are those of the limit
-NODES_PER_ORDER, TERMS_PER_ORDER = 6, 4  # of Mehler's sum
+NODES_PER_ORDER = 3  # of equidistant nodes, where panels have so many as order says
+TERMS_PER_ORDER, NODES_PER_TERM = 4, 1.5  # of Mehler's sum
 
 
 class Single(NamedTuple):
@@ -113,11 +115,13 @@ class NumericForms(Forms):
     name: str = "quadrature"
     closed = False
 
-    def _rule(self, mean: Any, width: Any, count: int | None = None) -> tuple[Any, Any, Any]:
+    def _rule(self, mean: Any, width: Any, count: float | None = None) -> tuple[Any, Any, Any]:
         """Nodes x, weights, and fields mean + width·x, with panels that end at the kinks."""
-        breaks = [crossing(kink, mean, width) for kink in self.activation.kinks]
-        order = self.order if count is None else -(-count // 3)
-        x, w = panel_rule(jnp.stack(breaks, -1) if breaks else jnp.zeros((*jnp.shape(mean), 0)), order)
+        count = int(count or NODES_PER_ORDER * self.order)
+        x, w = even_rule(count)
+        if self.activation.kinks:
+            breaks = [crossing(kink, mean, width) for kink in self.activation.kinks]
+            x, w = panel_rule(jnp.stack(breaks, -1), -(-count // NODES_PER_ORDER))
         return x, w, mean[..., None] + width[..., None] * x
 
     def single(self, mean: Any, variance: Any) -> Single:
@@ -131,9 +135,11 @@ class NumericForms(Forms):
     def ladder(self, mean: Any, width: Any, orders: int) -> Ladder:
         """Hermite coefficients at one field."""
         mean, width = jnp.broadcast_arrays(mean, width)
-        x, w, u = self._rule(mean, width, max(3 * self.order, NODES_PER_ORDER * orders // TERMS_PER_ORDER))
-        slope = w * self.activation.slope(u)
-        return Ladder((w * self.activation(u)).sum(-1), (slope * orthonormal(x, orders)).sum(-1))
+        x, w, u = self._rule(mean, width, max(NODES_PER_ORDER * self.order, NODES_PER_TERM * orders))
+        value, slope = (w * self.activation(u)).sum(-1), w * self.activation.slope(u)
+        if x.ndim == 1:  # the same nodes for all fields
+            return Ladder(value, jnp.einsum("...m,nm->n...", slope, hermite_table(orders - 1, x)))
+        return Ladder(value, (slope * orthonormal(x, orders)).sum(-1))
 
     def pair_with(self, other: Forms) -> None:
         """Nothing is closed."""
@@ -149,7 +155,7 @@ class NumericForms(Forms):
         if self.activation.kinks:
             return pairs * float((4 + 3 * len(self.activation.kinks)) * self.order) ** 2
         terms = TERMS_PER_ORDER * self.order
-        return fields * NODES_PER_ORDER * self.order * (4 + 0.5 * terms) + 0.5 * terms * pairs
+        return fields * NODES_PER_TERM * terms * (4 + 0.5 * terms) + 0.5 * terms * pairs
 
     def single_work(self, fields: int) -> float:
         """Values at nodes."""

@@ -1,24 +1,36 @@
-"""All fields at once: the engine for any activation, target and loss.
+"""All fields at once: the rule for any activation, target and loss.
 
-    E[F(λ, λ*, ξ)] over  λ* = L_P ξ*,  λ = A ξ* + B ξ⊥,  A = M L_P⁺ᵀ,  B Bᵀ = Q⊥
+    E[F(λ, λ*)] over  λ* = L_P ξ*,  λ = A ξ* + B ξ⊥,  A = M L_P⁺ᵀ,  B Bᵀ = Q⊥
+    e(h + √Δ ξ, f) and its square averaged over the label noise:  h − s f and (h − s f)² + Δ, or panels in ξ
 
-by iterated quadrature in a few dimensions, by scrambled Sobol points beyond.
+by iterated quadrature in a few dimensions, by scrambled Sobol points beyond. What jumps at kinks of σ' or of e does so
+on surfaces that move with Q, M and a. Panels move along; of sampled averages the derivative gets what the jumps add,
+
+    d E[σ'_j G] ∋ [σ']_κ E[δ(λ_j − κ) dλ_j G],    E[δ(λ_j − κ) G] = N(κ; 0, Q_jj) E[G | λ_j = κ],
+
+from the same points moved onto the plane λ_j = κ.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.kernel import Kernel, Sample
-from twolayer.gaussian.averages import Averages
-from twolayer.gaussian.quadrature import nested_rule
-from twolayer.numerics.special import symmetric_root
+from twolayer.equations.kernel import Kernel
+from twolayer.gaussian.averages import Averages, Engine, Gradient
+from twolayer.gaussian.forms import TINY
+from twolayer.gaussian.quadrature import Partial, crossing, last_axis, nested_rule, panel_rule
+from twolayer.numerics.special import root, symmetric_root
 
-__all__ = ["FullRule", "triangular_root"]
+__all__ = ["FullEngine", "FullRule", "triangular_root"]
+
+SINGULAR = 1e-10  # eigenvalues of Ω below this, relative to the largest, count as zero
+NOISE_ORDER = 8  # nodes per panel of the label noise
+LINE_ORDER = 4  # nodes per panel of the last variable where it alone is split, after Sobol points of the others
 
 
 def triangular_root(C: Any) -> Any:
@@ -26,7 +38,7 @@ def triangular_root(C: Any) -> Any:
     p = C.shape[0]
     B, rest = jnp.zeros_like(C), C
     for j in range(p):
-        pivot = jnp.maximum(rest[j, j], 0.0)
+        pivot = rest[j, j]
         fine = pivot > 1e-14 * jnp.maximum(C[j, j], 1e-300)
         column = jnp.where(fine, rest[:, j] / jnp.sqrt(jnp.where(fine, pivot, 1.0)), 0.0)
         column = jnp.where(jnp.arange(p) >= j, column, 0.0)
@@ -34,10 +46,32 @@ def triangular_root(C: Any) -> Any:
     return B
 
 
+class Fields(NamedTuple):
+    """Student fields (N, p), target fields (N, k) and weights (N,)."""
+
+    student: Any
+    target: Any
+    weights: Any
+
+
+class Residual(NamedTuple):
+    """h and f at the nodes, and e and e² averaged over the label noise."""
+
+    h: Any
+    f: Any
+    mean: Any
+    square: Any
+
+    def left(self, fit: Any) -> Any:
+        """What α h − β f leaves of e."""
+        return self.mean - fit[0] * self.h + fit[1] * self.f
+
+
 class FullRule(eqx.Module):
     """Nodes over all fields: quadrature of the given order, or Sobol normals (N, dimension).
 
-    ``kinks`` are those of the target along its axes, ``orthonormal`` says that P = I.
+    ``kinks`` are those of the target along its axes, ``orthonormal`` says that P = I, ``noisy`` that Δ > 0 where the
+    loss is not linear. With Sobol points and a loss that bends at Δ = 0, the points cover all variables but the last.
 
     Cost O(nodes · (p + k) p); memory the same without the last factor.
     """
@@ -46,6 +80,7 @@ class FullRule(eqx.Module):
     order: int = eqx.field(static=True)
     kinks: tuple[tuple[float, ...], ...] = eqx.field(static=True)
     orthonormal: bool = eqx.field(static=True)
+    noisy: bool = eqx.field(static=True)
     normals: np.ndarray | None
     L: np.ndarray
     inverse: np.ndarray
@@ -55,55 +90,183 @@ class FullRule(eqx.Module):
         """What is done, for reports."""
         if self.normals is None:
             return f"quadrature over all fields (order {self.order})"
-        return f"Sobol (2^{int(np.log2(self.normals.shape[0]))} points)"
+        count = f"2^{int(np.log2(self.normals.shape[0]))}"
+        return f"Sobol ({count} lines)" if self.split else f"Sobol ({count} points)"
+
+    @property
+    def split(self) -> bool:
+        """Whether the loss bends on surfaces that cut the last variable."""
+        return bool(self.kernel.loss.kinks) and self.kernel.loss.student is None and not self.noisy
 
     def _fields(self, p: int) -> tuple[np.ndarray, list[tuple[float, ...]]]:
         """Which ξ each field (λ*, λ) depends on, and where it bends."""
         k, r = self.L.shape
         star = np.eye(k, dtype=bool) if self.orthonormal else np.ones((k, r), bool)
         structure = np.block([[star, np.zeros((k, p), bool)], [np.ones((p, r), bool), np.tri(p, dtype=bool)]])
-        if self.kernel.loss.student is None:  # the label noise is one more variable, after the fields
-            structure = np.block([[structure, np.zeros((p + k, 1), bool)]])
         return structure, [*self.kinks, *[self.kernel.activation.kinks] * p]
 
     def nodes(self, p: int) -> int:
-        """Number of nodes of the quadrature."""
+        """Number of nodes."""
         structure, kinks = self._fields(p)
-        total = 1
-        for i in range(structure.shape[1]):
+        levels, last = len(self.kernel.loss.kinks) * self.split, structure.shape[1] - 1
+        total, order = (1, self.order) if self.normals is None else (len(self.normals), LINE_ORDER)
+        for i in range(last + 1) if self.normals is None else [last] if self.split else []:
             active = np.flatnonzero(structure[:, i])
             breaks = sum(len(kinks[f]) * (3 if structure[f, i + 1 :].any() else 1) for f in active)
-            total *= (max(breaks, 1) + 3) * self.order
+            total *= (max(breaks, 1) + 3) * order * (1 + levels if i == last else 1)
         return total
 
-    def sample(self, Q: Any, M: Any, noise: Any) -> tuple[Sample, Any]:
-        """Fields at the nodes and the weights."""
-        A = M @ self.inverse.T
-        perp, (p, r) = Q - A @ A.T, A.shape
-        noisy = self.kernel.loss.student is None
-        if self.normals is not None:
-            xi = jnp.asarray(self.normals)
-            weights, B = jnp.full(xi.shape[0], 1.0 / xi.shape[0]), symmetric_root(perp)
-        else:
-            B = triangular_root(perp)
-            structure, kinks = self._fields(p)
-            to_fields = jnp.block([[self.L, jnp.zeros((len(self.L), p))], [A, B]])
-            unused = structure.shape[1] - to_fields.shape[1]
-            to_fields = jnp.concatenate([to_fields, jnp.zeros((len(structure), unused))], axis=1)
-            xi, weights = nested_rule(to_fields, kinks, self.order, structure)
-        student = xi[:, :r] @ A.T + xi[:, r : r + p] @ B.T
-        label_noise = jnp.sqrt(noise) * xi[:, -1] if noisy else jnp.zeros(xi.shape[0])
-        return Sample(student, xi[:, :r] @ self.L.T, label_noise), weights
+    def work(self, p: int) -> float:
+        """Terms of one evaluation."""
+        each = 4.0 * p + 0.2 * p * (p + len(self.L)) + 8
+        if self.noisy:
+            each += 3.0 * NOISE_ORDER * (3 + len(self.kernel.loss.kinks))
+        return self.nodes(p) * each
 
-    def averages(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
-        """All five averages."""
-        sample, w = self.sample(Q, M, noise)
-        push = self.kernel.push(sample, a)
-        g, f = push.first, self.kernel.output(sample.student, a)
-        weighted = w[:, None] * g
-        chi = weighted.T @ g
-        if self.kernel.loss.student is not None:  # the noise in e averages to Δ σ'σ'
-            slope = a * self.kernel.activation.slope(sample.student)
-            chi = chi + noise * (w[:, None] * slope).T @ slope
-        excess = w @ (self.kernel.target(sample.target) - f) ** 2 / 2
-        return Averages(weighted.T @ sample.target, weighted.T @ sample.student, chi, w @ push.second, excess)
+    def _rows(self, Q: Any, M: Any) -> tuple[Any, Any]:
+        A = M @ self.inverse.T
+        return A, Q - A @ A.T
+
+    def fields(self, Q: Any, M: Any, a: Any) -> Fields:
+        """Fields at the nodes and their weights."""
+        A, perp = self._rows(Q, M)
+        (p, r), k = A.shape, len(self.L)
+        structure, kinks = self._fields(p)
+        if self.normals is not None and not self.split:
+            xi = jnp.asarray(self.normals)
+            student = xi[:, :r] @ A.T + xi[:, r:] @ symmetric_root(perp)
+            return Fields(student, xi[:, :r] @ self.L.T, jnp.full(len(xi), 1.0 / len(xi)))
+        # the derivative with respect to a vanishing variance is that of the limit; nodes are symmetric, points are not
+        B = triangular_root(perp + TINY * jnp.eye(p)) if self.normals is None else _turned(symmetric_root(perp), a)
+        to_fields = jnp.block([[self.L, jnp.zeros((k, p))], [A, B]])
+        level = self._level(a) if self.split else None
+        if self.normals is None:
+            at = nested_rule(to_fields, kinks, self.order, structure, level)
+        else:
+            xi = jnp.asarray(self.normals)
+            outer = Partial(xi, jnp.full(len(xi), 1.0 / len(xi)), xi @ to_fields[:, :-1].T)
+            at = last_axis(outer, to_fields, kinks, LINE_ORDER, structure, level)
+        return Fields(at.fields[:, k:], at.fields[:, :k], at.weights)
+
+    def _level(self, a: Any) -> Any:
+        """Where e bends, as a function of the fields (…, k + p)."""
+        k = len(self.L)
+
+        def level(u: Any) -> Any:
+            y, f = self.kernel.target(u[..., :k]), self.kernel.output(u[..., k:], a)
+            return jnp.stack(self.kernel.loss.levels(y, f), -1)
+
+        return level
+
+    def residual(self, student: Any, target: Any, a: Any, noise: Any) -> Residual:
+        """E and e² averaged over the label noise; without it they are what they are."""
+        loss, h, f = self.kernel.loss, self.kernel.target(target), self.kernel.output(student, a)
+        if loss.student is not None:
+            e = h - loss.student * f
+            return Residual(h, f, e, e**2 + noise)
+        if not self.noisy:
+            e = loss.residual(h, f)
+            return Residual(h, f, e, e**2)
+        width = root(noise)
+        ends = [crossing(y, h, width * jnp.ones_like(h)) for y in loss.labels(f)]
+        x, w = panel_rule(jnp.stack(ends, -1) if ends else jnp.zeros((*h.shape, 0)), NOISE_ORDER)
+        e = loss.residual(h[..., None] + width * x, f[..., None])
+        return Residual(h, f, (w * e).sum(-1), (w * e**2).sum(-1))
+
+    def averages(self, Q: Any, M: Any, a: Any, noise: Any, fit: Any = (0.0, 0.0)) -> Averages:
+        """All five averages; in psi, phi and second with e − α h + β f in the place of e, fit = (α, β)."""
+        fit = jnp.asarray(fit)
+        if self.normals is None or self.split or not self.kernel.activation.kinks:
+            return _averages(self, Q, M, a, noise, fit)
+        return _with_jumps(self, Q, M, a, noise, fit)
+
+    def rows(self, Q: Any, M: Any, average: Averages) -> tuple[Any, Any]:
+        """The gradient as a combination of the rows: that with the averages psi and phi, by a pseudo-inverse."""
+        omega = jnp.block([[Q, M], [M.T, self.L @ self.L.T]])
+        inverse = jnp.linalg.pinv(omega, rtol=SINGULAR, hermitian=True)
+        both = jnp.concatenate([average.phi, average.psi], axis=1) @ inverse
+        return both[:, : len(Q)], both[:, len(Q) :]
+
+
+def _turned(B: Any, a: Any) -> Any:
+    """B in coordinates whose last one is the direction Bᵀa, in which the output moves most."""
+    v = B.T @ a
+    size = root((v**2).sum())
+    v = jnp.where(size > 0, v / jnp.where(size > 0, size, 1.0), jnp.eye(len(a))[-1])
+    u = v - jnp.eye(len(a))[-1]  # the reflection that takes the last axis to v
+    square = (u**2).sum()
+    return B - jnp.where(square > 1e-12, 2 / jnp.where(square > 1e-12, square, 1.0), 0.0) * jnp.outer(B @ u, u)
+
+
+def _averages(rule: FullRule, Q: Any, M: Any, a: Any, noise: Any, fit: Any) -> Averages:
+    student, target, w = rule.fields(Q, M, a)
+    e = rule.residual(student, target, a, noise)
+    slope = a * rule.kernel.activation.slope(student)
+    pushed = (w * e.left(fit))[:, None]
+    first = (pushed * slope).T
+    return Averages(
+        first @ target,
+        first @ student,
+        ((w * e.square)[:, None] * slope).T @ slope,
+        (pushed * rule.kernel.activation(student)).sum(0),
+        w @ (e.h - e.f) ** 2 / 2,
+    )
+
+
+@jax.custom_jvp
+def _with_jumps(rule: FullRule, Q: Any, M: Any, a: Any, noise: Any, fit: Any) -> Averages:
+    return _averages(rule, Q, M, a, noise, fit)
+
+
+@_with_jumps.defjvp
+def _with_jumps_jvp(primals: Any, tangents: Any) -> tuple[Averages, Averages]:
+    """The derivative at fixed points, and what the jumps of σ' add to psi, phi and chi."""
+    rule, Q, M, a, noise, fit = primals
+    dQ, dM = tangents[1:3]
+    value, change = jax.jvp(lambda *x: _averages(rule, *x), primals[1:], tangents[1:])
+    (student, target, w), moved = jax.jvp(lambda Q, M: rule.fields(Q, M, a), (Q, M), (dQ, dM))
+    sigma, norm = rule.kernel.activation, jnp.diagonal(Q)
+
+    def at(plane: Any) -> Any:
+        j, kink, below, above = plane
+        # the same points on λ_j = κ; the tangent of λ_j there
+        excess = (student[:, j] - kink) / norm[j]
+        here, star = student - excess[:, None] * Q[j], target - excess[:, None] * M[j]
+        speed = moved.student[:, j] - excess * dQ[j, j] / 2
+        e = rule.residual(here, star, a, noise)
+        push = w * speed * jnp.exp(-(kink**2) / (2 * norm[j])) / jnp.sqrt(2 * jnp.pi * norm[j])
+        slope = (a * sigma.slope(here)).at[:, j].set(a[j] * (above + below) / 2)  # [σ'²] = 2·mean·[σ']
+        jump = a[j] * (above - below) * push
+        return jump * e.left(fit) @ star, jump * e.left(fit) @ here, jump * e.square @ slope
+
+    kinks = np.asarray(sigma.kinks)
+    sides = [np.asarray(sigma.slope(jnp.asarray(kinks + side))) for side in (-1e-9, 1e-9)]
+    p, count = len(norm), len(kinks)
+    planes = (np.repeat(np.arange(p), count), *(jnp.asarray(np.tile(x, p)) for x in (kinks, *sides)))
+    psi, phi, chi = (x.reshape(p, count, -1).sum(1) for x in jax.lax.map(at, planes))
+    added = Averages(psi, phi, chi + chi.T, jnp.zeros_like(change.second), jnp.zeros_like(change.excess_risk))
+    return value, Averages(*(x + y for x, y in zip(change, added, strict=True)))
+
+
+class FullEngine(Engine):
+    """Everything from nodes over all fields."""
+
+    rule: FullRule
+
+    @property
+    def label(self) -> str:
+        """Which rules are used."""
+        return self.rule.label
+
+    def work(self, p: int) -> float:
+        """Terms of one evaluation."""
+        return self.rule.work(p)
+
+    def __call__(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+        """The averages at one point."""
+        return self.rule.averages(Q, M, a, noise)
+
+    def gradient(self, Q: Any, M: Any, a: Any, noise: Any) -> Gradient:
+        """The mean gradient as a combination of the rows."""
+        average = self(Q, M, a, noise)
+        return Gradient(*self.rule.rows(Q, M, average), average.second)

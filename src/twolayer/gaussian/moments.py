@@ -116,7 +116,7 @@ def moments(
     if start.batch:
         raise InputError(f"Argument `start` must be a single point, but holds {start.batch[0]} starts.")
     a = problem.a() if start.a is None else start.a
-    chosen, _ = adapt(problem, loss, start.Q, start.M, a, engine=engine, tolerance=tolerance, log2_points=log2_points)
+    chosen, *_ = adapt(problem, loss, start.Q, start.M, a, engine=engine, tolerance=tolerance, log2_points=log2_points)
     values = chosen(start.Q, start.M, a, problem.noise)
     absolute = chosen.error(start.Q, start.M, a, problem.noise)
     errors = {name: float(np.max(x)) for name, x in absolute._asdict().items()}

@@ -24,6 +24,7 @@ __all__ = ["NodeRule", "target_frame", "target_nodes", "vanishes"]
 
 MAX_NODES = 2**17
 TOLERANCE = 1e-7
+NEGLIGIBLE = 1e-14  # share of a node in an average
 FAR = 8.0
 
 
@@ -56,6 +57,14 @@ def _rule(target: Target, L: np.ndarray, points: np.ndarray, weights: np.ndarray
     return NodeRule(label, points, weights, np.asarray(target(jnp.asarray(points @ L.T))))
 
 
+def _pruned(rule: NodeRule) -> NodeRule:
+    """Without the nodes that contribute nothing to averages of h and h²."""
+    share = rule.weights * (1 + rule.values**2 / max(float(rule.weights @ rule.values**2), 1e-300))
+    keep = share > NEGLIGIBLE
+    label = f"quadrature ({int(keep.sum())} nodes)"
+    return replace(rule, label=label, points=rule.points[keep], weights=rule.weights[keep], values=rule.values[keep])
+
+
 def _exact(target: Target, L: np.ndarray, student_degree: int) -> NodeRule | None:
     """Gauss–Hermite rule exact for every average with a student polynomial of the given degree."""
     assert target.polynomial is not None
@@ -83,10 +92,10 @@ def _converged(target: Target, L: np.ndarray) -> NodeRule | None:
     for order in (4, 6, 8, 12, 16, 24, 32, 48, 64):
         if order ** L.shape[1] > MAX_NODES:
             return None
-        points, weights = nested_rule(L, target.kinks, order, structure)
+        points, weights, _ = nested_rule(L, target.kinks, order, structure)
         if len(weights) > MAX_NODES:
             return None
-        rule = _rule(target, L, points, weights, f"quadrature ({len(weights)} nodes)")
+        rule = _pruned(_rule(target, L, points, weights, ""))
         if previous is not None and np.abs(_fingerprint(rule) - _fingerprint(previous)).max() < TOLERANCE:
             return replace(rule, coarse=previous)
         previous = rule

@@ -15,15 +15,25 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.gaussian.forms import Forms, Ladder, Pair, Single
+from twolayer.gaussian.forms import Forms, Ladder, Pair, PairOf, Single
 
-__all__ = ["PolynomialForms", "derivative_means", "four_point", "three_point", "two_point"]
+__all__ = [
+    "PolynomialForms",
+    "PolynomialNodes",
+    "PolynomialRidge",
+    "derivative_means",
+    "four_point",
+    "three_point",
+    "two_point",
+]
 
 Coefficients = tuple[float, ...]
+MAX_WORK = 2**27  # terms of a Wick sum beyond which chi is sampled instead
 
 
 def derivative_means(coefficients: Coefficients, mean: Any, variance: Any, orders: int) -> Any:
@@ -57,13 +67,11 @@ class PolynomialForms(Forms):
     """One- and two-point averages of a polynomial. Cost O(degree²) per pair."""
 
     coefficients: Coefficients
-    partner: Coefficients | None = None
     name: str = "polynomial"
 
     def single(self, mean: Any, variance: Any) -> Single:
-        """E[σ], E[σ'], variance·E[σ'']."""
-        value, slope, bend = derivative_means(self.coefficients, mean, variance, 3)
-        return Single(value, slope, variance * bend)
+        """E[σ], E[σ'], E[σ'']."""
+        return Single(*derivative_means(self.coefficients, mean, variance, 3))
 
     def ladder(self, mean: Any, width: Any, orders: int) -> Ladder:
         """Hermite coefficients s^n E[σ^(n+1)]/√n!, zero beyond the degree."""
@@ -71,14 +79,90 @@ class PolynomialForms(Forms):
         powers = [width**n / math.sqrt(math.factorial(n)) for n in range(orders)]
         return Ladder(means[0], jnp.stack([x * y for x, y in zip(powers, means[1:], strict=True)]))
 
-    def pair(self, c11: Any, c12: Any, c22: Any) -> Pair:
-        """Two fields of zero mean; the second one carries ``partner`` if given."""
-        other = self.partner or self.coefficients
-        zero = jnp.zeros(jnp.broadcast_shapes(jnp.shape(c11), jnp.shape(c12), jnp.shape(c22)))
-        f = derivative_means(self.coefficients, zero, c11, len(self.coefficients) + 2)
-        g = derivative_means(other, zero, c22, len(other) + 2)
-        c12 = c12 + zero
-        return Pair(mehler(f, g, c12), mehler(f[1:], g[1:], c12), mehler(f[2:], g, c12))
+    def pair_with(self, other: Forms) -> PairOf | None:
+        """Two polynomials."""
+        if not isinstance(other, PolynomialForms):
+            return None
+        one, two = self.coefficients, other.coefficients
+
+        def pair(c11: Any, c12: Any, c22: Any) -> Pair:
+            zero = jnp.zeros(jnp.broadcast_shapes(jnp.shape(c11), jnp.shape(c12), jnp.shape(c22)))
+            f = derivative_means(one, zero, c11, len(one) + 2)
+            g = derivative_means(two, zero, c22, len(two) + 2)
+            c = c12 + zero
+            return Pair(mehler(f, g, c), mehler(f[1:], g[1:], c), mehler(f[2:], g, c))
+
+        return pair
+
+    def ridge_variance(self, target: Any, p: int, order: int) -> PolynomialRidge | None:
+        """Against a sum of polynomial ridges, while the Wick sum is not too long."""
+        if not isinstance(target.ridge_forms, PolynomialForms):
+            return None
+        found = PolynomialRidge(target, self.coefficients, target.ridge_forms.coefficients)
+        return found if found.work(p) <= MAX_WORK else None
+
+    def node_variance(self, target: Any, p: int) -> PolynomialNodes | None:
+        """Against any target, likewise."""
+        found = PolynomialNodes(target, self.coefficients)
+        return found if found.work(p) <= MAX_WORK else None
+
+
+class PolynomialRidge(eqx.Module):
+    """The second-order part against polynomial ridges: cost O(graphs · p²(p + k)²)."""
+
+    target: Any
+    own: Coefficients = eqx.field(static=True)
+    other: Coefficients = eqx.field(static=True)
+    label: str = eqx.field(static=True, default="closed form")
+
+    def work(self, p: int) -> float:
+        """Terms of one evaluation."""
+        D, top = len(self.own) - 1, max(len(self.own), len(self.other)) - 1
+        return 0.1 * len(graphs((D - 1, D - 1, top, top))[1]) * (p * (p + len(self.target.c))) ** 2
+
+    def __call__(self, Q: Any, M: Any, a: Any, student: float) -> Any:
+        """V (p, p)."""
+        p, C = a.shape[0], self.target.covariance(Q, M)
+        variance, orders = jnp.diagonal(C), max(len(self.own), len(self.other))
+        value = jnp.concatenate(
+            [
+                derivative_means(self.own, 0.0, variance[:p], orders),
+                derivative_means(self.other, 0.0, variance[p:], orders),
+            ],
+            axis=1,
+        )
+        return four_point(C, value[1 : len(self.own)], value, self.target.signed_weights(student, a), p)
+
+
+class PolynomialNodes(eqx.Module):
+    """The second-order part against any target: cost O(graphs · (p⁴ + nodes · p³))."""
+
+    target: Any
+    coefficients: Coefficients = eqx.field(static=True)
+
+    @property
+    def label(self) -> str:
+        """What is done, for reports."""
+        return f"Wick sums, target by {self.target.label}"
+
+    def work(self, p: int) -> float:
+        """Terms of one evaluation."""
+        D, nodes = len(self.coefficients) - 1, len(self.target.weights)
+        three, four = (len(graphs(limits)[1]) for limits in ((D - 1, D - 1, D), (D - 1, D - 1, D, D)))
+        return 0.1 * (three * nodes * p**3 + four * p**4)
+
+    def __call__(self, Q: Any, M: Any, a: Any, student: float) -> Any:
+        """V (p, p)."""
+        t, orders, weights = self.target, len(self.coefficients), a / a.shape[0]
+        mean, perp = t.conditional(Q, M)
+        value = derivative_means(self.coefficients, mean, jnp.diagonal(perp), orders)
+        total = two_point(perp, value[1:], t.weights * t.h**2)
+        if student:
+            cross = three_point(perp, value[1:], value, weights, t.weights * t.h)
+            still = derivative_means(self.coefficients, 0.0, jnp.diagonal(Q), orders)
+            own = four_point(Q, still[1:], still, weights, a.shape[0])
+            total = total - 2 * student * cross + student**2 * own
+        return total
 
 
 @lru_cache(maxsize=32)

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from twolayer.functions.activation import Activation
 from twolayer.functions.target import Target
-from twolayer.gaussian.averages import Averages, Gradient
+from twolayer.gaussian.averages import Averages, Engine, Gradient
 
-__all__ = ["QuadraticTask", "quadratic_averages", "quadratic_form", "quadratic_gradient", "quadratic_task"]
+__all__ = ["QuadraticEngine", "QuadraticTask", "quadratic_averages", "quadratic_form", "quadratic_task"]
 
 
 def quadratic_form(polynomial: Mapping[tuple[int, ...], float] | None, k: int) -> tuple[np.ndarray, float] | None:
@@ -108,3 +109,31 @@ def quadratic_averages(
         second=scale * jnp.diagonal(first)[:p] + shift * t1,
         excess_risk=second_moment(*residual_form(scale, shift, H, h0, 1.0, a))[1] / 2,
     )
+
+
+class QuadraticEngine(Engine):
+    """σ = s x² + c against a quadratic form: matrix products, cost O((p + k)³)."""
+
+    student: float = eqx.field(static=True)
+    scale: float = eqx.field(static=True)
+    shift: float = eqx.field(static=True)
+    h0: float = eqx.field(static=True)
+    H: np.ndarray
+    P: np.ndarray
+
+    @property
+    def label(self) -> str:
+        """Which rules are used."""
+        return "closed form (quadratic)"
+
+    def work(self, p: int) -> float:
+        """Terms of one evaluation."""
+        return 0.5 * (p + len(self.P)) ** 3
+
+    def __call__(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+        """The averages at one point."""
+        return quadratic_averages(self.scale, self.shift, self.H, self.h0, self.student, Q, M, self.P, a, noise)
+
+    def gradient(self, Q: Any, M: Any, a: Any, noise: Any) -> Gradient:
+        """The mean gradient as a combination of the rows."""
+        return quadratic_gradient(self.scale, self.shift, self.H, self.h0, self.student, Q, M, self.P, a)

@@ -3,10 +3,10 @@
     E[σσ'] = √(C11 C22) (sin θ + (π−θ) cos θ)/2π     E[H H'] = (π−θ)/2π     E[δ(1) σ(2)] = √(C11 C22 − C12²)/(2π C11)
 
 for ReLU (l = 0, r = 1), θ the angle between the fields; x → −x gives the others. The four-point average of ReLU, for
-unit variances and correlations R, needs one integral over the coupling t of the first field to the rest:
+unit variances and correlations R, needs one integral over the coupling t of all fields:
 
     E[H1 H2 σ3 σ4] = R34 P4 + Σ_{x<y} [ R3x (R4y − Rxy R4x) + R3y (R4x − Rxy R4y) ] F_xy
-    F_xy = P(the other two > 0 | x = y = 0)/(2π √(1 − Rxy²)),     dP4/dt = Σ_y R1y F_1y at couplings t R1y,  P4(0) = ½ P3
+    F_xy = P(the other two > 0 | x = y = 0)/(2π √(1 − Rxy²)),    dP4/dt = Σ_{x<y} Rxy F_xy at t R,    P4(0) = 1/16
 
 P4 and F belong to the set of four fields, whichever two carry the rectifiers: n⁴/24 of them serve all p²n²/4 averages.
 """
@@ -31,6 +31,7 @@ __all__ = ["RectifierForms", "ReluRidge", "four_point"]
 
 TWO_PI = 2 * math.pi
 COINCIDENT = 4e-16  # sin²θ below this is rounding: the fields are one, or opposite
+ROUNDED = 1e-15  # and so it is with correlations so near to ±1
 WORK_PER_SET = 3.0  # terms for each node of P4
 BLOCK = 2**17  # sets × nodes looked at together
 
@@ -125,27 +126,43 @@ class ReluRidge(eqx.Module):
         return math.comb(n, 4) * (self.order + 4) * WORK_PER_SET + 30.0 * p * n**2
 
 
-def positive_given_zero(xy: Any, xm: Any, xn: Any, ym: Any, yn: Any, mn: Any) -> Any:
-    """P(m > 0, n > 0 | x = y = 0) from correlations; ¼ where one of them has no variance left."""
-    determinant = jnp.maximum(1 - xy**2, 1e-14)
-    vm = 1 - (xm**2 - 2 * xy * xm * ym + ym**2) / determinant
-    vn = 1 - (xn**2 - 2 * xy * xn * yn + yn**2) / determinant
-    c = mn - (xm * xn - xy * (xm * yn + xn * ym) + ym * yn) / determinant
-    spread = jnp.minimum(vm, vn) > 1e-11
-    ratio = jnp.where(spread, c * jax.lax.rsqrt(jnp.where(spread, vm * vn, 1.0)), 0.0)
-    return 0.25 + arcsine(jnp.clip(ratio, -1.0, 1.0)) / TWO_PI
+PAIRS = np.array(list(itertools.combinations(range(4), 2)))  # of four fields; the other two are PAIRS[::-1]
+
+
+def given_zero(R: Any, s: Any) -> tuple[Any, Any]:
+    """P(m, n > 0 | x = y = 0) and 1 − r_xy² for all six pairs, at correlations (1 − s) R with R (4, 4, …).
+
+    Written in the gaps 1 − r, x being flipped where its correlations are negative: no digit is lost where fields
+    almost coincide. ¼ where one of the two has no variance left.
+    """
+    (x, y), (m, n) = PAIRS.T, PAIRS[::-1].T
+    sign = jnp.where(R < 0, -1.0, 1.0)
+
+    def gap(i: np.ndarray, j: np.ndarray) -> Any:
+        r = R[i, j] * sign[x, i] * sign[x, j]
+        return 1 - r + s * r
+
+    xy, xm, xn = gap(x, y), gap(x, m), gap(x, n)
+    determinant = xy * (2 - xy)
+    to_m, to_n = xy + xm - gap(y, m) - xy * xm, xy + xn - gap(y, n) - xy * xn  # r_ym − r_xy r_xm
+    vm, vn = determinant * xm * (2 - xm) - to_m**2, determinant * xn * (2 - xn) - to_n**2
+    c = determinant * (xm + xn - gap(m, n) - xm * xn) - to_m * to_n
+    spread = jnp.minimum(vm, vn) > 1e-30
+    vm, vn = jnp.where(spread, vm, 1.0), jnp.where(spread, vn, 1.0)
+    rho = jnp.where(spread, c * jax.lax.rsqrt(vm) * jax.lax.rsqrt(vn), 0.0)
+    return 0.25 + sign[x, m] * sign[x, n] * arcsine(jnp.clip(rho, -1.0, 1.0)) / TWO_PI, determinant
 
 
 def orthant(R: Any, order: int) -> Any:
-    """P4, all four fields positive, for correlations R (4, 4, …)."""
-    node, weight = legendre(order)
-    t, dt = np.sin(np.pi / 2 * node), np.pi / 2 * np.cos(np.pi / 2 * node) * weight
-    y, m, n = np.array([1, 2, 3]), np.array([2, 1, 1]), np.array([3, 3, 2])
-    first = R[0][..., None] * t
-    others = (R[i, j][..., None] for i, j in ((y, m), (y, n), (m, n)))
-    chance = positive_given_zero(first[y], first[m], first[n], *others)
-    density = R[0, y][..., None] * jax.lax.rsqrt(1 - t**2 * jnp.minimum(R[0, y] ** 2, 1.0)[..., None]) / TWO_PI
-    return orthant_of_three(R[1, 2], R[1, 3], R[2, 3]) / 2 + ((density * chance) @ dt).sum(0)
+    """P4, all four fields positive, for correlations R (4, 4, …).
+
+    Nodes gather at full coupling, t = 1 − (1 − u)⁴, where the integrand changes fast if fields almost coincide.
+    """
+    u, weight = legendre(order)
+    s, dt = (1 - u) ** 4, 4 * (1 - u) ** 3 * weight
+    chance, determinant = given_zero(R[..., None], s)
+    density = R[PAIRS[:, 0], PAIRS[:, 1]][..., None] * jax.lax.rsqrt(determinant) / TWO_PI
+    return 1 / 16 + ((density * chance) @ dt).sum(0)
 
 
 def orthant_of_three(*correlations: Any) -> Any:
@@ -158,15 +175,11 @@ def _boundary(qx: Any, qy: Any, sx: Any, sy: Any, xy: Any) -> Any:
     return qx * (sy - xy * sx) + qy * (sx - xy * sy)
 
 
-PAIRS = np.array(list(itertools.combinations(range(4), 2)))  # and the other two fields are PAIRS[::-1]
-
-
 def _sets(R: Any, v: Any, S: Any, used: Any, p: int, order: int) -> Any:
     """Σ over sets S (4, m) of different fields, q and s in both orders, as V (p, p) for j < l."""
     R4, (x, y), (m, n) = R[S[:, None], S[None, :]], PAIRS.T, PAIRS[::-1].T
-    P4 = orthant(R4, order)
-    chance = positive_given_zero(R4[x, y], R4[x, m], R4[x, n], R4[y, m], R4[y, n], R4[m, n])
-    F = chance * jax.lax.rsqrt(jnp.maximum(1 - R4[x, y] ** 2, 1e-14)) / TWO_PI
+    P4, (chance, determinant) = orthant(R4, order), given_zero(R4, 0.0)
+    F = chance * jax.lax.rsqrt(jnp.maximum(determinant, 1e-14)) / TWO_PI
     # every choice of the two fields with Heavisides, PAIRS, leaves two with rectifiers
     bounds = _boundary(R4[m][:, x], R4[m][:, y], R4[n][:, x], R4[n][:, y], R4[x, y])
     value = R4[m, n] * P4 + (bounds * F).sum(1)
@@ -206,8 +219,8 @@ def four_point(C: Any, weights: Any, p: int, order: int) -> Any:
     """
     n, C = len(C), jnp.asarray(C)
     scale = jnp.sqrt(jnp.diagonal(C))
-    R = jnp.clip(C / (scale[:, None] * scale), -1.0, 1.0)
-    R = R.at[jnp.arange(n), jnp.arange(n)].set(1.0)
+    R = C / (scale[:, None] * scale)
+    R = jnp.where(jnp.abs(R) > 1 - ROUNDED, jnp.sign(R), R)
     v = weights * scale
     single, double = _of_three(R, p)
     V = jnp.diag(jnp.einsum("q,s,jqs->j", v, v, single))
@@ -219,7 +232,7 @@ def four_point(C: Any, weights: Any, p: int, order: int) -> Any:
     rest = squares + 2 * (own + own.T) - 2 * (ends + ends.T) - 2 * pairs
     sets = np.array([s for s in itertools.combinations(range(n), 4) if s[1] < p], dtype=np.int32).reshape(-1, 4).T
     if sets.shape[1]:
-        size = max(1, min(sets.shape[1], BLOCK // (3 * order)))
+        size = max(1, min(sets.shape[1], BLOCK // (6 * order)))
         count = -(-sets.shape[1] // size)
         filled = np.concatenate([sets, np.repeat(sets[:, :1], count * size - sets.shape[1], axis=1)], axis=1)
         used = np.arange(count * size) < sets.shape[1]

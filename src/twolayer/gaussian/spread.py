@@ -25,8 +25,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.kernel import Kernel, kernel_of
-from twolayer.gaussian.engines import QuadraticEngine, select
+from twolayer.gaussian.engines import select
 from twolayer.gaussian.nodes import target_frame
+from twolayer.gaussian.quadratic import QuadraticEngine
 from twolayer.gaussian.visits import covariance, covariance_nodes, rows_of, visit
 from twolayer.numerics.rules import Nodes
 from twolayer.task.algorithm import SGD

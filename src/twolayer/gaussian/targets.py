@@ -14,13 +14,11 @@ import numpy as np
 
 from twolayer.functions.activation import Activation
 from twolayer.functions.target import Target
-from twolayer.gaussian.erf import ErfForms
-from twolayer.gaussian.forms import Forms, NumericForms, Pair, cross_pair
+from twolayer.gaussian.families import forms_of, pair_of, pair_work
+from twolayer.gaussian.forms import Forms, Pair
 from twolayer.gaussian.nodes import NodeRule, target_frame
-from twolayer.gaussian.polynomial import PolynomialForms
-from twolayer.gaussian.relu import ReluForms
 
-__all__ = ["Linear", "NodeTarget", "RidgeTarget", "Rows", "forms_of", "student_rows", "student_terms"]
+__all__ = ["Linear", "NodeTarget", "RidgeTarget", "Rows", "ridge_target", "student_rows", "student_terms"]
 
 
 class Linear(NamedTuple):
@@ -30,17 +28,6 @@ class Linear(NamedTuple):
     own: Any
     value: Any
     square: Any
-
-
-def forms_of(activation: Activation, order: int) -> Forms:
-    """Closed one- and two-point averages when they exist, quadrature otherwise."""
-    if activation.polynomial is not None:
-        return PolynomialForms(activation.polynomial)
-    if activation == Activation.of("erf"):
-        return ErfForms()
-    if activation == Activation.of("relu"):
-        return ReluForms()
-    return NumericForms(activation, order)
 
 
 def student_terms(forms: Forms, Q: Any, M: Any, a: Any) -> tuple[Linear, Pair]:
@@ -82,19 +69,27 @@ class RidgeTarget(eqx.Module):
         return "closed form" if self.closed else "quadrature over pairs"
 
     @property
+    def ridge_forms(self) -> Forms:
+        """The averages of σ*."""
+        return forms_of(self.ridge, self.order)
+
+    @property
     def closed(self) -> bool:
         """Whether student and teacher have closed pair averages together."""
-        both_polynomial = self.activation.polynomial is not None and self.ridge.polynomial is not None
-        same = self.activation == self.ridge and not isinstance(forms_of(self.ridge, 1), NumericForms)
-        return both_polynomial or same
+        return forms_of(self.activation, self.order).pair_with(self.ridge_forms) is not None
 
     def pair(self, c11: Any, c12: Any, c22: Any) -> Pair:
         """Averages at a student field and a ridge."""
-        if self.activation.polynomial is not None and self.ridge.polynomial is not None:
-            return PolynomialForms(self.activation.polynomial, self.ridge.polynomial).pair(c11, c12, c22)
-        if self.activation == self.ridge:
-            return forms_of(self.ridge, self.order).pair(c11, c12, c22)
-        return cross_pair(self.activation, self.ridge, self.order, c11, c12, c22)
+        return pair_of(self.activation, self.ridge, self.order)(c11, c12, c22)
+
+    def signed_weights(self, student: float, a: Any) -> Any:
+        """(−s a/p, c): h − s f as one sum over all fields."""
+        return jnp.concatenate([-student * a / a.shape[0], jnp.asarray(self.c)])
+
+    def work(self, p: int) -> float:
+        """Terms of one evaluation of the pairs."""
+        ridges = len(self.c)
+        return pair_work(self.activation, self.ridge, self.order, p + ridges, p * ridges)
 
     def covariance(self, Q: Any, M: Any) -> Any:
         """Covariance of the student and target fields (λ, t)."""
@@ -113,7 +108,7 @@ class RidgeTarget(eqx.Module):
         """E[h²]."""
         gram = jnp.asarray(self.V @ self.P @ self.V.T)
         variance = jnp.diagonal(gram)
-        return self.c @ forms_of(self.ridge, self.order).pair(variance[:, None], gram, variance[None, :]).ff @ self.c
+        return self.c @ self.ridge_forms.pair(variance[:, None], gram, variance[None, :]).ff @ self.c
 
     def rows(self, Q: Any, M: Any) -> Rows:
         """X = h, as a combination of the rows."""
@@ -127,6 +122,7 @@ class NodeTarget(eqx.Module):
 
     forms: Forms = eqx.field(static=True)
     label: str = eqx.field(static=True)
+    sampled: bool = eqx.field(static=True)
     xi: np.ndarray
     weights: np.ndarray
     h: np.ndarray
@@ -136,7 +132,11 @@ class NodeTarget(eqx.Module):
     @classmethod
     def build(cls, forms: Forms, rule: NodeRule, P: np.ndarray) -> NodeTarget:
         """From a rule for the same P."""
-        return cls(forms, rule.label, rule.points, rule.weights, rule.values, *target_frame(P))
+        return cls(forms, rule.label, rule.sampled, rule.points, rule.weights, rule.values, *target_frame(P))
+
+    def work(self, p: int) -> float:
+        """Terms of one evaluation."""
+        return self.forms.single_work(len(self.weights) * p)
 
     def conditional(self, Q: Any, M: Any) -> tuple[Any, Any]:
         """Means of the student fields at the nodes (N, p), and their covariance Q⊥ given λ*."""
@@ -145,12 +145,9 @@ class NodeTarget(eqx.Module):
 
     def _slopes(self, mean: Any, perp: Any) -> tuple[Any, Any, Any]:
         """Weighted h σ'_j at the nodes (N, p), E[h σ''_j] (p,) and E[h σ_j] (p,)."""
-        variance = jnp.maximum(jnp.diagonal(perp), 0.0)
-        single = self.forms.single(mean, variance)
+        single = self.forms.single(mean, jnp.diagonal(perp))
         weighted = self.weights * self.h
-        safe = jnp.where(variance > 0, variance, 1.0)
-        curvature = jnp.where(variance > 0, (weighted @ single.bend) / safe, 0.0)
-        return weighted[:, None] * single.slope, curvature, weighted @ single.value
+        return weighted[:, None] * single.slope, weighted @ single.bend, weighted @ single.value
 
     def terms(self, Q: Any, M: Any) -> Linear:
         """X = h. Cost O(nodes · p) one-field averages."""
@@ -175,10 +172,11 @@ def ridge_target(target: Target, activation: Activation, P: np.ndarray, order: i
     ridge = target.ridge
     if ridge is None:
         return None
+    both = forms_of(activation, order), forms_of(ridge.activation, order)
     return RidgeTarget(
         activation,
         ridge.activation,
-        order,
+        0 if both[0].pair_with(both[1]) is not None else order,
         np.array(ridge.directions),
         np.array(ridge.weights),
         np.asarray(P),

@@ -71,7 +71,7 @@ def covariance_nodes(kernel: Kernel, rank: int, columns: int, noisy: bool) -> tu
     # the columns of B are coordinates, not fields: kinks are not on the axes, so nothing is split
     order = 6
     if (4 * order) ** fields * noise_points <= MAX_NODES and not kernel.activation.kinks and kernel.target.smooth:
-        points, weights = nested_rule(np.eye(fields), [()] * fields, order, np.eye(fields, dtype=bool))
+        points, weights, _ = nested_rule(np.eye(fields), [()] * fields, order, np.eye(fields, dtype=bool))
         noise, w = hermite_rule([noise_points])
         xi = np.concatenate([np.repeat(points, len(noise), axis=0), np.tile(noise, (len(points), 1))], axis=1)
         return Nodes(xi, np.repeat(weights, len(w)) * np.tile(w, len(weights))), "quadrature"

@@ -22,11 +22,11 @@ from scipy import special
 
 from twolayer.gaussian.engines import FLOOR
 from twolayer.gaussian.ensemble import BLOCK, Cloud, Ensemble, NodeEnsemble, PairEnsemble, QuadraticEnsemble, Rates
-from twolayer.gaussian.forms import NumericForms
+from twolayer.gaussian.families import forms_of
 from twolayer.gaussian.nodes import NodeRule, target_frame, target_nodes
 from twolayer.gaussian.quadratic import QuadraticTask, quadratic_task
 from twolayer.gaussian.quadrature import nested_rule
-from twolayer.gaussian.targets import forms_of, ridge_target
+from twolayer.gaussian.targets import ridge_target
 from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import SCRAMBLINGS, hermite_rule, sobol_normals
 from twolayer.task.losses import Loss
@@ -122,7 +122,7 @@ class Wide:
     def paired(self) -> bool:
         """Whether pairs of particles are summed: closed averages only, and few enough particles."""
         target = self.problem.target
-        possible = target.ridge is not None and not isinstance(forms_of(self.problem.activation, 1), NumericForms)
+        possible = target.ridge is not None and forms_of(self.problem.activation, 1).closed
         if self.interaction != "auto" or not possible:
             return possible and self.interaction == "pairs"
         return self.particles <= min(MAX_PAIRED, 16 ** rank_of(self.problem.P))
@@ -262,7 +262,7 @@ def _field_nodes(problem: Problem, L: np.ndarray, order: int, log2_points: int, 
             kinks = [*(target.kinks or ())]
             if rank == 1:  # fields that cross a kink of σ at zero do so together
                 kinks = [(*row, 0.0) for row in kinks]
-            points, weights = nested_rule(L, kinks, order, np.abs(L) > 1e-14)
+            points, weights, _ = nested_rule(L, kinks, order, np.abs(L) > 1e-14)
         keep = weights > NEGLIGIBLE * weights.max()
         points, weights = points[keep], weights[keep]
         label = f"quadrature ({len(weights)} nodes)"

@@ -1,28 +1,73 @@
-"""Evolutions of the overlaps whose rates are Gaussian averages: the engine, and how it is refined along the way.
+"""Evolutions of the overlaps whose rates are Gaussian averages: how fine these have to be, and what error is left.
 
-engine(Q, M, a, Δ) → psi, phi, chi, second;    after each window: coarse − fine ≤ tolerance, or a finer engine
+    quadrature    after each window: |coarse − fine| ≤ accuracy/100 of every average at every start, or a higher order
+    sampled       a second run with a quarter of the points goes along: |risk − risk'|/2 ≤ accuracy, or all begins again
+                  with four times the points, as long as the work allowed by `effort` is not used up
+
+The integrator asks for no more digits than the averages have: 1e-8 where they are closed, a fifth of the accuracy
+where they are sampled. With four times the points sampled averages gain a factor of two or more, so half the difference
+of the two runs is about the error of the better one, amplified as the dynamics amplifies it.
 """
 
 from __future__ import annotations
 
+import abc
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from twolayer.equations.state import Overlap
-from twolayer.gaussian.engines import LOG2_POINTS, ROUNDING, Averager, adapt, relative_error
+from twolayer.gaussian.engines import ENGINES, ROUNDING, Averager, adapt
+from twolayer.gaussian.risk import excess_risks
 from twolayer.loops.flow import FlowEvolution
+from twolayer.loops.host import StartAgain
+from twolayer.numerics.errors import choice, finite_number, positive_integer
 from twolayer.task.method import Snapshot, Task
+from twolayer.task.problem import Problem
 
-__all__ = ["AveragedEvolution", "Precision"]
+__all__ = ["AveragedEvolution", "Precision", "check_precision"]
+
+FIRST, MOST = (14, 12, 10), 20  # Sobol points that a run may begin with, and never exceeds, as powers of two
+TERMS_AT_FIRST = 2**21  # of the sampled part, for the choice between them
+TERMS_PER_EFFORT = 4e9  # about twenty seconds of one core
+CLOSED_RTOL = 1e-8
 
 
 class Precision(NamedTuple):
-    """How averages are taken, and up to which relative error quadratures are refined."""
+    """How averages are taken, which error in the risk is aimed at, and how much work that may cost.
+
+    ``log2_points`` fixes the Sobol points; else they begin with 2^points. ``checked``: this is a second run itself.
+    """
 
     engine: str = "auto"
-    tolerance: float = 1e-6
-    log2_points: int = LOG2_POINTS
+    accuracy: float = 1e-4
+    effort: float = 1.0
+    log2_points: int | None = None
+    points: int = 0
+    checked: bool = False
+
+    def begun(self, problem: Problem) -> Precision:
+        """With the points that a run begins with: fewer for many neurons, over which errors average out."""
+        if self.points:
+            return self
+        p, k = problem.p, problem.k
+        cheap = (n for n in FIRST if 2**n * (8 + 4 * p + p * (p + k) / 5) <= TERMS_AT_FIRST)
+        return self._replace(points=self.log2_points or next(cheap, FIRST[-1]))
+
+    @property
+    def tolerance(self) -> float:
+        """Up to which relative error of every average quadratures are refined."""
+        return self.accuracy / 100
+
+
+def check_precision(method: Any) -> None:
+    """Reject knobs ``engine``, ``accuracy``, ``effort`` and ``log2_points`` of a method that make no sense."""
+    choice("engine", method.engine, ENGINES)
+    finite_number("accuracy", method.accuracy, minimum=1e-10, accepted="a number from 1e-10 on")
+    finite_number("effort", method.effort, minimum=0.0, accepted="a number ≥ 0")
+    if method.log2_points is not None:
+        positive_integer("log2_points", method.log2_points, 4)
 
 
 class AveragedEvolution(FlowEvolution):
@@ -30,13 +75,33 @@ class AveragedEvolution(FlowEvolution):
 
     def __init__(self, task: Task, precision: Precision, rtol: float | None = None, max_steps: int = 100_000) -> None:
         super().__init__(task, max_steps)
-        self.precision = precision
-        Q, M, a = (x[0] for x in task.starts())
-        self.averager, self.order = self._engine(Q, M, a)
-        self.worst = 0.0
+        self.precision, self.rtol = precision.begun(task.problem), rtol
+        starts = task.starts()
+        self.averager, self.order, self.worst = self._engine(*starts)
+        self.difference = 0.0
         risky = self.quantity in ("risk", "excess_risk")
-        self.watcher = adapt(task.problem, "squared", Q, M, a)[0].engine if risky else None
-        self.control = self.thresholds(rtol or (1e-6 if self.averager.sampled else 1e-8))
+        self.watcher = adapt(task.problem, "squared", *starts)[0].engine if risky else None
+        usual = CLOSED_RTOL if self.averager.closed else precision.tolerance / 10
+        self.control = self.thresholds(rtol or (precision.accuracy / 5 if self.sampled else usual))
+        self.shadow = self._second_run() if self.sampled and not precision.checked else None
+
+    @abc.abstractmethod
+    def remade(self, precision: Precision) -> AveragedEvolution:
+        """The same evolution with another precision."""
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the second-order part of the averages matters."""
+        return True
+
+    @property
+    def sampled(self) -> bool:
+        """Whether anything that matters is sampled."""
+        return self.averager.first_sampled or (self.averager.sampled and self.noisy)
+
+    def _second_run(self) -> tuple[AveragedEvolution, Any]:
+        other = self.remade(self.precision._replace(points=self.precision.points - 2, checked=True))
+        return other, other.initial()
 
     def start(self) -> Any:
         """Overlaps of all starts."""
@@ -50,32 +115,52 @@ class AveragedEvolution(FlowEvolution):
         """The overlaps at save points."""
         return Snapshot(*self.overlaps(states))
 
-    def _engine(self, Q: np.ndarray, M: np.ndarray, a: np.ndarray, at_least: int = 12) -> tuple[Averager, int]:
-        wanted = self.precision._asdict()
-        return adapt(self.task.problem, self.task.algorithm.loss, Q, M, a, **wanted, at_least=at_least)
+    def _engine(
+        self, Q: np.ndarray, M: np.ndarray, a: np.ndarray, at_least: int | None = None
+    ) -> tuple[Averager, int, float]:
+        wanted: dict[str, Any] = {"engine": self.precision.engine, "tolerance": self.precision.tolerance}
+        if at_least is not None:
+            wanted["at_least"] = at_least
+        points = self.precision.points
+        return adapt(self.task.problem, self.task.algorithm.loss, Q, M, a, log2_points=points, **wanted)
 
     def refine(self, end: Any) -> bool:
-        """A finer engine, if the present one is too coarse here."""
-        Q, M, a = self.overlaps(end)
-        finer, order = self._engine(Q, M, a, self.order)
-        if order != self.order:
-            self.averager, self.order = finer, order
-            return True
-        self.worst = max(self.worst, self._truncation(Q, M, a))
-        return False
+        """A finer engine, if the present one is too coarse at any of these states."""
+        if self.precision.checked or self.averager.probe is None:
+            return False  # a second run has the order of the first
+        finer, order, error = self._engine(*self.overlaps(end), self.order)
+        changed, self.averager, self.order = order != self.order, finer, order
+        self.worst = max(self.worst, error)
+        return changed
 
-    def _truncation(self, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> float:
-        problem = self.task.problem
-        if self.averager.coarse is None:
-            return 0.0
-        error = self.averager.truncation(Q, M, a, problem.noise)
-        return relative_error(self.averager, error, problem, Q, M, a)
+    def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Any]:
+        """A window of save points, and of the second run, if there is one."""
+        state, snapshot = super().advance(state, first, tick)
+        if self.shadow is not None:
+            other, below = self.shadow
+            below, coarse = other.advance(below, first, lambda at: None)
+            self.shadow = other, below
+            ends = (Snapshot(*(x[:, -1:] for x in y[:3])) for y in (snapshot, coarse))
+            self._judge(*ends, (first + snapshot.a.shape[1]) / (len(self.task.points) - 1))
+        return state, snapshot
+
+    def _judge(self, fine: Snapshot, coarse: Snapshot, done: float) -> None:
+        """Compare the risks of both runs; begin again with more points if they differ too much and it can be paid."""
+        none = (fine.Q, fine.M, 0 * fine.a)
+        one, two, silent = (excess_risks(self.task.problem, *x[:3])[0] for x in (fine, coarse, none))
+        # relative to a student that says nothing, or to the risk where a run grows beyond it
+        change = np.abs(one - two) / np.maximum(np.maximum(one, two), np.maximum(silent, 1e-300))
+        self.difference = max(self.difference, float(np.max(change)) / 2)
+        if self.difference > self.precision.accuracy and self._affordable(done):
+            raise StartAgain(self.remade(self.precision._replace(points=self.precision.points + 2)))
+
+    def _affordable(self, done: float) -> bool:
+        """Whether a run with four times the points stays within the effort."""
+        if self.precision.log2_points is not None or self.precision.points + 2 > MOST:
+            return False
+        terms = 4 * self.averager.engine.work(self.task.problem.p) * self.evaluations / done
+        return terms <= self.precision.effort * TERMS_PER_EFFORT
 
     def notes(self) -> dict[str, Any]:
-        """The engine, and its error at the start (sampling included) and along the way."""
-        Q, M, a = (x[0] for x in self.task.starts())
-        problem, worst = self.task.problem, ROUNDING
-        if self.averager.coarse is not None or self.averager.sampled:
-            error = self.averager.error(Q, M, a, problem.noise)
-            worst = max(self.worst, relative_error(self.averager, error, problem, Q, M, a))
-        return {"engine": self.averager.label, "engine_error": worst}
+        """The engine, and its error: the largest truncation of an average, or what sampling does to the risk."""
+        return {"engine": self.averager.label, "engine_error": max(self.worst, self.difference, ROUNDING)}

@@ -9,26 +9,35 @@ is integrated again with a finer one while the test fails.
 from __future__ import annotations
 
 import abc
+import time as wall
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
-import diffrax
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optimistix as optx
 
-from twolayer.task.method import Evolution, Outcome, Task
-
-__all__ = ["Control", "Equation", "FlowEvolution", "integrate"]
-
-LIMIT = 1e6  # squared norm beyond which a solution counts as diverged; the equations blow up in finite time
-RESOLUTION = 1e-14  # smallest step, relative to the time reached
-CHUNKS = 10  # calls of the integrator, between which the host looks at accuracy, progress and Ctrl-C
-OK, REACHED, DIVERGED, MAX_STEPS = (
-    Outcome.CODES.index(x) for x in (Outcome.OK, Outcome.REACHED, Outcome.DIVERGED, Outcome.MAX_STEPS)
+from twolayer.loops.host import settled
+from twolayer.loops.runge_kutta import (
+    MAX_STEPS,
+    OK,
+    REACHED,
+    STAGES,
+    Control,
+    Lanes,
+    Steps,
+    begin,
+    interpolate,
+    steps,
 )
+from twolayer.task.method import Evolution, Task
+
+__all__ = ["Control", "Equation", "FlowEvolution", "Track"]
+
+CHUNKS = 10  # windows of a run, between which the accuracy of the averages is looked at
+CALL_SECONDS = 0.3  # a compiled call should last about this long, so that the bar moves and Ctrl-C is heard
+CAPACITY, HELD = 16, 2**18  # steps that a call can return, and numbers that it may hold for them
+HALVINGS = 50  # of the interval in which a threshold is passed
 
 
 class Equation(eqx.Module):
@@ -47,77 +56,148 @@ class Equation(eqx.Module):
         """The quantity that a threshold refers to; zero if there is none."""
 
 
-class Control(NamedTuple):
-    """Tolerances and the threshold to stop at."""
-
-    rtol: Any
-    atol: Any
-    level: Any
-    sign: Any
-
-
 @eqx.filter_jit
-def integrate(equation: Equation, quantity: str | None, control: Control, max_steps: int, y: Any, times: Any) -> Any:
-    """One start from times[0] to times[-1], saved at all later times; vmapped over starts."""
+def _watched(equation: Equation, quantity: str, y: Any) -> Any:
+    return jax.vmap(lambda y: equation.watched(quantity, y))(y)
 
-    def diverged(t: Any, y: Any, args: Any, **kwargs: Any) -> Any:
-        return equation.size(y) > LIMIT
 
-    def one(y: Any, level: Any, sign: Any) -> Any:
-        def distance(t: Any, y: Any, args: Any, **kwargs: Any) -> Any:
-            value = equation.watched(quantity, y)
-            # what grows or decays exponentially is found in its logarithm
-            ratio = jnp.maximum(value / jnp.where(level > 0, level, 1.0), 1e-300)
-            away = sign * jnp.where(level > 0, jnp.log(ratio), value - level)
-            return jnp.where(diverged(t, y, args), -1.0, away)
+class Track:
+    """All starts on their way with one equation: steps in compiled calls, save points and thresholds read off them."""
 
-        watched = quantity is not None
-        root_finder: Any = optx.Newton(rtol=1e-10, atol=1e-10)
-        event = diffrax.Event(distance, root_finder) if watched else diffrax.Event(diverged)
-        solution = diffrax.diffeqsolve(
-            diffrax.ODETerm(equation),
-            diffrax.Dopri8(),
-            t0=times[0],
-            t1=times[-1],
-            dt0=None,
-            y0=y,
-            saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=times[1:]), diffrax.SubSaveAt(t1=True)]),
-            # a solution that blows up at a finite time is followed until the clock cannot resolve its steps
-            stepsize_controller=diffrax.PIDController(
-                rtol=control.rtol, atol=control.atol, dtmin=RESOLUTION * times[-1], force_dtmin=False
-            ),
-            adjoint=diffrax.ForwardMode(),
-            event=event,
-            max_steps=max_steps,
-            throw=False,
-        )
-        saved, last = solution.ys
-        end, at = jax.tree.map(lambda x: x[0], last), solution.ts[1][0]
-        # steps too small for the clock are a blow-up, unless only rounding is left of the way to the end
-        stuck = (solution.result == diffrax.RESULTS.dt_min_reached) & (times[-1] - at > 100 * RESOLUTION * times[-1])
-        blown = diverged(0.0, end, None) | stuck
-        code = jnp.where(
-            blown,
-            DIVERGED,
-            jnp.where(
-                solution.event_mask,
-                REACHED if watched else DIVERGED,
-                jnp.where(solution.result == diffrax.RESULTS.max_steps_reached, MAX_STEPS, OK),
-            ),
-        )
-        saved = jax.tree.map(lambda x, y: jnp.where(jnp.isfinite(x), x, y), saved, end)
-        return saved, end, at, code
+    def __init__(
+        self,
+        equation: Equation,
+        quantity: str | None,
+        control: Control,
+        y: Any,
+        times: np.ndarray,
+        max_steps: int,
+        guess: Any = 0.0,
+        code: Any = 0,
+    ) -> None:
+        self.equation, self.quantity, self.control = equation, quantity, control
+        self.times, self.max_steps = times, max_steps
+        self.lanes = jax.tree.map(np.asarray, begin(y, times[0], guess))
+        self.lanes = self.lanes._replace(code=np.broadcast_to(np.int32(code), self.lanes.t.shape))
+        self.stop = np.where(self.lanes.code == OK, np.nan, -np.inf)  # stopped before: frozen from the first point on
+        self.at = 0  # save points delivered
+        self.calls, self.seconds = 0, 0.0
+        size = sum(x.size for x in jax.tree.leaves(self.lanes.y))
+        self.capacity = int(np.clip(HELD // (5 * size), 1, CAPACITY))
+        self.count = 1
+        self._ahead: dict[int, Any] = {}
+        self._known = np.zeros(len(self.lanes.t), int)  # the last save point that each start has passed
 
-    return jax.vmap(one)(y, control.level, control.sign)
+    def window(self, last: int, tick: Callable[[float], None]) -> Any:
+        """States (starts, n, …) at the save points after the last ones, up to number ``last``."""
+        while (self._known < last).any():
+            self._call()
+            tick(float(np.min(np.where(self.lanes.code == OK, self.lanes.t, self.times[-1]))))
+        parts = [self._ahead[i] for i in range(self.at + 1, last + 1)]
+        self._ahead = {i: x for i, x in self._ahead.items() if i > last}
+        self.at = last
+        return jax.tree.map(lambda *x: np.stack(x, axis=1), *parts)
+
+    def _call(self) -> None:
+        """One compiled call, and what it passed."""
+        before = self.lanes
+        began = wall.monotonic()
+        shape = (self.equation, self.quantity, self.control, self.capacity)
+        numbers = (np.asarray(self.times[-1], float), np.asarray(self.count))
+        lanes, log = settled(steps(*shape, before, *numbers))
+        self.lanes, log = jax.tree.map(np.asarray, (lanes, log))
+        if self.calls:  # the first one compiles
+            self.seconds += wall.monotonic() - began
+            rate = (wall.monotonic() - began) / self.count
+            self.count = int(np.clip(CALL_SECONDS / max(rate, 1e-9), 1, self.capacity))
+        else:
+            self.count = min(2, self.capacity)
+        self.calls += 1
+        spent = (self.lanes.tried > self.max_steps) & (self.lanes.code == OK)
+        code = np.where(spent, MAX_STEPS, self.lanes.code).astype(np.int32)
+        self.lanes = self.lanes._replace(code=code)
+        self._settle(before, log)
+        self._fill(log)
+
+    def _settle(self, before: Lanes, log: Steps) -> None:
+        """Where starts have stopped, and their states there."""
+        ended = (before.code == OK) & (self.lanes.code != OK)
+        if not ended.any():
+            return
+        self.stop = np.where(ended, self.lanes.t, self.stop)
+        reached = ended & (self.lanes.code == REACHED)
+        index = len(log.h) - 1 - np.argmax((log.h > 0)[::-1], axis=0)  # the last step of each start
+        lane = np.arange(len(index))
+        y, dense = _at(log, index, lane)
+        h, t = log.h[index, lane], log.t[index, lane]
+        reached &= h > 0  # a start beyond its threshold stops where it is
+        if reached.any():
+            x = self._root(y, dense)
+            chosen = _chosen(reached, self._between(y, dense, x), self.lanes.y)
+            stop = t + x * h
+            self.stop = np.where(reached, stop, self.stop)
+            self.lanes = self.lanes._replace(y=chosen, t=np.where(reached, stop, self.lanes.t))
+
+    def _between(self, y: Any, dense: Any, x: np.ndarray) -> Any:
+        return jax.tree.map(lambda y, c: interpolate(y, c, x), y, dense)
+
+    def _root(self, y: Any, dense: Any) -> np.ndarray:
+        """The fraction of its last step at which each start passes its threshold."""
+        low, high = np.zeros(len(self.stop)), np.ones(len(self.stop))
+        assert self.quantity is not None
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            value = np.asarray(_watched(self.equation, self.quantity, self._between(y, dense, middle)))
+            beyond = self.control.sign * (value - self.control.level) <= 0
+            low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
+        return high
+
+    def _fill(self, log: Steps) -> None:
+        """States at the save points that have been passed; beyond the end of a start its last state."""
+        lane = np.arange(len(self.stop))
+        until = np.where(self.lanes.code == OK, self.lanes.t, np.inf)
+        while True:
+            wanted = self._known + 1
+            open_ = wanted < len(self.times)
+            t = self.times[np.minimum(wanted, len(self.times) - 1)]
+            ready = open_ & (t <= until)
+            if not ready.any():
+                return
+            before_stop = t <= np.where(np.isnan(self.stop), np.inf, self.stop)
+            inside = (log.h > 0) & (log.t < t) & (t <= log.t + log.h) & before_stop
+            index, found = np.argmax(inside, axis=0), inside.any(axis=0)
+            h = np.where(found, log.h[index, lane], 1.0)
+            x = np.where(found, (t - log.t[index, lane]) / h, 0.0)
+            here = self._between(*_at(log, index, lane), x)
+            # within rounding of the end of a step, or beyond the end of a start: the state that is there
+            value = _chosen(found, here, self.lanes.y)
+            for i in np.unique(wanted[ready]).tolist():
+                self._ahead[i] = _chosen(ready & (wanted == i), value, self._ahead.get(i, value))
+            self._known = np.where(ready, wanted, self._known)
+
+
+def _chosen(these: np.ndarray, new: Any, old: Any) -> Any:
+    """New states of these starts, old ones of the others."""
+    return jax.tree.map(lambda x, y: np.where(these.reshape(-1, *[1] * (x.ndim - 1)), x, y), new, old)
+
+
+def _at(log: Steps, index: np.ndarray, lane: np.ndarray) -> tuple[Any, Any]:
+    """States and polynomials (starts, m, …) of one step of each start; the log has (capacity, m, starts, …)."""
+    return jax.tree.map(lambda y: y[index, lane], log.y), jax.tree.map(lambda c: c[index, :, lane], log.dense)
 
 
 class FlowEvolution(Evolution):
     """Several starts side by side; subclasses give the equation, the snapshots and the test of its accuracy."""
 
+    equal_windows: ClassVar[bool] = False  # whether the last window begins earlier rather than be shorter
+
     def __init__(self, task: Task, max_steps: int) -> None:
         self.task, self.max_steps = task, max_steps
         self.window = max(1, -(-(len(task.points) - 1) // CHUNKS))
         self.control: Control
+        self._track: Track | None = None
+        self._tick: Callable[[float], None] = lambda at: None
+        self._code: np.ndarray = np.zeros(task.seeds, np.int32)
 
     @abc.abstractmethod
     def start(self) -> Any:
@@ -129,7 +209,7 @@ class FlowEvolution(Evolution):
 
     @abc.abstractmethod
     def refine(self, end: Any) -> bool:
-        """Test the averages at the end of a window: True if they have been made finer and it has to be repeated."""
+        """Test the averages at the states ``end`` of all starts: True if they have been made finer for another try."""
 
     @abc.abstractmethod
     def seen(self, states: Any) -> Any:
@@ -137,12 +217,13 @@ class FlowEvolution(Evolution):
 
     def thresholds(self, rtol: float) -> Control:
         """Tolerances, and the level at which each start is to stop."""
-        until, quantity = self.task.until, self.quantity
-        values = np.asarray(jax.vmap(lambda y: self.equation().watched(quantity, y))(self.start()))
-        level = np.zeros_like(values)
+        until, n = self.task.until, self.task.seeds
+        level = np.zeros(n)
         if until is not None:
-            level = until.value * values if until.relative else np.full_like(values, until.value)
-        sign = np.full_like(values, 1.0 if until is None else until.sign)
+            level = np.full(n, until.value)
+            if until.relative:
+                level = until.value * np.asarray(_watched(self.equation(), until.quantity, self.start()))
+        sign = np.full(n, 1.0 if until is None else until.sign)
         return Control(np.asarray(rtol), np.asarray(rtol * 1e-2), level, sign)
 
     def initial(self) -> Any:
@@ -159,10 +240,11 @@ class FlowEvolution(Evolution):
         return state[1], state[2]
 
     def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Any]:
-        """A window of save points; the last window begins earlier rather than be shorter, to reuse compiled code."""
+        """A window of save points."""
         path, code, stop = state
+        self._tick, self._code = tick, code
         points = self.task.points
-        begin = min(first, len(points) - 1 - self.window)
+        begin = min(first, len(points) - 1 - self.window) if self.equal_windows else first
         times = points[begin : begin + self.window + 1]
         y = jax.tree.map(lambda x: x[:, begin - first - 1], path)
         saved, end, at, ended = self._integrate(y, times)
@@ -189,11 +271,26 @@ class FlowEvolution(Evolution):
 
     def window_of(self, y: Any, times: np.ndarray) -> Any:
         """One window: states at its save points and at its end, where it ended, and the outcome codes."""
-        return integrate(self.equation(), self.quantity, self.control, self.max_steps, y, jnp.asarray(times))
+        track, points = self._track, self.task.points
+        if track is None or track.times[track.at] != times[0]:
+            guess = 0.0 if track is None else track.lanes.h
+            ahead = points[np.searchsorted(points, times[0]) :]
+            shape = (self.equation(), self.quantity, self.control)
+            self._track = track = Track(*shape, y, ahead, self.max_steps, guess, self._code)
+        saved = track.window(track.at + len(times) - 1, self._tick)
+        running = np.isnan(track.stop) | (track.stop > times[-1])
+        return saved, track.lanes.y, track.stop, np.where(running, OK, track.lanes.code)
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of the right-hand side so far, of all starts."""
+        return 1 if self._track is None else int(self._track.lanes.tried.sum()) * STAGES
 
     def _integrate(self, y: Any, times: np.ndarray) -> Any:
         """Integrate, and do it again with finer averages while those used are too coarse at the end."""
         while True:
             saved, end, at, code = jax.tree.map(np.asarray, self.window_of(y, times))
-            if code[0] != OK or not self.refine(jax.tree.map(lambda x: x[0], end)):
+            run = np.flatnonzero(code == OK)
+            if not len(run) or not self.refine(jax.tree.map(lambda x, run=run: x[run], end)):
                 return saved, end, at, code
+            self._track = None

@@ -7,14 +7,34 @@ Compiled code is called in pieces of a fraction of a second; nothing calls back 
 
 from __future__ import annotations
 
+import time as wall
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import jax
 import numpy as np
 
 from twolayer.task.method import Evolution, Measure, Outcome, Snapshot
 
-__all__ = ["Monitor", "Record", "follow"]
+__all__ = ["Monitor", "Record", "Silent", "StartAgain", "follow", "settled"]
+
+
+class StartAgain(Exception):
+    """What has been followed so far is not accurate enough: ``evolution`` takes its place, from the start."""
+
+    def __init__(self, evolution: Evolution) -> None:
+        super().__init__("the run begins again with finer averages")
+        self.evolution = evolution
+
+
+def settled(arrays: Any) -> Any:
+    """The same arrays once they are computed; meanwhile Ctrl-C is heard."""
+    waiting = [x for x in jax.tree.leaves(arrays) if isinstance(x, jax.Array)]
+    pause = 1e-4
+    while not all(x.is_ready() for x in waiting):
+        wall.sleep(pause)
+        pause = min(2 * pause, 0.02)
+    return arrays
 
 
 class Monitor(Protocol):
@@ -71,7 +91,13 @@ def follow(evolution: Evolution, points: np.ndarray, label: str, monitor: Monito
     monitor.begin(label, float(points[-1]))
     try:
         while at < len(points) - 1 and (evolution.stopped(state)[0] == 0).any():
-            state, snapshot = evolution.advance(state, at, monitor.update)
+            try:
+                state, snapshot = evolution.advance(state, at, monitor.update)
+            except StartAgain as again:
+                evolution = again.evolution
+                state, at = evolution.initial(), 0
+                parts = [evolution.snapshot(state)]
+                continue
             parts.append(snapshot)
             at += snapshot.a.shape[1]
     except KeyboardInterrupt:

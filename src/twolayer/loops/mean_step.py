@@ -37,6 +37,7 @@ from twolayer.gaussian.step_spread import StepNodes
 from twolayer.gaussian.visits import LOG2_POINTS
 from twolayer.loops.averaged import AveragedEvolution, Precision
 from twolayer.loops.flow import Control, Equation
+from twolayer.loops.host import settled
 from twolayer.loops.stepwise import Lane, Watch, accept, watched_value
 from twolayer.task.method import Snapshot, Task
 
@@ -46,7 +47,6 @@ SINGULAR = 1e-11  # eigenvalues of Ω below this, relative to the largest, count
 LIGHT = 13  # Sobol points of the linearised map, as a power of two
 DIFFERENCE = 1e-4  # of the central differences of the linearised map
 NS_PER_PRODUCT = 3.0  # for estimates of cost
-QUADRATURE = 2**12  # nodes of a quadrature, for these estimates
 
 
 class Terms(NamedTuple):
@@ -65,10 +65,11 @@ def spread_size(p: int, k: int) -> int:
 def step_seconds(task: Task, precision: Precision, terms: Terms) -> float:
     """Seconds of one step on one core, as an order of magnitude."""
     p, k = task.problem.p, task.problem.k
-    averages = select(task.problem, task.algorithm.loss, precision.engine, log2_points=precision.log2_points)
-    nodes = 2**precision.log2_points if averages.sampled else 1 if averages.coarse is None else QUADRATURE
+    averages = select(
+        task.problem, task.algorithm.loss, precision.engine, log2_points=precision.begun(task.problem).points
+    )
     products = p * (p + k)
-    work = nodes * products
+    work = averages.engine.work(p)
     if terms.finite or terms.ratio:
         work += 2**LOG2_POINTS * products
     if terms.band:
@@ -262,6 +263,8 @@ def iterate(step: MeanStep, quantity: str | None, control: Control, y: Rows, poi
 class MeanStepEvolution(AveragedEvolution):
     """Overlaps of all starts under the map, step by step."""
 
+    equal_windows = True
+
     def __init__(self, task: Task, precision: Precision, rates: StepRates, terms: Terms) -> None:
         problem, algorithm = task.problem, task.algorithm
         self.rates = rates
@@ -272,6 +275,15 @@ class MeanStepEvolution(AveragedEvolution):
         self.light = select(problem, algorithm.loss, log2_points=LIGHT).engine if terms.band else None
         self.deviations: list[Overlap] = []
         super().__init__(task, precision)
+
+    def remade(self, precision: Precision) -> MeanStepEvolution:
+        """The same with another precision."""
+        return MeanStepEvolution(self.task, precision, self.rates, self.terms)
+
+    @property
+    def evaluations(self) -> int:
+        """Steps of all starts."""
+        return int(self.task.points[-1]) * self.task.seeds
 
     def equation(self) -> MeanStep:
         """The map with averages at the present order."""
@@ -305,7 +317,7 @@ class MeanStepEvolution(AveragedEvolution):
 
     def window_of(self, y: Rows, times: np.ndarray) -> Any:
         """The steps of one window."""
-        return iterate(self.equation(), self.quantity, self.control, y, jnp.asarray(times))
+        return settled(iterate(self.equation(), self.quantity, self.control, y, jnp.asarray(times)))
 
     def notes(self) -> dict[str, Any]:
         """The rule for the terms beyond the averages too."""

@@ -306,7 +306,7 @@ class ChainEvolution(StepwiseEvolution):
         nodes, average, self._sums = None, None, "exact"
         if self.spec.gaussian:
             nodes, rule = covariance_nodes(self.spec.kernel, self.spec.rank, self.spec.columns, problem.noise > 0)
-            averager, _ = adapt(problem, algorithm.loss, *(x[0] for x in self.task.starts()))
+            averager = adapt(problem, algorithm.loss, *self.task.starts())[0]
             average, self._sums = averager.engine, f"gaussian (mean: {averager.label}; covariance: {rule})"
         tables = [gram_factor(*pair)[2].table() for pair in zip(methods, tasks, strict=True)]
         table = self.grouped(self.spread(tables))

@@ -11,11 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
-from twolayer.loops.averaged import Precision
+from twolayer.loops.averaged import Precision, check_precision
 from twolayer.loops.mean_step import MeanStepEvolution, StepRates, Terms, spread_size, step_seconds
 from twolayer.methods.map import REUSED
-from twolayer.numerics.errors import choice, positive_integer, reject
+from twolayer.numerics.errors import reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
@@ -34,7 +33,7 @@ class GiantSteps(Method):
     band : bool
         Follow the fluctuations too: ``M_band`` and ``Q_band`` in the result are standard deviations of M and Q times
         d^(1/2). They come from the linearised map and the noise of every step, not from the last step alone.
-    engine, tolerance, log2_points
+    engine, accuracy, effort, log2_points
         As in `ODE`.
 
     Notes
@@ -50,16 +49,16 @@ class GiantSteps(Method):
 
     band: bool = False
     engine: str = "auto"
-    tolerance: float = 1e-6
-    log2_points: int = LOG2_POINTS
+    accuracy: float = 1e-4
+    effort: float = 1.0
+    log2_points: int | None = None
     stepwise: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("dandi2023", "arnaboldi2024")
 
     def __post_init__(self) -> None:
         if not isinstance(self.band, bool):
             reject("band", self.band, "True or False")
-        choice("engine", self.engine, ENGINES)
-        positive_integer("log2_points", self.log2_points, 4)
+        check_precision(self)
 
     def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
         """Only fresh samples, and only where steps stay of order one."""
@@ -86,7 +85,7 @@ class GiantSteps(Method):
 
     @property
     def _precision(self) -> Precision:
-        return Precision(self.engine, self.tolerance, self.log2_points)
+        return Precision(self.engine, self.accuracy, self.effort, self.log2_points)
 
     def cost(self, task: Task) -> float:
         """One evaluation of the averages for every step, and the linearised map for a band."""

@@ -15,8 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
-from twolayer.loops.averaged import Precision
+from twolayer.loops.averaged import Precision, check_precision
 from twolayer.loops.mean_step import MeanStepEvolution, StepRates, Terms, step_seconds
 from twolayer.numerics.errors import choice, positive_integer, reject
 from twolayer.task.algorithm import SGD
@@ -43,7 +42,7 @@ class Map(Method):
         d.
     without : tuple of str
         Corrections to leave out, of ``"norm"``, ``"pairs"``, ``"dimension"`` and ``"ratio"``.
-    engine, tolerance, log2_points
+    engine, accuracy, effort, log2_points
         As in `ODE`.
 
     Notes
@@ -62,8 +61,9 @@ class Map(Method):
     dim: int
     without: tuple[str, ...] = ()
     engine: str = "auto"
-    tolerance: float = 1e-6
-    log2_points: int = LOG2_POINTS
+    accuracy: float = 1e-4
+    effort: float = 1.0
+    log2_points: int | None = None
     stepwise: ClassVar[bool] = True
     in_comparisons: ClassVar[bool] = False  # as many evaluations of the averages as there are steps
     papers: ClassVar[tuple[str, ...]] = ("arnaboldi2024",)
@@ -74,8 +74,7 @@ class Map(Method):
         if not isinstance(names, list | tuple):
             reject("without", names, f"some of {', '.join(CORRECTIONS)}")
         object.__setattr__(self, "without", tuple(choice("without", name, CORRECTIONS) for name in names))
-        choice("engine", self.engine, ENGINES)
-        positive_integer("log2_points", self.log2_points, 4)
+        check_precision(self)
 
     def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
         """Only fresh samples."""
@@ -98,7 +97,7 @@ class Map(Method):
 
     @property
     def _precision(self) -> Precision:
-        return Precision(self.engine, self.tolerance, self.log2_points)
+        return Precision(self.engine, self.accuracy, self.effort, self.log2_points)
 
     def _terms(self, algorithm: SGD) -> Terms:
         return Terms("dimension" not in self.without, "ratio" not in self.without and not algorithm.momentum)

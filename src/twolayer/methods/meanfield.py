@@ -100,12 +100,16 @@ class MeanFieldEvolution(FlowEvolution):
                 f"Argument `start` must have q = 0 at dim = {method.dim:g}, for the target directions fill the whole "
                 f"space, but has q = {self.cloud.s.max() ** 2:.3g}."
             )
-        self.fineness, self.worst = self.wide.adapt(self._first(self.cloud), method.tolerance, Fineness())
+        self.fineness, self.worst = self._adapted(self.cloud, Fineness())
         self.control = self.thresholds(method.rtol)
 
-    @staticmethod
-    def _first(cloud: Cloud) -> Cloud:
-        return Cloud(*(x[0] for x in cloud))
+    def _adapted(self, clouds: Cloud, fineness: Fineness) -> tuple[Fineness, float]:
+        """What the worst of several clouds needs, and its error."""
+        errors = []
+        for cloud in zip(*clouds, strict=True):
+            fineness, error = self.wide.adapt(Cloud(*cloud), self.method.tolerance, fineness)
+            errors.append(error)
+        return fineness, max(errors)
 
     def _starts(self) -> Cloud:
         """A, √q, a and weights of all starts; the neurons of overlaps are particles of equal weight."""
@@ -140,7 +144,7 @@ class MeanFieldEvolution(FlowEvolution):
 
     def refine(self, end: Cloud) -> bool:
         """Finer nodes or more orders, if the present ones are too coarse here."""
-        fineness, error = self.wide.adapt(end, self.method.tolerance, self.fineness)
+        fineness, error = self._adapted(end, self.fineness)
         changed, self.fineness = fineness != self.fineness, fineness
         self.worst = self.worst if changed else max(self.worst, error)
         return changed

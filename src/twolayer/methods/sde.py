@@ -117,7 +117,7 @@ class SDEEvolution(StepwiseEvolution):
         problem, algorithm, dim = task.problem, task.algorithm, method.dim
         self.stride = method.stride(problem, algorithm)
         self.points = self.points // self.stride
-        averager, _ = adapt(problem, algorithm.loss, *(x[0] for x in task.starts()))
+        averager = adapt(problem, algorithm.loss, *task.starts())[0]
         spread = spread_of(problem, algorithm)
         self._notes = {"engine": averager.label, "covariance": spread.label, "sgd_steps_per_step": self.stride}
         quick = 1.0 / (1.0 - algorithm.momentum)

@@ -31,7 +31,6 @@ def root(x: Any, least: Any = 0.0) -> Any:
 
 def _arcsine_series() -> list[float]:
     """Coefficients of arcsin(√z)/√z on 0 ≤ z ≤ ¼, in powers of 8z − 1: a Chebyshev interpolant."""
-
     y: Any = lambda t: np.sqrt((t + 1) / 8)  # noqa: E731
     series: Any = np.polynomial.chebyshev.chebinterpolate(lambda t: np.arcsin(y(t)) / y(t), 14)
     return list(np.polynomial.chebyshev.cheb2poly(series))

@@ -2,15 +2,17 @@
 
 squared      ℓ = ½(y − f)²     e = y − f
 correlation  ℓ = 1 − y f       e = y
+
+Where e or its slope jumps, averages are split if the loss says so: at values of y − f, or of the margin y·f.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from twolayer.numerics.errors import choice, reject
+from twolayer.numerics.errors import choice, finite_number, reject
 
 __all__ = ["Loss", "register_loss"]
 
@@ -26,11 +28,35 @@ class Loss:
         e = −∂ℓ/∂f, elementwise in JAX.
     student : float, optional
         s when e = y − s·f exactly; None for a residual that is not linear. Linear residuals have exact averages.
+    kinks : tuple of float
+        Where e or its slope jumps: values of y − f, or of y·f.
+    margin : bool
+        Whether the kinks are values of the margin y·f.
     """
 
     name: str
     residual: Callable[[Any, Any], Any] = field(compare=False, repr=False)
     student: float | None = None
+    kinks: tuple[float, ...] = ()
+    margin: bool = False
+
+    def levels(self, y: Any, f: Any) -> list[Any]:
+        """Functions of label and output that vanish at the kinks.
+
+        Examples
+        --------
+        >>> Loss("hinge", lambda y, f: y * (y * f < 1), kinks=(1.0,), margin=True).levels(-1.0, 0.5)
+        [-1.5]
+        """
+        return [(y * f if self.margin else y - f) - kink for kink in self.kinks]
+
+    def labels(self, f: Any) -> list[Any]:
+        """The labels y at which the output f is at a kink; far away where there is none."""
+        if not self.margin:
+            return [f + kink for kink in self.kinks]
+        away = (f < 1e-12) & (f > -1e-12)
+        safe = f + away  # 1 instead of a vanishing output
+        return [kink / safe + 1e9 * away for kink in self.kinks]
 
     @classmethod
     def of(cls, loss: str | Loss) -> Loss:
@@ -50,13 +76,22 @@ _LOSSES: dict[str, Loss] = {
 }
 
 
-def register_loss(name: str) -> Callable[[Callable[[Any, Any], Any]], Callable[[Any, Any], Any]]:
+def register_loss(
+    name: str, kinks: Sequence[float] = (), margin: bool = False
+) -> Callable[[Callable[[Any, Any], Any]], Callable[[Any, Any], Any]]:
     """Decorator: add a loss by its residual e(y, f) = −∂ℓ/∂f.
+
+    Parameters
+    ----------
+    name : str
+    kinks : sequence of float
+        Where e or its slope jumps: values of y − f, or with ``margin`` of y·f. Averages are split there.
+    margin : bool
 
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> @register_loss("huber")
+    >>> @register_loss("huber", kinks=(-1, 1))
     ... def huber(y, f):
     ...     return jnp.clip(y - f, -1.0, 1.0)
     >>> Loss.of("huber").student is None
@@ -64,9 +99,10 @@ def register_loss(name: str) -> Callable[[Callable[[Any, Any], Any]], Callable[[
     """
     if not name.isidentifier():
         reject("name", name, "an identifier")
+    places = tuple(finite_number("kinks", kink, accepted="finite numbers") for kink in kinks)
 
     def decorate(residual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        _LOSSES[name] = Loss(name, residual)
+        _LOSSES[name] = Loss(name, residual, None, places, margin)
         return residual
 
     return decorate
