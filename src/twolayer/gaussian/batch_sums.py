@@ -21,23 +21,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.kernel import Kernel, Sample
+from twolayer.equations.orthogonal import Sums
 from twolayer.gaussian.full import symmetric_root
 from twolayer.gaussian.quadrature import nested_rule
 from twolayer.gaussian.sampling import sobol_normals
 
-__all__ = ["Nodes", "Sums", "covariance_nodes", "gaussian_sums", "size_of_features", "tail"]
+__all__ = ["Nodes", "covariance_nodes", "gaussian_sums", "size_of_features", "tail"]
 
 MAX_NODES = 30_000
 LOG2_POINTS = 13
-
-
-class Sums(NamedTuple):
-    """What a batch contributes: means of g ξ*ᵀ, g ξ⊥ᵀ and e σ(λ), and C with C Cᵀ = Gᵀ G / n_b²."""
-
-    star: Any
-    own: Any
-    C: Any
-    second: Any
 
 
 class Nodes(NamedTuple):

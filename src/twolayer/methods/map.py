@@ -15,9 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from twolayer.equations.mean import Terms, Weights
+from twolayer.equations.step import rates_of
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
 from twolayer.loops.averaged import Precision
-from twolayer.loops.mean_step import MeanStepEvolution, StepRates, Terms, step_seconds
+from twolayer.loops.mean_step import MeanStepEvolution, step_seconds
 from twolayer.numerics.errors import choice, positive_integer, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
@@ -84,26 +86,21 @@ class Map(Method):
     def prepare(self, task: Task) -> Evolution:
         """Evaluate the laws at d."""
         problem, algorithm = task.problem, task.algorithm
-        lr, batch = algorithm.lr(self.dim), algorithm.batch_at(self.dim)
-        rates = StepRates(
-            lr / problem.p,
-            1 - lr * algorithm.weight_decay,
-            algorithm.momentum or None,
-            self.dim / batch if "norm" not in self.without else 0.0,
-            1 / batch,
-            "pairs" not in self.without,
-            problem.noise,
-        )
-        return MeanStepEvolution(task, self._precision, rates, self._terms(algorithm))
+        batch = algorithm.batch_at(self.dim)
+        norm = self.dim / batch if "norm" not in self.without else 0.0
+        weights = Weights(norm, 1 / batch, "pairs" not in self.without, problem.noise)
+        rates = rates_of(algorithm, problem.p, algorithm.lr(self.dim))
+        return MeanStepEvolution(task, self._precision, rates, weights, self._terms)
 
     @property
     def _precision(self) -> Precision:
         return Precision(self.engine, self.tolerance, self.log2_points)
 
-    def _terms(self, algorithm: SGD) -> Terms:
-        return Terms("dimension" not in self.without, "ratio" not in self.without and not algorithm.momentum)
+    @property
+    def _terms(self) -> Terms:
+        return Terms("dimension" not in self.without, "ratio" not in self.without)
 
     def cost(self, task: Task) -> float:
         """One evaluation of the averages, and of the terms of a finite dimension, for every step."""
-        seconds = step_seconds(task, self._precision, self._terms(task.algorithm))
+        seconds = step_seconds(task, self._precision, self._terms)
         return super().cost(task) + float(task.points[-1]) * seconds

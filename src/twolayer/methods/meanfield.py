@@ -22,12 +22,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.kernel import Push
+from twolayer.equations.step import Form, Layers, Limit, form_of, limit_in, row_motion
 from twolayer.gaussian.engines import SECONDS_PER_TERM
 from twolayer.gaussian.ensemble import Cloud, Ensemble
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.wide import INTERACTIONS, Fineness, Wide
 from twolayer.loops.flow import Equation, FlowEvolution
-from twolayer.methods.ode import ODE
+from twolayer.methods.ode import ODE, as_data
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, require
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Measure, Method, Task, register_method
@@ -45,11 +47,9 @@ class Drift(Equation):
     """The velocity of every particle. A state is a Cloud; its weights do not move."""
 
     ensemble: Ensemble
-    flow: Any
-    decay: Any
+    limit: Limit
     label_noise: Any
-    projected: bool = eqx.field(static=True)
-    trained: bool = eqx.field(static=True)
+    form: Form = eqx.field(static=True)
 
     def size(self, y: Cloud) -> Any:
         """The largest squared norm."""
@@ -66,12 +66,9 @@ class Drift(Equation):
     def __call__(self, t: Any, y: Cloud, args: Any = None) -> Cloud:
         """dy/dt."""
         rates = self.ensemble(y)
-        dA, ds = self.flow * rates.A - self.decay * y.A, self.flow * rates.s - self.decay * y.s
-        if self.projected:
-            own = ((y.A * dA).sum(1) + y.s * ds) / ((y.A**2).sum(1) + y.s**2)
-            dA, ds = dA - own[:, None] * y.A, ds - own * y.s
-        da = self.flow * rates.a if self.trained else jnp.zeros_like(y.a)
-        return Cloud(dA, ds, da, jnp.zeros_like(y.weights))
+        rows = Layers(jnp.column_stack([y.A, y.s]), y.a)  # a particle is a row of k + 1 coordinates
+        moved = row_motion(self.form, self.limit, rows, Push(jnp.column_stack([rates.A, rates.s]), rates.a))
+        return Cloud(moved.W[:, :-1], moved.W[:, -1], moved.a, jnp.zeros_like(y.weights))
 
 
 def _count(task: Task) -> int:
@@ -125,18 +122,9 @@ class MeanFieldEvolution(FlowEvolution):
     def equation(self) -> Drift:
         """The ensemble at the present fineness."""
         problem, algorithm = self.task.problem, self.task.algorithm
-        quick = 1.0 / (1.0 - algorithm.momentum)
-        rates = (quick, quick * problem.p * algorithm.weight_decay, problem.noise)
-        # arrays, not floats: they are data of the compiled code
-        flow, decay, noise = (jnp.asarray(x, float) for x in rates)
-        return Drift(
-            self.wide.build(self.fineness)[0],
-            flow,
-            decay,
-            noise,
-            algorithm.geometry != "free",
-            algorithm.train_second_layer,
-        )
+        limit = as_data(limit_in(regime_of(algorithm), algorithm, problem.p))
+        noise = jnp.asarray(problem.noise, float)
+        return Drift(self.wide.build(self.fineness)[0], limit, noise, form_of(algorithm))
 
     def refine(self, end: Cloud) -> bool:
         """Finer nodes or more orders, if the present ones are too coarse here."""
