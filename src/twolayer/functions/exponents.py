@@ -20,16 +20,16 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import ndtri
 
 from twolayer.functions.activation import Activation
 from twolayer.functions.hermite import gauss_panels, hermite_table
 from twolayer.functions.target import Target
 from twolayer.numerics.precision import float64
+from twolayer.numerics.rules import Nodes, draw_sobol_normals, hermite_rule, product_rule
 
 __all__ = ["Analysis", "Staircase", "analyse"]
 
-REPLICATES, POINTS = 8, 2**14
+REPLICATES, LOG2_POINTS = 8, 14
 LEGENDRE = 8  # functions of y tested in the generative case
 COUPLING = 4  # degree in what is already learned, for sampled averages
 FLOOR = 4e-3  # below this a sampled moment counts as zero
@@ -93,17 +93,14 @@ def _hermite_products(x: np.ndarray, orders: range) -> tuple[np.ndarray, list[tu
     return _products(hermite_table(max(orders), x.T), indices), indices
 
 
-def _grid(target: Target, order: int, panels: int) -> np.ndarray | None:
-    """Tensor grid of 1-d rules split at the kinks, as (points, k + 1) with the weight last."""
+def _grid(target: Target, order: int, panels: int) -> Nodes | None:
+    """Tensor grid of 1-d rules split at the kinks."""
     kinks = target.kinks
     assert kinks is not None
     rules = [gauss_panels(ks, order, panels) for ks in kinks]
     if math.prod(len(x) for x, _ in rules) > MAX_GRID:
         return None
-    points = np.stack([g.ravel() for g in np.meshgrid(*(x for x, _ in rules), indexing="ij")], 1)
-    weights = np.prod([g.ravel() for g in np.meshgrid(*(w for _, w in rules), indexing="ij")], 0)
-    keep = weights > 1e-18
-    return np.column_stack([points[keep], weights[keep]])
+    return product_rule(rules, negligible=1e-17)
 
 
 @float64
@@ -117,9 +114,7 @@ def _exact_nodes(target: Target) -> _Nodes | None:
     k, degree = target.directions, max((sum(a) for a in target.polynomial), default=0)
     if (degree + 1) ** k > MAX_GRID or degree < 1:
         return None
-    x, w = np.polynomial.hermite_e.hermegauss(degree + 1)
-    grid = np.stack([g.ravel() for g in np.meshgrid(*[x] * k, indexing="ij")], 1)
-    weights = np.prod([g.ravel() for g in np.meshgrid(*[w / w.sum()] * k, indexing="ij")], 0)
+    grid, weights = hermite_rule([degree + 1] * k)
     label = _standardised(_values(target, grid), weights)
     return _Nodes(grid, weights, label, 1, 1e-9, degree, degree)
 
@@ -137,7 +132,7 @@ def _quadrature_nodes(target: Target) -> _Nodes | None:
         grid = _grid(target, n, panels)
         if grid is None:
             return None
-        points, weights = grid[:, :-1], grid[:, -1]
+        points, weights = grid
         label = _standardised(_values(target, points), weights)
         low, _ = _hermite_products(points, range(1, 4))
         fine = (low * weights) @ label
@@ -150,13 +145,8 @@ def _quadrature_nodes(target: Target) -> _Nodes | None:
 
 
 def _sobol_nodes(target: Target) -> _Nodes:
-    from scipy.stats import qmc  # takes a second to import
-
     k = target.directions
-    points = np.concatenate(
-        [ndtri(qmc.Sobol(k, scramble=True, rng=np.random.default_rng(r)).random(POINTS)) for r in range(REPLICATES)]
-    )
-    points = np.clip(points, -8.0, 8.0)
+    points = np.concatenate([draw_sobol_normals(k, LOG2_POINTS, seed=r, bits=30) for r in range(REPLICATES)])
     weights = np.full(len(points), 1 / len(points))
     label = _standardised(_values(target, points), weights)
     return _Nodes(points, weights, label, REPLICATES, FLOOR, COUPLING, 6 if k <= 3 else 4)

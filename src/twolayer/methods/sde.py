@@ -26,7 +26,6 @@ import numpy as np
 from twolayer.equations.state import Overlap, pack, tangent, unpack
 from twolayer.equations.step import form_of, limit_at
 from twolayer.gaussian.engines import adapt
-from twolayer.gaussian.full import symmetric_root
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.spread import Spread, spread_of
 from twolayer.loops.lanes import Lanes, in_groups, lane_axes
@@ -35,6 +34,7 @@ from twolayer.loops.watching import Lane, Watch, accept, watched_value
 from twolayer.methods.ode import ODE, Field, as_data
 from twolayer.numerics import random
 from twolayer.numerics.errors import finite_number, positive_integer
+from twolayer.numerics.special import symmetric_root
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method

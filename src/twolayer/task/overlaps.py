@@ -14,6 +14,7 @@ import numpy as np
 
 from twolayer.numerics import random
 from twolayer.numerics.errors import InputError, choice, positive_integer, require
+from twolayer.numerics.special import symmetric_root
 from twolayer.numerics.tracing import traced
 from twolayer.numerics.wishart import draw_factor
 from twolayer.task.problem import Problem, finite_array
@@ -196,18 +197,6 @@ class Overlaps:
         many = f", starts={self.batch[0]}" if self.batch else ""
         where = f", dim={self.dim}" if self.dim else ""
         return f"Overlaps(p={self.p}, k={self.k}{many}{where})"
-
-
-def symmetric_root(matrix: np.ndarray) -> np.ndarray:
-    """The symmetric square root of positive semidefinite matrices; rounding below zero is cut off.
-
-    Examples
-    --------
-    >>> symmetric_root(np.diag([4.0, 0.0])).tolist()
-    [[2.0, 0.0], [0.0, 0.0]]
-    """
-    values, vectors = np.linalg.eigh(matrix)
-    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2))
 
 
 def pseudo_inverse(P: np.ndarray) -> np.ndarray:
