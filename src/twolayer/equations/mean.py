@@ -12,8 +12,9 @@ of the ratio,
 
 With momentum the rows of the step before are carried along: W' = (s + β) W − β W_previous + η ḡ.
 
-Everything is written as W' = T (W, W_previous, W*) + noise, with D = v Ω⁺ in T and the Gram matrix of the noise added,
-so Q' is positive for every Ω, singular or not. Fluctuations follow the linearised map, S' = J S Jᵀ + noise of one step.
+Everything is written as W' = T (W, W_previous, W*) + noise, with D = v Ω⁺ = E[∂g/∂u] in T and the Gram matrix of the
+noise added, so Q' is positive for every Ω, singular or not. Fluctuations follow the linearised map,
+S' = J S Jᵀ + noise of one step.
 
 Cost per step: the averages, O((p + k)³), with the terms of a finite dimension nodes · p (p + k), and with fluctuations
 2F steps on 2¹³ points and nodes · F², F = p k + p (p + 1)/2.
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MeanStep", "Rows", "Terms", "Weights"]
 
-SINGULAR = 1e-11  # eigenvalues of Ω below this, relative to the largest, count as zero
 DIFFERENCE = 1e-4  # of the central differences of the linearised map
 
 
@@ -108,9 +108,11 @@ class MeanStep(eqx.Module):
         now, form, weights, eta = self.overlaps(y), self.form, self.weights, self.rates.step
         Q, M, a = now
         p = len(Q)
-        average = engine(Q, M, a, weights.noise)
-        v = jnp.concatenate([average.phi, average.psi], axis=1)
-        D = v @ _pseudo_inverse(jnp.block([[Q, M], [M.T, self.P]]))
+        average, gradient = engine(Q, M, a, weights.noise), engine.gradient(Q, M, a, weights.noise)
+        v, D = (
+            jnp.concatenate([average.phi, average.psi], axis=1),
+            jnp.concatenate([gradient.own, gradient.star], axis=1),
+        )
         normal = jnp.diagonal(average.phi) / jnp.diagonal(Q) if form.tangent else None
 
         # T over (W, W_previous, W*): the step of the coefficients of the rows
@@ -181,9 +183,3 @@ class MeanStep(eqx.Module):
             normalise = tangent(*self.overlaps(step.rows)[:2], trained) * units
             kick = normalise @ kick @ normalise.T
         return slopes.T @ y.spread @ slopes + kick
-
-
-def _pseudo_inverse(omega: Any) -> Any:
-    values, vectors = jnp.linalg.eigh(omega)
-    fine = values > SINGULAR * values[-1]
-    return (vectors * jnp.where(fine, 1 / jnp.where(fine, values, 1.0), 0.0)) @ vectors.T

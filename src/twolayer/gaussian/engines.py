@@ -20,9 +20,9 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.averages import Averages, Gradient
 from twolayer.equations.kernel import Kernel
 from twolayer.functions.activation import Activation
-from twolayer.gaussian.averages import Averages, Gradient
 from twolayer.gaussian.forms import Forms, NumericForms
 from twolayer.gaussian.full import FullRule
 from twolayer.gaussian.nodes import target_frame, target_nodes

@@ -13,8 +13,8 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.averages import Averages
 from twolayer.equations.kernel import Kernel, Sample
-from twolayer.gaussian.averages import Averages
 from twolayer.gaussian.quadrature import nested_rule
 from twolayer.numerics.special import symmetric_root
 

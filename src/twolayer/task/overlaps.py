@@ -193,6 +193,23 @@ class Overlaps:
             )
         return cls(W @ W.T, W @ W_star.T, W_star @ W_star.T, a, W.shape[1])
 
+    @classmethod
+    def unchecked(cls, Q: Any, M: Any, P: Any, a: Any, dim: int | None = None) -> Overlaps:
+        """Overlaps from arrays of JAX that are taken on trust."""
+        return _unflatten(dim, (Q, M, P, a))
+
+    def __getitem__(self, index: Any) -> Overlaps:
+        """One start, or some, of several.
+
+        Examples
+        --------
+        >>> Overlaps(Q=np.ones((3, 1, 1)), M=np.zeros((3, 1, 1)))[1]
+        Overlaps(p=1, k=1)
+        """
+        if not self.batch:
+            raise InputError("Overlaps of a single start cannot be indexed: they have no leading axis.")
+        return _unflatten(self.dim, (self.Q[index], self.M[index], self.P, None if self.a is None else self.a[index]))
+
     def __repr__(self) -> str:
         many = f", starts={self.batch[0]}" if self.batch else ""
         where = f", dim={self.dim}" if self.dim else ""
