@@ -211,7 +211,10 @@ def unpack(dataset: xr.Dataset) -> dict[str, Any]:
     problem = Problem(**description["problem"])
     algorithm = SGD(**description["algorithm"])
     knobs = description["method"]
-    method = METHODS[knobs.pop("name")](**knobs)
+    word = knobs.pop("name")
+    if word not in METHODS:
+        raise InputError(f"The method of this result, {word!r}, is not known here: register it to run it again.")
+    method = METHODS[word](**knobs)
     run = description["run"]
     M, a, dim = dataset.start_M.values, dataset.start_a.values, run["start_dim"]
     start: Overlaps | Particles

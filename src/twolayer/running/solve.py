@@ -14,15 +14,6 @@ import xarray as xr
 
 from twolayer.gaussian.moments import check_start
 from twolayer.loops.host import follow
-from twolayer.methods.chain import Chain
-from twolayer.methods.dmft.method import DMFT
-from twolayer.methods.giant import GiantSteps
-from twolayer.methods.map import Map
-from twolayer.methods.meanfield import MeanField
-from twolayer.methods.ode import ODE
-from twolayer.methods.population import Population
-from twolayer.methods.sde import SDE
-from twolayer.methods.vectors import Vectors
 from twolayer.numerics import random
 from twolayer.numerics.errors import InputError, Interrupted, Refused, RunFailed, choice, positive_integer, reject
 from twolayer.numerics.precision import float64
@@ -36,9 +27,6 @@ from twolayer.task.particles import Particles
 from twolayer.task.problem import Problem
 
 __all__ = ["DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"]
-
-for _cls in (Chain, DMFT, GiantSteps, Map, MeanField, ODE, Population, SDE, Vectors):  # whatever was imported first
-    METHODS[_cls.__name__.lower()] = METHODS.pop(_cls.__name__.lower())
 
 
 class DivergenceWarning(UserWarning):
@@ -173,6 +161,7 @@ def solve(
 
     Examples
     --------
+    >>> from twolayer import Chain
     >>> problem = Problem("He2(z1)", "He2", noise=0.1)
     >>> algorithm = SGD(lr="0.05/d", geometry="projected")
     >>> result = solve(problem, algorithm, Chain(dim=1000), Overlaps([[1.0]], [[0.5]]), time=1, seeds=4)

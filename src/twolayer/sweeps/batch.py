@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from twolayer.functions.activation import NAMED, Activation
 from twolayer.gaussian.risk import excess_risks
 from twolayer.loops.host import Record, Silent, follow
 from twolayer.numerics.errors import InputError, RunFailed
@@ -87,13 +88,16 @@ made_with = lru_cache(maxsize=1)(versions)
 
 
 @lru_cache(maxsize=1024)
-def _problem(text: str) -> Problem:
+def _problem(text: str, activations: frozenset[Activation]) -> Problem:
+    """A problem by its description and what the names in it stand for now."""
     return Problem(**json.loads(text))
 
 
-@lru_cache(maxsize=1024)
-def _algorithm(text: str) -> SGD:
-    return SGD(**json.loads(text))
+def _parts(job: Job) -> tuple[Problem, SGD]:
+    problem, algorithm = job.problem, job.algorithm
+    if isinstance(problem, str):
+        problem = _problem(problem, frozenset(NAMED.values()))
+    return problem, SGD(**json.loads(algorithm)) if isinstance(algorithm, str) else algorithm
 
 
 @lru_cache(maxsize=256)
@@ -129,8 +133,7 @@ def outline(cell: Cell, save: Any) -> Task:
 
 def tasks_of(job: Job, ends_only: bool) -> list[Task]:
     """The runs of a unit as one task, or one for each start where the method is deterministic."""
-    problem = _problem(job.problem) if isinstance(job.problem, str) else job.problem
-    algorithm = _algorithm(job.algorithm) if isinstance(job.algorithm, str) else job.algorithm
+    problem, algorithm = _parts(job)
     run, start = job.run, _start(job, problem)
     arguments = {
         "time": run.time,

@@ -171,7 +171,7 @@ class Store:
             raise InputError(f"The store {str(self.path)!r} holds another sweep: {difference(header, self.grid)}.")
         self.header = header
         known = {key: {text_of(v): i for i, v in enumerate(axis)} for key, axis in header["axes"].items()}
-        self._places = [[known[key].get(text_of(v)) for v in axis] for key, axis in self.grid.axes.items()]
+        self._places = [[known[key].get(text_of(v)) for v in axis] for key, axis in self.grid.names.items()]
         # the store keeps its own order of axes
         order = list(self.grid.axes)
         self._order = [order.index(key) for key in header["axes"]]
@@ -192,7 +192,7 @@ class Store:
         with self._locked(WHOLE, wait=True):
             self._refresh_header()
             axes: dict[str, list[Any]] = self.header["axes"]
-            for key, axis in self.grid.axes.items():
+            for key, axis in self.grid.names.items():
                 known = {text_of(v) for v in axes[key]}
                 axes[key] += [json.loads(text_of(v)) for v in axis if text_of(v) not in known]
             self.header["seeds"] = max(self.header["seeds"], seeds)
