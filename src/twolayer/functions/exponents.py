@@ -273,6 +273,8 @@ class Staircase(list[int | None]):
     --------
     >>> analyse("z1 + z1*z2").staircase()
     [1, 2]
+    >>> print(analyse("He2(z1)*z2").staircase(reuse=True))
+    (0, 1) at step 2; (1, 0) never
     """
 
     directions: np.ndarray
@@ -280,6 +282,17 @@ class Staircase(list[int | None]):
     def __init__(self, steps: list[int | None], directions: np.ndarray) -> None:
         super().__init__(steps)
         self.directions = directions
+
+    def __str__(self) -> str:
+        """Every direction with its step."""
+        when = ("never" if step is None else f"at step {step}" for step in self)
+        rows = zip(self.directions, when, strict=True)
+        return "; ".join(f"{_written(row)} {word}" for row, word in rows) or "no direction"
+
+
+def _written(*rows: np.ndarray) -> str:
+    """Directions as they are printed."""
+    return "; ".join("(" + ", ".join(f"{x:.4g}" for x in row.round(4) + 0.0) + ")" for row in rows)
 
 
 @dataclass(frozen=True)
@@ -399,22 +412,24 @@ class Analysis:
         return Staircase([*steps, *[None] * len(never)], np.concatenate([known, never]))
 
     def __str__(self) -> str:
-        def rows(matrix: np.ndarray) -> str:
-            return "; ".join("(" + ", ".join(f"{x:.4g}" for x in row.round(4) + 0.0) + ")" for row in matrix)
+        def along(directions: np.ndarray) -> str:
+            return f" along {_written(*directions)}" if len(directions) else ""
 
+        seen, made = along(self.directions), along(self.generative_directions)
         lines = [
             f"target                 {self.target.name}",
             f"information exponent   {self.information}",
-            f"leap                   {self.leap}   chain {self.chain}",
-            f"generative exponent    {self.generative}   leap {self.generative_leap}   chain {self.generative_chain}",
-            f"staircase              fresh {list(self.staircase())}   reused {list(self.staircase(reuse=True))}",
-            f"directions             {rows(self.directions) or 'none'}",
+            f"leap                   {self.leap}   chain {self.chain}{seen}",
+            f"generative exponent    {self.generative}   leap {self.generative_leap}   "
+            f"chain {self.generative_chain}{made}",
+            f"fresh batches          {self.staircase()}",
+            f"reused batches         {self.staircase(reuse=True)}",
         ]
         if len(self.unused):
-            lines.append(f"does not enter         {rows(self.unused)}")
+            lines.append(f"does not enter         {_written(*self.unused)}")
         if len(self.unresolved):
             lines.append(
-                f"not resolved           {rows(self.unresolved)} (enters beyond order {self._nodes.max_order} "
+                f"not resolved           {_written(*self.unresolved)} (enters beyond order {self._nodes.max_order} "
                 f"or below {self.tolerance:.0e})"
             )
         return "\n".join(lines)
