@@ -82,7 +82,7 @@ def call(
             path.touch()
             return path
 
-        monkeypatch.setattr("twolayer.plot.pair.save_figure", blank)
+        monkeypatch.setattr("twolayer.plot.save_figure", blank)
 
     def run(*argv: str) -> Answer:
         code = main(list(argv))
