@@ -170,7 +170,9 @@ class MeanField(Method):
         d: overlaps of the orthogonal parts are averaged over directions uniform on their sphere. At infinity they
         vanish, and the equation is the high-dimensional mean field.
     self_interaction : bool
-        Whether a particle's term with itself has correlation one: the leading 1/p correction of p equal particles.
+        Whether a particle's term with itself has correlation one, Ξ_ii = 1: the source's MF-ODE at finite p. It is
+        exact at a random start, but no 1/p correction: later it is further from a network of p neurons than the
+        default (docs/mean_field.md has numbers).
     interaction : str
         ``"auto"``, ``"nodes"`` over the target fields, O(particles), or ``"pairs"``, O(particles²).
     rtol : float
