@@ -48,6 +48,8 @@ class Drift(Equation):
     flow: Any
     decay: Any
     label_noise: Any
+    L: Any
+    neurons: Any
     projected: bool = eqx.field(static=True)
     trained: bool = eqx.field(static=True)
 
@@ -56,11 +58,14 @@ class Drift(Equation):
         return jnp.maximum(((y.A**2).sum(1) + y.s**2).max(), (y.a**2).max())
 
     def watched(self, quantity: str | None, y: Cloud) -> Any:
-        """What a threshold refers to."""
+        """What a threshold refers to; ‖M‖_F of p neurons distributed as the particles are."""
         if quantity is None:
             return jnp.zeros(())
+        M = y.A @ self.L.T
         if quantity == "overlap":
-            return jnp.sqrt((y.A**2).sum())
+            return jnp.sqrt(self.neurons * (y.weights @ M**2).sum())
+        if quantity == "alignment":
+            return M[0, 0]
         return self.ensemble(y).excess_risk + (self.label_noise / 2 if quantity == "risk" else 0.0)
 
     def __call__(self, t: Any, y: Cloud, args: Any = None) -> Cloud:
@@ -128,12 +133,14 @@ class MeanFieldEvolution(FlowEvolution):
         quick = 1.0 / (1.0 - algorithm.momentum)
         rates = (quick, quick * problem.p * algorithm.weight_decay, problem.noise)
         # arrays, not floats: they are data of the compiled code
-        flow, decay, noise = (jnp.asarray(x, float) for x in rates)
+        flow, decay, noise, L, neurons = (jnp.asarray(x, float) for x in (*rates, self.L, problem.p))
         return Drift(
             self.wide.build(self.fineness)[0],
             flow,
             decay,
             noise,
+            L,
+            neurons,
             algorithm.geometry != "free",
             algorithm.train_second_layer,
         )

@@ -67,8 +67,8 @@ class Until:
     Parameters
     ----------
     quantity : str
-        ``"overlap"``: ‖M‖_F from below; ``"alignment"``: M_11 with its sign, from below; ``"risk"`` or
-        ``"excess_risk"``: from above.
+        ``"overlap"``: ‖M‖_F from below, of p neurons also where particles stand for them; ``"alignment"``: M_11 with
+        its sign, from below; ``"risk"`` or ``"excess_risk"``: from above.
     value : float
     relative : bool
         Whether the value is a fraction of the start's.
