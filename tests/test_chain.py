@@ -13,11 +13,11 @@ from scipy import stats
 
 import twolayer as tl
 from conftest import random_overlaps
-from twolayer.equations.kernel import Sample
+from twolayer.equations.kernel import Sample, kernel_of
 from twolayer.gaussian.batch_sums import covariance_nodes, gaussian_sums, size_of_features
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.full import FullRule
-from twolayer.loops.stepwise import embed, kernel_of, rates_at
+from twolayer.loops.stepwise import embed, rates_at
 from twolayer.methods import chain
 from twolayer.numerics.wishart import GramFactor
 from twolayer.task.clocks import Clocks

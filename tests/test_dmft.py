@@ -16,7 +16,8 @@ from scipy.stats import qmc
 
 import twolayer as tl
 from twolayer import d
-from twolayer.methods import dmft, dmft_weights
+from twolayer.methods.dmft import method as dmft
+from twolayer.methods.dmft import weights as dmft_weights
 
 AUTHORS = tl.Problem("tanh(z1 + He3(z2))", "relu", width=2, second_layer=[2**0.5, -(2**0.5)])
 ORTHOGONAL = tl.Overlaps(np.eye(2), np.zeros((2, 2)))

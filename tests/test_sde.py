@@ -12,10 +12,9 @@ import pytest
 import twolayer as tl
 from conftest import random_overlaps
 from twolayer import d
-from twolayer.equations.kernel import Sample
+from twolayer.equations.kernel import Sample, kernel_of
 from twolayer.gaussian.batch_sums import covariance_nodes
 from twolayer.gaussian.spread import NodeSpread, pack, spread_of, tangent, unpack
-from twolayer.loops.stepwise import kernel_of
 from twolayer.methods import sde
 
 PHASE = tl.Problem("z1**2", "square", noise=0.5)

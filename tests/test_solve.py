@@ -16,7 +16,7 @@ import xarray as xr
 
 import twolayer as tl
 from twolayer import d
-from twolayer.methods import stepwise
+from twolayer.loops import stepwise
 
 PROBLEM = tl.Problem(tl.Teacher("erf", 2), "erf", width=3, noise=0.1)
 ALGORITHM = tl.SGD(1 / d, batch=2)
