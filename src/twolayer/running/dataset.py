@@ -143,7 +143,8 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
         "complete": json.dumps(not record.interrupted),
         "papers": json.dumps(list(method.papers)),
     }
-    return dataset
+    # a start that was not asked for is no save point, unless the run has got no further
+    return dataset.isel(time=slice(task.hidden, None)) if count > task.hidden else dataset
 
 
 def _risks(problem: Problem, record: Record) -> tuple[np.ndarray, str]:

@@ -31,7 +31,7 @@ from twolayer.sweeps.grid import Cell, Run
 from twolayer.sweeps.reductions import Block, Reduction, Values
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
-from twolayer.task.method import Method, Outcome, Stackable, Task
+from twolayer.task.method import Method, Outcome, Stackable, Task, from_start
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
@@ -126,9 +126,9 @@ def _start(job: Job, problem: Problem) -> Overlaps:
 def outline(cell: Cell, save: Any) -> Task:
     """The task of a cell without its start: enough to tell its compiled form, cost and size."""
     clocks = Clocks(cell.problem, cell.algorithm, cell.method.dimension or cell.run.dim)
-    points = cell.method.save_points(clocks, cell.run.time, cell.run.steps, save)
+    points, hidden = from_start(cell.method.save_points(clocks, cell.run.time, cell.run.steps, save))
     start: Any = None
-    return Task(cell.problem, cell.algorithm, start, points, clocks, 1, cell.seed, cell.run.until)
+    return Task(cell.problem, cell.algorithm, start, points, clocks, 1, cell.seed, cell.run.until, hidden=hidden)
 
 
 def tasks_of(job: Job, ends_only: bool) -> list[Task]:
@@ -208,14 +208,14 @@ def _risks(pairs: Sequence[tuple[Method, Task]], records: Sequence[Record]) -> l
 
 def _block(method: Method, task: Task, record: Record, risk: np.ndarray) -> Block:
     unit = method.unit(task.algorithm)
-    position = np.asarray(task.points)
+    position = np.asarray(task.saved)
     time = task.clocks.time(position) if method.stepwise else position
     stop = task.clocks.time(record.stop) if method.stepwise else record.stop
     clocks = {k: v[0] for k, v in task.clocks.coordinates(np.asarray(time, float), unit).items() if k != "sample"}
     stops = task.clocks.coordinates(np.asarray(stop, float), unit)
     if method.stepwise:
         clocks["step"] = position.astype(float)
-    M, a = record.snapshot.M, record.snapshot.a
+    M, a, risk = (x[:, task.hidden :] for x in (record.snapshot.M, record.snapshot.a, risk))
     total = risk + task.problem.noise / 2
     return Block(M, a, total, risk, clocks, record.outcome, stops["time"][0], stops["step"][0])
 

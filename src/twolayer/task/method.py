@@ -33,6 +33,7 @@ __all__ = [
     "Stackable",
     "Task",
     "Until",
+    "from_start",
     "register_method",
 ]
 
@@ -116,7 +117,11 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One run as a method sees it. ``points`` are the save points on the method's own clock."""
+    """One run as a method sees it.
+
+    ``points`` are the save points on the method's own clock, from 0 on, where every run begins; ``hidden`` is 1 where
+    that point was not asked for and is left out of the result, else 0.
+    """
 
     problem: Problem
     algorithm: SGD
@@ -127,6 +132,12 @@ class Task:
     seed: int
     until: Until | None = None
     first: int = 0
+    hidden: int = 0
+
+    @property
+    def saved(self) -> np.ndarray:
+        """The save points that were asked for."""
+        return self.points[self.hidden :]
 
     @property
     def runs(self) -> np.ndarray:
@@ -144,6 +155,18 @@ class Task:
             np.broadcast_to(M, (n, p, k)).copy(),
             np.broadcast_to(a, (n, p)).copy(),
         )
+
+
+def from_start(points: np.ndarray) -> tuple[np.ndarray, int]:
+    """Save points with 0, and whether that was not among them: ``points`` and ``hidden`` of a `Task`.
+
+    Examples
+    --------
+    >>> from_start(np.array([2, 5])), from_start(np.array([0, 5]))
+    ((array([0, 2, 5]), 1), (array([0, 5]), 0))
+    """
+    hidden = int(points[0] > 0)
+    return (np.concatenate([np.zeros(1, points.dtype), points]) if hidden else points), hidden
 
 
 class Evolution(abc.ABC):
