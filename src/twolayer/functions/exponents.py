@@ -14,8 +14,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import jax.numpy as jnp
@@ -477,7 +477,13 @@ def analyse(target: Any, directions: int | None = None) -> Analysis:
     >>> result.information, result.leap, result.chain
     (1, 2, [(1, 1), (2, 2)])
     """
-    target = Target.of(target, directions)
+    kept = _analysed(Target.of(target, directions))
+    return replace(kept, chain=list(kept.chain))
+
+
+@lru_cache(maxsize=16)
+def _analysed(target: Target) -> Analysis:
+    """The analysis of a target, kept, for it is asked for several times over."""
     nodes = _exact_nodes(target) if target.polynomial is not None else _quadrature_nodes(target)
     nodes = nodes or _sobol_nodes(target)
     k = target.directions
@@ -488,4 +494,6 @@ def analyse(target: Any, directions: int | None = None) -> Analysis:
     unused, unresolved = hidden[~rest_enters], hidden[rest_enters]
     information = chain[0][0] if chain else None
     leap = max(q for q, _ in chain) if chain and not len(unresolved) else None
+    for directions in (known, unused, unresolved):
+        directions.flags.writeable = False  # everyone who asks gets the same ones
     return Analysis(target, information, leap, chain, known, unused, unresolved, nodes.tolerance, nodes)

@@ -122,27 +122,20 @@ class SDEEvolution(StepwiseEvolution):
         self._notes = {"engine": averager.label, "covariance": spread.label, "sgd_steps_per_step": self.stride}
         quick = 1.0 / (1.0 - algorithm.momentum)
         lr, batch = algorithm.lr(dim), algorithm.batch_at(dim)
-        dt = self.stride * lr / problem.p
+        rho, dt = quick * lr * dim / (problem.p * batch), self.stride * lr / problem.p
+        # arrays, not floats: they are data of the compiled code
         field = Field(
             averager.engine,
-            quick,
-            quick**2 * lr * dim / (problem.p * batch),
-            quick * problem.p * algorithm.weight_decay,
-            problem.noise,
+            jnp.asarray(quick),
+            jnp.asarray(quick * rho),
+            jnp.asarray(quick * problem.p * algorithm.weight_decay),
+            jnp.asarray(problem.noise),
             algorithm.geometry != "free",
             algorithm.train_second_layer,
         )
-        self.params = Params(
-            field,
-            spread,
-            quick * lr * dim / (problem.p * batch),
-            quick * np.sqrt(dt * lr / (problem.p * batch)),
-            dt,
-            target_frame(problem.P)[1],
-            self.noise,
-            self.engine,
-            self.watch,
-        )
+        amplitude = jnp.asarray(quick * np.sqrt(dt * lr / (problem.p * batch)))
+        numbers = (jnp.asarray(rho), amplitude, jnp.asarray(dt), target_frame(problem.P)[1])
+        self.params = Params(field, spread, *numbers, self.noise, self.engine, self.watch)
         self.streams = self.keys(random.Role.DIFFUSION)
 
     def initial_state(self) -> Overlap:

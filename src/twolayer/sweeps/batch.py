@@ -124,10 +124,14 @@ def _start(job: Job, problem: Problem) -> Overlaps:
 
 
 def outline(cell: Cell, save: Any) -> Task:
-    """The task of a cell without its start: enough to tell its compiled form, cost and size."""
+    """The task of a cell as far as its compiled form, cost and size go: with a start of the kind, not its own."""
     clocks = Clocks(cell.problem, cell.algorithm, cell.method.dimension or cell.run.dim)
     points, hidden = from_start(cell.method.save_points(clocks, cell.run.time, cell.run.steps, save))
-    start: Any = None
+    start, p, k = cell.run.start, cell.problem.p, cell.problem.k
+    if not isinstance(start, Overlaps):
+        start = Overlaps(np.eye(p), np.zeros((p, k)), cell.problem.P)  # where random starts tend to
+    elif start.batch:
+        start = _part(start, 0, 1)
     return Task(cell.problem, cell.algorithm, start, points, clocks, 1, cell.seed, cell.run.until, hidden=hidden)
 
 
