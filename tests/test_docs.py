@@ -17,8 +17,8 @@ import twolayer as tl
 from twolayer.cli import COMMANDS, main
 from twolayer.files.taskfile import read_task
 from twolayer.functions import activation
-from twolayer.running.solve import METHODS  # not from methods.base: importing solving registers the methods
 from twolayer.task import losses
+from twolayer.task.method import METHODS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -65,7 +65,7 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
     """In order, in one namespace and an empty folder; what a page registers is forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    with patch.dict(METHODS), patch.dict(losses._LOSSES), patch.dict(activation._REGISTRY):
+    with patch.dict(METHODS.own), patch.dict(losses._LOSSES), patch.dict(activation._REGISTRY):
         for block in blocks(page, "python"):
             run(block, page, namespace)
 

@@ -200,7 +200,7 @@ class SDE(Method):
         stride = self.stride(clocks.problem, clocks.algorithm)
         points = save_steps(clocks, time, steps, save)
         rounded = np.unique(np.round(points / stride).astype(np.int64)) * stride
-        return rounded if len(rounded) > 1 else np.array([0, stride])
+        return rounded if rounded[-1] > 0 else np.append(rounded, stride)
 
     def prepare(self, task: Task) -> Evolution:
         """Set up drift and covariance."""

@@ -83,7 +83,7 @@ def _bias(
     """C/d at the times of the theory: the deviation of a pilot chain at d/8, plus its 2 standard errors, over 8."""
     small = dim // PILOT
     try:
-        times = theory.time.values[theory.time.values > 0]
+        times = theory.time.values
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DivergenceWarning)  # a pilot that diverges gives no allowance, that is all
             pilot = solve(
@@ -165,7 +165,8 @@ def _judge(
         extra = np.zeros_like(mean) if allowance is None else np.interp(times, reference.time.values, allowance[name])
         room = extra + SIGMAS * error + 1e-9
         ratio = np.abs(mean - expected) / room
-        worst = int(np.argmax(ratio[1:])) + 1 if len(ratio) > 1 else 0
+        same = int(times[0] == 0 and len(times) > 1)  # at the start there is nothing to judge
+        worst = int(np.argmax(ratio[same:])) + same
         agree = bool(ratio[-1] <= 1)
         rows.append(
             {
@@ -251,7 +252,7 @@ def compare(
             # continuous methods are saved where the first stepwise one is
             ends: dict[str, Any] = {"time": time, "steps": steps, "save": save}
             if not method.stepwise and grid is not None:
-                ends = {"time": grid[grid > 0], "steps": None, "save": save}
+                ends = {"time": grid, "steps": None, "save": save}
             results[name] = solve(problem, algorithm, method, start, throw=False, **_given(ends), **common)
             if method.stepwise and grid is None:
                 grid = results[name].time.values
