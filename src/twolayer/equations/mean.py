@@ -146,7 +146,7 @@ class MeanStep(eqx.Module):
         gram = jnp.block([[Q_next, side], [side.T, Q]])
         return step._replace(rows=Rows(gram, jnp.concatenate([M_next, M]), jnp.concatenate([a_next, a])))
 
-    def _around(self, now: Overlap, step: Step) -> tuple[Any, ...]:
+    def around(self, now: Overlap, step: Step) -> tuple[Any, ...]:
         """Arguments of the covariances: fields of the mean new rows, their overlaps with W, η d/n_b, χ and Γ."""
         p, eta = len(now.Q), self.rates.step
         rho = step.seen.student @ step.T[:, :p].T + step.seen.target @ step.T[:, p:].T
@@ -158,7 +158,7 @@ class MeanStep(eqx.Module):
         """Means of the ratios M'/√Q' and Q'_jl/√(Q'_jj Q'_ll) to second order."""
         assert self.nodes is not None
         s, size = step.scale, self.rates.step**2 * self.weights.single
-        own = self.nodes.own_covariance(*self._around(now, step))
+        own = self.nodes.own_covariance(*self.around(now, step))
         M_own, Q_own = own.M * size * s[:, None] ** 3, own.Q * size * s[:, None] ** 3 * s
         norms = own.norms * size * s[:, None] ** 2 * s**2
         v = 3 / 8 * jnp.diagonal(norms)
@@ -176,7 +176,7 @@ class MeanStep(eqx.Module):
             return pack(*self.overlaps(self.mean(Rows(Q, M, a if trained else y.a), engine).rows), trained)
 
         slopes = jax.lax.map(lambda h: (after(x + h) - after(x - h)) / (2 * DIFFERENCE), height)
-        kick = self.nodes.covariance(trained, *self._around(now, step)) * self.rates.step**2 * self.weights.norm
+        kick = self.nodes.covariance(trained, *self.around(now, step)) * self.rates.step**2 * self.weights.norm
         if self.form.normalises:
             s = step.scale
             units = pack(s[:, None] * s, jnp.broadcast_to(s[:, None], (p, k)), jnp.ones(p), trained)

@@ -17,7 +17,7 @@ from twolayer.loops.host import follow
 from twolayer.numerics import random
 from twolayer.numerics.errors import InputError, Interrupted, Refused, RunFailed, choice, positive_integer, reject
 from twolayer.numerics.precision import float64
-from twolayer.running.dataset import to_dataset, unpack
+from twolayer.running.dataset import advice_on, to_dataset, unpack
 from twolayer.running.progress import monitor_for
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
@@ -236,7 +236,7 @@ def _finish(task: Task, method: Method, progress: Any, throw: bool) -> xr.Datase
         step = f"step {int(np.nanmin(record.stop[lost]))}, " if method.stepwise else ""
         warnings.warn(
             f"{int(lost.sum())} of {task.seeds} runs diverged, the first at {step}time {first:.4g}: "
-            f"{record.advice(Outcome.DIVERGED)}.",
+            f"{advice_on(record, Outcome.DIVERGED, task.algorithm)}.",
             DivergenceWarning,
             stacklevel=4,  # through _finish, solve and its decorator to the caller
         )
