@@ -11,7 +11,7 @@ import pytest
 
 import twolayer as tl
 from conftest import random_overlaps
-from twolayer.gaussian.averages import Averages, Engine
+from twolayer.equations.averages import Averages, Engine
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.full import FullRule, _averages
 from twolayer.numerics.special import symmetric_root
@@ -49,7 +49,9 @@ def _activations() -> None:
     tl.register_activation("hardtanh", kinks=(-1.0, 1.0))(lambda z: jnp.clip(z, -1.0, 1.0))
 
 
-def engine_of(target: Any, activation: str, p: int, loss: Any, kind: str, noise: float = 0.2, points: int = 10) -> Engine:
+def engine_of(
+    target: Any, activation: str, p: int, loss: Any, kind: str, noise: float = 0.2, points: int = 10
+) -> Engine:
     problem = tl.Problem(target, activation, width=p, noise=noise)
     return select(problem, loss, kind, order=16, log2_points=points).engine
 
@@ -57,7 +59,11 @@ def engine_of(target: Any, activation: str, p: int, loss: Any, kind: str, noise:
 def direction(seed: int, start: Any) -> tuple[Any, Any, Any]:
     rng = np.random.default_rng(seed)
     dQ = rng.normal(size=start.Q.shape)
-    return jnp.asarray((dQ + dQ.T) / 2), jnp.asarray(rng.normal(size=start.M.shape)), jnp.asarray(rng.normal(size=start.p))
+    return (
+        jnp.asarray((dQ + dQ.T) / 2),
+        jnp.asarray(rng.normal(size=start.M.shape)),
+        jnp.asarray(rng.normal(size=start.p)),
+    )
 
 
 def point_of(start: Any) -> tuple[Any, Any, Any]:
@@ -79,7 +85,10 @@ def test_forward_reverse_and_finite_differences(case: int) -> None:
     value, forward = jax.jit(lambda x, dx: jax.jvp(averages, x, dx))(point, move)
     h = 1e-4
     shift = jax.jit(lambda s: averages(*(x + s * dx for x, dx in zip(point, move, strict=True))))
-    central = [(8 * (a - b) - (c - d)) / (12 * h) for a, b, c, d in zip(shift(h), shift(-h), shift(2 * h), shift(-2 * h), strict=True)]
+    central = [
+        (8 * (a - b) - (c - d)) / (12 * h)
+        for a, b, c, d in zip(shift(h), shift(-h), shift(2 * h), shift(-2 * h), strict=True)
+    ]
     weights = [np.random.default_rng(9).normal(size=np.shape(x)) for x in value]
 
     def total(*x: Any) -> Any:
@@ -91,7 +100,9 @@ def test_forward_reverse_and_finite_differences(case: int) -> None:
     for exact, found in zip(central, forward, strict=True):
         np.testing.assert_allclose(found, exact, atol=2e-6 * size)
     backward = sum(float((g * dx).sum()) for g, dx in zip(reverse, move, strict=True))
-    assert backward == pytest.approx(sum(float((w * v).sum()) for w, v in zip(weights, forward, strict=True)), abs=1e-9 * size)
+    assert backward == pytest.approx(
+        sum(float((w * v).sum()) for w, v in zip(weights, forward, strict=True)), abs=1e-9 * size
+    )
 
 
 @pytest.mark.parametrize("activation", ["relu", "leaky"])
@@ -99,7 +110,9 @@ def test_jumps_of_the_slope_have_their_share_in_sampled_derivatives(activation: 
     """Against the derivative of a quadrature; at fixed points alone it would be wrong."""
     start = random_overlaps(5, 2, 1, size=0.9)
     point, move = point_of(start), direction(5, start)
-    exact, sampled = (engine_of("abs(z1)", activation, 2, "squared", kind, points=15) for kind in ("quadrature", "sobol"))
+    exact, sampled = (
+        engine_of("abs(z1)", activation, 2, "squared", kind, points=15) for kind in ("quadrature", "sobol")
+    )
     assert isinstance(sampled.rule, FullRule)  # type: ignore[attr-defined]
     slope = jax.jit(lambda engine, x, dx: jax.jvp(lambda *y: engine(*y, 0.2), x, dx)[1])
     truth, found = slope(exact, point, move), slope(sampled, point, move)
@@ -113,7 +126,13 @@ def test_jumps_of_the_slope_have_their_share_in_sampled_derivatives(activation: 
 
 @pytest.mark.parametrize(
     ("target", "activation"),
-    [(tl.Teacher("relu", 1), "relu"), ("tanh(z1)", "tanh"), (tl.Teacher("erf", 1), "erf"), ("He3(z1)", "He3"), ("abs(z1)", "leaky")],
+    [
+        (tl.Teacher("relu", 1), "relu"),
+        ("tanh(z1)", "tanh"),
+        (tl.Teacher("erf", 1), "erf"),
+        ("He3(z1)", "He3"),
+        ("abs(z1)", "leaky"),
+    ],
 )
 def test_derivatives_where_fields_coincide(target: Any, activation: str) -> None:
     """Finite everywhere, and right for motions in which what coincides goes on coinciding."""

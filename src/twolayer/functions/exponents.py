@@ -14,8 +14,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import jax.numpy as jnp
@@ -263,6 +263,8 @@ class Staircase(list[int | None]):
     --------
     >>> analyse("z1 + z1*z2").staircase()
     [1, 2]
+    >>> print(analyse("He2(z1)*z2").staircase(reuse=True))
+    (0, 1) at step 2; (1, 0) never
     """
 
     directions: np.ndarray
@@ -270,6 +272,17 @@ class Staircase(list[int | None]):
     def __init__(self, steps: list[int | None], directions: np.ndarray) -> None:
         super().__init__(steps)
         self.directions = directions
+
+    def __str__(self) -> str:
+        """Every direction with its step."""
+        when = ("never" if step is None else f"at step {step}" for step in self)
+        rows = zip(self.directions, when, strict=True)
+        return "; ".join(f"{_written(row)} {word}" for row, word in rows) or "no direction"
+
+
+def _written(*rows: np.ndarray) -> str:
+    """Directions as they are printed."""
+    return "; ".join("(" + ", ".join(f"{x:.4g}" for x in row.round(4) + 0.0) + ")" for row in rows)
 
 
 @dataclass(frozen=True)
@@ -389,22 +402,24 @@ class Analysis:
         return Staircase([*steps, *[None] * len(never)], np.concatenate([known, never]))
 
     def __str__(self) -> str:
-        def rows(matrix: np.ndarray) -> str:
-            return "; ".join("(" + ", ".join(f"{x:.4g}" for x in row.round(4) + 0.0) + ")" for row in matrix)
+        def along(directions: np.ndarray) -> str:
+            return f" along {_written(*directions)}" if len(directions) else ""
 
+        seen, made = along(self.directions), along(self.generative_directions)
         lines = [
             f"target                 {self.target.name}",
             f"information exponent   {self.information}",
-            f"leap                   {self.leap}   chain {self.chain}",
-            f"generative exponent    {self.generative}   leap {self.generative_leap}   chain {self.generative_chain}",
-            f"staircase              fresh {list(self.staircase())}   reused {list(self.staircase(reuse=True))}",
-            f"directions             {rows(self.directions) or 'none'}",
+            f"leap                   {self.leap}   chain {self.chain}{seen}",
+            f"generative exponent    {self.generative}   leap {self.generative_leap}   "
+            f"chain {self.generative_chain}{made}",
+            f"fresh batches          {self.staircase()}",
+            f"reused batches         {self.staircase(reuse=True)}",
         ]
         if len(self.unused):
-            lines.append(f"does not enter         {rows(self.unused)}")
+            lines.append(f"does not enter         {_written(*self.unused)}")
         if len(self.unresolved):
             lines.append(
-                f"not resolved           {rows(self.unresolved)} (enters beyond order {self._nodes.max_order} "
+                f"not resolved           {_written(*self.unresolved)} (enters beyond order {self._nodes.max_order} "
                 f"or below {self.tolerance:.0e})"
             )
         return "\n".join(lines)
@@ -452,7 +467,13 @@ def analyse(target: Any, directions: int | None = None) -> Analysis:
     >>> result.information, result.leap, result.chain
     (1, 2, [(1, 1), (2, 2)])
     """
-    target = Target.of(target, directions)
+    kept = _analysed(Target.of(target, directions))
+    return replace(kept, chain=list(kept.chain))
+
+
+@lru_cache(maxsize=16)
+def _analysed(target: Target) -> Analysis:
+    """The analysis of a target, kept, for it is asked for several times over."""
     nodes = _exact_nodes(target) if target.polynomial is not None else _quadrature_nodes(target)
     nodes = nodes or _sobol_nodes(target)
     k = target.directions
@@ -463,4 +484,6 @@ def analyse(target: Any, directions: int | None = None) -> Analysis:
     unused, unresolved = hidden[~rest_enters], hidden[rest_enters]
     information = chain[0][0] if chain else None
     leap = max(q for q, _ in chain) if chain and not len(unresolved) else None
+    for directions in (known, unused, unresolved):
+        directions.flags.writeable = False  # everyone who asks gets the same ones
     return Analysis(target, information, leap, chain, known, unused, unresolved, nodes.tolerance, nodes)

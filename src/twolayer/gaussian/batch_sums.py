@@ -21,20 +21,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.kernel import Kernel
+from twolayer.equations.orthogonal import Sums
 from twolayer.gaussian.visits import covariance, covariance_nodes, visit
 from twolayer.numerics.rules import Nodes
 from twolayer.numerics.special import symmetric_root
 
-__all__ = ["Nodes", "Sums", "covariance_nodes", "gaussian_sums", "size_of_features", "tail"]
-
-
-class Sums(NamedTuple):
-    """What a batch contributes: means of g ξ*ᵀ, g ξ⊥ᵀ and e σ(λ), and C with C Cᵀ = Gᵀ G / n_b²."""
-
-    star: Any
-    own: Any
-    C: Any
-    second: Any
+__all__ = ["Nodes", "covariance_nodes", "gaussian_sums", "size_of_features", "tail"]
 
 
 def size_of_features(p: int, rank: int, columns: int) -> int:

@@ -20,8 +20,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.averages import Averages, Engine
 from twolayer.equations.kernel import Kernel
-from twolayer.gaussian.averages import Averages, Engine
 from twolayer.gaussian.families import forms_of
 from twolayer.gaussian.forms import Forms
 from twolayer.gaussian.full import FullEngine, FullRule
@@ -32,6 +32,7 @@ from twolayer.gaussian.targets import NodeTarget, RidgeTarget, ridge_target
 from twolayer.numerics.errors import choice
 from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import SCRAMBLINGS, sobol_normals
+from twolayer.numerics.tracing import traced
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem
 
@@ -246,7 +247,7 @@ def select(
     """
     choice("engine", engine, ENGINES)
     kernel = Kernel(problem.activation, problem.target, Loss.of(loss))
-    noisy = problem.noise > 0 and kernel.loss.student is None
+    noisy = kernel.loss.student is None and (traced(problem.noise) or problem.noise > 0)
     return _select(_Builder(kernel, problem.p, problem.gram, engine, log2_points, noisy), order)
 
 

@@ -20,8 +20,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.averages import Averages, Engine, Gradient
 from twolayer.equations.kernel import Kernel
-from twolayer.gaussian.averages import Averages, Engine, Gradient
 from twolayer.gaussian.forms import TINY
 from twolayer.gaussian.quadrature import Partial, crossing, last_axis, nested_rule, panel_rule
 from twolayer.numerics.special import root, symmetric_root

@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from twolayer.gaussian.averages import Averages, Engine, Gradient
+from twolayer.equations.averages import Averages, Engine, Gradient
 from twolayer.gaussian.forms import Forms
 from twolayer.gaussian.full import FullRule
 from twolayer.gaussian.targets import NodeTarget, RidgeTarget, student_rows, student_terms

@@ -14,9 +14,9 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.averages import Averages, Engine, Gradient
 from twolayer.functions.activation import Activation
 from twolayer.functions.target import Target
-from twolayer.gaussian.averages import Averages, Engine, Gradient
 
 __all__ = ["QuadraticEngine", "QuadraticTask", "quadratic_averages", "quadratic_form", "quadratic_task"]
 

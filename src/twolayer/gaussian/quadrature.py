@@ -130,7 +130,7 @@ class Partial(NamedTuple):
 def _breaks(at: Partial, L: Any, i: int, kinks: Sequence[Sequence[float]], structure: np.ndarray) -> Any:
     """Where the fields cross their kinks along ξ_i, (N, b)."""
     xp, found = _namespace(L), []
-    for f in np.flatnonzero(structure[:, i]):
+    for f in np.flatnonzero(structure[:, i]).tolist():
         last = not structure[f, i + 1 :].any()
         for kink in kinks[f]:
             slope = L[f, i] * xp.ones(len(at.points))

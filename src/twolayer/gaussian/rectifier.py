@@ -239,7 +239,8 @@ def four_point(C: Any, weights: Any, p: int, order: int) -> Any:
         blocks = (jnp.asarray(filled.reshape(4, count, size).swapaxes(0, 1)), jnp.asarray(used.reshape(count, size)))
 
         def add(total: Any, block: Any) -> tuple[Any, None]:
-            return total + _sets(R, v, *block, p, order), None
+            S, used = block
+            return total + _sets(R, v, S, used, p, order), None
 
         upper, _ = jax.lax.scan(add, jnp.zeros((p, p)), blocks)
         rest = rest + upper + upper.T

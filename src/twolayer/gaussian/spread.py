@@ -20,11 +20,11 @@ import math
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.kernel import Kernel, kernel_of
+from twolayer.equations.state import pack
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.quadratic import QuadraticEngine
@@ -33,41 +33,7 @@ from twolayer.numerics.rules import Nodes
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
 
-__all__ = ["Spread", "pack", "spread_of", "tangent", "unpack"]
-
-
-def pack(Q: Any, M: Any, a: Any, trained: bool) -> Any:
-    """(M, upper triangle of Q, and a if it is trained) in one vector (…, F).
-
-    Examples
-    --------
-    >>> pack(jnp.eye(2), jnp.zeros((2, 1)), jnp.ones(2), trained=False).tolist()
-    [0.0, 0.0, 1.0, 0.0, 1.0]
-    """
-    rows, columns = np.triu_indices(Q.shape[-1])
-    parts = [M.reshape(*M.shape[:-2], -1), Q[..., rows, columns]] + ([a] if trained else [])
-    return jnp.concatenate(parts, axis=-1)
-
-
-def unpack(x: Any, p: int, k: int, trained: bool) -> tuple[Any, Any, Any]:
-    """Q, M and a (zeros if it is not trained) of a packed vector (F,)."""
-    rows, columns = np.triu_indices(p)
-    M, rest = x[: p * k].reshape(p, k), x[p * k :]
-    upper = jnp.zeros((p, p)).at[rows, columns].set(rest[: len(rows)])
-    return upper + jnp.triu(upper, 1).T, M, rest[len(rows) :] if trained else jnp.zeros(p)
-
-
-def tangent(Q: Any, M: Any, trained: bool) -> Any:
-    """J: what normalising the rows does to small increments, δM_jr − ½ M_jr δQ_jj, δQ_jl − ½ Q_jl (δQ_jj + δQ_ll)."""
-    p, k = M.shape
-
-    def project(x: Any) -> Any:
-        dQ, dM, da = unpack(x, p, k, trained)
-        own = jnp.diagonal(dQ) / 2
-        return pack(dQ - Q * (own[:, None] + own), dM - M * own[:, None], da, trained)
-
-    size = p * k + p * (p + 1) // 2 + p * trained
-    return jax.vmap(project, out_axes=1)(jnp.eye(size))
+__all__ = ["Spread", "spread_of"]
 
 
 class Spread(eqx.Module):

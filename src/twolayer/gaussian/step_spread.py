@@ -16,11 +16,12 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.kernel import Kernel
-from twolayer.equations.state import Overlap
-from twolayer.gaussian.spread import pack
+from twolayer.equations.kernel import Kernel, kernel_of
+from twolayer.equations.state import Overlap, pack
+from twolayer.equations.step import form_of
 from twolayer.gaussian.visits import Visited, covariance, covariance_nodes, rows_of, visit
 from twolayer.numerics.rules import Nodes
+from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
 
 __all__ = ["OwnCovariance", "StepNodes"]
@@ -38,25 +39,22 @@ class StepNodes(eqx.Module):
     """Nodes over (ξ*, ξ⊥, ξ) and the frame of the target."""
 
     kernel: Kernel = eqx.field(static=True)
+    tangent: bool = eqx.field(static=True)  # whether gradients lose their component along their own row
     nodes: Nodes
     L: np.ndarray
     inverse: np.ndarray
     label: str = eqx.field(static=True)
 
     @classmethod
-    def build(cls, problem: Problem, kernel: Kernel, L: np.ndarray, inverse: np.ndarray) -> StepNodes:
+    def build(cls, problem: Problem, algorithm: SGD, L: np.ndarray, inverse: np.ndarray) -> StepNodes:
         """Nodes that fit the problem: exact for polynomials in few dimensions, quadrature, or Sobol points."""
+        kernel = kernel_of(problem, algorithm)
         nodes, label = covariance_nodes(kernel, L.shape[1], problem.p, problem.noise > 0)
-        return cls(kernel, nodes, L, inverse, label)
+        return cls(kernel, form_of(algorithm).tangent, nodes, L, inverse, label)
 
     def visit(self, y: Overlap, noise: Any) -> Visited:
         """Fields and gradients at the nodes."""
         return visit(self.kernel, self.nodes, *rows_of(y.Q, y.M, self.inverse), self.L, y.a, noise)
-
-    @property
-    def tangent(self) -> bool:
-        """Whether gradients lose their component along their own row."""
-        return self.kernel.geometry == "spherical"
 
     def finite_dimension(self, y: Overlap, at: Visited) -> Any:
         """E[g_j g_l (uᵀΩ⁺u − r)], r = rank Ω, less the normal components where gradients are tangent."""

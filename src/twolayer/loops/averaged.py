@@ -140,8 +140,8 @@ class AveragedEvolution(FlowEvolution):
             other, below = self.shadow
             below, coarse = other.advance(below, first, lambda at: None)
             self.shadow = other, below
-            ends = (Snapshot(*(x[:, -1:] for x in y[:3])) for y in (snapshot, coarse))
-            self._judge(*ends, (first + snapshot.a.shape[1]) / (len(self.task.points) - 1))
+            one, two = (Snapshot(*(x[:, -1:] for x in y[:3])) for y in (snapshot, coarse))
+            self._judge(one, two, (first + snapshot.a.shape[1]) / (len(self.task.points) - 1))
         return state, snapshot
 
     def _judge(self, fine: Snapshot, coarse: Snapshot, done: float) -> None:

@@ -29,7 +29,7 @@ class StartAgain(Exception):
 
 def settled(arrays: Any) -> Any:
     """The same arrays once they are computed; meanwhile Ctrl-C is heard."""
-    waiting = [x for x in jax.tree.leaves(arrays) if isinstance(x, jax.Array)]
+    waiting: list[Any] = [x for x in jax.tree.leaves(arrays) if isinstance(x, jax.Array)]
     pause = 1e-4
     while not all(x.is_ready() for x in waiting):
         wall.sleep(pause)

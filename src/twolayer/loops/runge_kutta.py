@@ -122,8 +122,8 @@ def steps(
     count: Any,
 ) -> tuple[Lanes, Steps]:
     """At most ``count`` ≤ capacity tried steps of every start that runs, towards the time ``end``."""
-    right = jax.vmap(lambda y: equation(0.0, y))
-    watched = jax.vmap(lambda y: equation.watched(quantity, y))
+    right: Any = jax.vmap(lambda y: equation(0.0, y))
+    watched: Any = jax.vmap(lambda y: equation.watched(quantity, y))
     weights = jnp.asarray(A)
 
     def one(i: Any, carry: tuple[Lanes, Steps]) -> tuple[Lanes, Steps]:
@@ -156,13 +156,14 @@ def steps(
         speed = jnp.sqrt(_mean_square(jax.tree.map(lambda k: k[0], K), scale))
         guess = 0.01 * jnp.sqrt(_mean_square(lanes.y, scale)) / jnp.where(speed > 0, speed, 1.0)
         guess = jnp.where((speed > 0) & (guess > 0), jnp.minimum(guess, left), left)
-        pick = lambda a, b: jax.tree.map(lambda x, y: jnp.where(_flag(taken, x), x, y), a, b)  # noqa: E731
+        pick: Any = lambda a, b: jax.tree.map(lambda x, y: jnp.where(_flag(taken, x), x, y), a, b)  # noqa: E731
         y = pick(new, lanes.y)
         slope = pick(jax.tree.map(lambda k: k[STAGES], K), lanes.slope)
         slope = jax.tree.map(lambda k, s: jnp.where(fresh, k[0], s), K, slope)
         t = jnp.where(taken, jnp.where(h >= left, end, lanes.t + h), lanes.t)
 
-        size = jax.vmap(equation.size)(y)
+        sizes: Any = jax.vmap(equation.size)
+        size = sizes(y)
         stuck = runs & ~fine & ~fresh & (following < RESOLUTION * end)
         # steps too small for the clock are a blow-up, unless only rounding is left of the way to the end
         near = stuck & (left <= 100 * RESOLUTION * end)
