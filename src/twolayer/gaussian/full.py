@@ -240,9 +240,9 @@ def _with_jumps_jvp(primals: Any, tangents: Any) -> tuple[Averages, Averages]:
         return jump * e.left(fit) @ star, jump * e.left(fit) @ here, jump * e.square @ slope
 
     kinks = np.asarray(sigma.kinks)
-    sides = [np.asarray(sigma.slope(jnp.asarray(kinks + side))) for side in (-1e-9, 1e-9)]
+    sides = [sigma.slope(jnp.asarray(kinks + side)) for side in (-1e-9, 1e-9)]
     p, count = len(norm), len(kinks)
-    planes = (np.repeat(np.arange(p), count), *(jnp.asarray(np.tile(x, p)) for x in (kinks, *sides)))
+    planes = (np.repeat(np.arange(p), count), *(jnp.tile(jnp.asarray(x), p) for x in (kinks, *sides)))
     psi, phi, chi = (x.reshape(p, count, -1).sum(1) for x in jax.lax.map(at, planes))
     added = Averages(psi, phi, chi + chi.T, jnp.zeros_like(change.second), jnp.zeros_like(change.excess_risk))
     return value, Averages(*(x + y for x, y in zip(change, added, strict=True)))

@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 
 from twolayer.equations.averages import Averages, Engine, Gradient
@@ -114,7 +113,7 @@ class FittedEngine(Engine):
         basis = jnp.stack([e.h, -e.f], -1)
         gram = (w[:, None] * basis).T @ basis
         ridge = 1e-9 * jnp.trace(gram) * jnp.eye(2)  # h and f may be proportional
-        fit = jax.lax.stop_gradient(jnp.linalg.solve(gram + ridge, (w * e.mean) @ basis))
+        fit = jnp.linalg.solve(gram + ridge, (w * e.mean) @ basis)
         return self.rule.averages(Q, M, a, noise, fit), fit[0], fit[1]
 
     def __call__(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:

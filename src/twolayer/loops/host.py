@@ -8,6 +8,7 @@ Compiled code is called in pieces of a fraction of a second; nothing calls back 
 from __future__ import annotations
 
 import time as wall
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -83,12 +84,17 @@ class Record:
         return own.get(outcome, Outcome.ADVICE[outcome])
 
 
-def follow(evolution: Evolution, points: np.ndarray, label: str, monitor: Monitor) -> Record:
-    """Run an evolution over its save points."""
-    state = evolution.initial()
-    parts = [evolution.snapshot(state)]
-    at, interrupted = 0, False
+def follow(prepare: Callable[[], Evolution], points: np.ndarray, label: str, monitor: Monitor) -> Record:
+    """Prepare an evolution and run it over its save points."""
+    interrupted = False
     monitor.begin(label, float(points[-1]))
+    try:
+        evolution = prepare()
+        state, at = evolution.initial(), 0
+        parts = [evolution.snapshot(state)]
+    except BaseException:
+        monitor.finish()
+        raise
     try:
         while at < len(points) - 1 and (evolution.stopped(state)[0] == 0).any():
             try:

@@ -26,7 +26,11 @@ from twolayer.task.overlaps import Overlaps, rank_of
 from twolayer.task.particles import Particles
 from twolayer.task.problem import Problem
 
-__all__ = ["DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"]
+__all__ = ["AccuracyWarning", "DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"]
+
+
+class AccuracyWarning(UserWarning):
+    """The averages behind a run have a larger error than was asked for; the notes of the dataset hold it."""
 
 
 class DivergenceWarning(UserWarning):
@@ -150,10 +154,12 @@ def solve(
     until : Until, optional
         Stop each seed at a threshold.
     progress : bool or Monitor, optional
-        By default a bar appears on a terminal when the run lasts.
+        By default a bar appears on a terminal, and a line in a notebook, when the run lasts. True shows lines
+        elsewhere too.
     throw : bool
         Raise `RunFailed` when the numerical method gives up (outcome ``max_steps``). Divergence of the dynamics is
-        not an error but an outcome, with a `DivergenceWarning`.
+        not an error but an outcome, with a `DivergenceWarning`. Averages that are less accurate than the method was
+        asked for come with an `AccuracyWarning`.
 
     Returns
     -------
@@ -223,7 +229,7 @@ def make_task(
 
 
 def _finish(task: Task, method: Method, progress: Any, throw: bool) -> xr.Dataset:
-    record = follow(method.prepare(task), task.points, method.name, monitor_for(progress))
+    record = follow(lambda: method.prepare(task), task.points, method.name, monitor_for(progress))
     dataset = to_dataset(task, method, record)
     if record.interrupted:
         raise Interrupted(dataset)
@@ -239,6 +245,14 @@ def _finish(task: Task, method: Method, progress: Any, throw: bool) -> xr.Datase
             f"{advice_on(record, Outcome.DIVERGED, task.algorithm)}.",
             DivergenceWarning,
             stacklevel=4,  # through _finish, solve and its decorator to the caller
+        )
+    error = float(record.notes.get("engine_error", 0.0))
+    if error > method.largest_error:
+        warnings.warn(
+            f"{type(method).__name__}: averages by {record.notes['engine']} leave an error of {error:.1g}, more than "
+            f"the {method.largest_error:.1g} asked for{method.mending}.",
+            AccuracyWarning,
+            stacklevel=4,  # as above
         )
     return dataset
 

@@ -15,7 +15,7 @@ import time as wall
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from twolayer.sweeps.grid import Cell, Run
 from twolayer.sweeps.reductions import Block, Reduction, Values
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
-from twolayer.task.method import Method, Outcome, Stackable, Task, from_start
+from twolayer.task.method import Evolution, Method, Outcome, Stackable, Task, from_start
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
@@ -163,9 +163,8 @@ def _records(pairs: Sequence[tuple[Method, Task]]) -> list[Record]:
     found: dict[int, Record] = {}
     for members in stacks.values():
         method, task = pairs[members[0]]
-        stack = [pairs[i] for i in members]
-        evolution = method.prepare_stack(stack) if isinstance(method, Stackable) else method.prepare(task)
-        record = follow(evolution, task.points, method.name, Silent())
+        prepare = partial(_prepared, [pairs[i] for i in members])
+        record = follow(prepare, task.points, method.name, Silent())
         if record.interrupted:
             raise KeyboardInterrupt
         at = 0
@@ -174,6 +173,12 @@ def _records(pairs: Sequence[tuple[Method, Task]]) -> list[Record]:
             found[i] = _cut(record, at, at + task.seeds, len(task.points))
             at += task.seeds
     return [found[i] for i in range(len(pairs))]
+
+
+def _prepared(stack: Sequence[tuple[Method, Task]]) -> Evolution:
+    """Tasks of one compiled form side by side, or the only one."""
+    method, task = stack[0]
+    return method.prepare_stack(stack) if isinstance(method, Stackable) else method.prepare(task)
 
 
 def _cut(record: Record, low: int, high: int, points: int) -> Record:

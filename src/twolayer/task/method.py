@@ -223,6 +223,16 @@ class Method(abc.ABC):
         """d, for a method at finite dimension."""
         return getattr(self, "dim", None)
 
+    @property
+    def largest_error(self) -> float:
+        """The error of its averages beyond which a result comes with a warning."""
+        return float(getattr(self, "accuracy", 0.01))
+
+    @property
+    def mending(self) -> str:
+        """What would make averages more accurate, as the end of a sentence."""
+        return f"; raise effort (now {self.effort:g}), or accept a larger accuracy" if hasattr(self, "effort") else ""
+
     @abc.abstractmethod
     def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
         """Why this method cannot treat the problem and algorithm, or None if it can."""
