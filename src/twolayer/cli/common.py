@@ -137,9 +137,10 @@ def keep(result: Any, base: Path, figure: bool = True) -> list[str]:
 @contextmanager
 def one_line_warnings() -> Iterator[None]:
     """Warnings of the package as one line each on standard error; those of others as Python is told to."""
+    from twolayer.loops.flow import CostWarning
     from twolayer.running.solve import AccuracyWarning, DivergenceWarning
 
-    ours = (AccuracyWarning, DivergenceWarning)
+    ours = (AccuracyWarning, CostWarning, DivergenceWarning)
 
     def show(message: Any, category: type[Warning], *place: Any, **__: Any) -> None:
         if issubclass(category, ours):

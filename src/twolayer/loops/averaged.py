@@ -20,8 +20,9 @@ import numpy as np
 from twolayer.equations.state import Overlap
 from twolayer.gaussian.engines import ENGINES, ROUNDING, Averager, adapt
 from twolayer.gaussian.risk import excess_risks
-from twolayer.loops.flow import FlowEvolution
+from twolayer.loops.flow import FlowEvolution, Track
 from twolayer.loops.host import StartAgain
+from twolayer.loops.runge_kutta import STAGES
 from twolayer.numerics.errors import choice, finite_number, positive_integer
 from twolayer.task.method import Snapshot, Task
 from twolayer.task.problem import Problem
@@ -161,6 +162,29 @@ class AveragedEvolution(FlowEvolution):
         terms = 4 * self.averager.engine.work(self.task.problem.p) * self.evaluations / done
         return terms <= self.precision.effort * TERMS_PER_EFFORT
 
+    def expensive(self, track: Track) -> str:
+        """The averages, and how cheaper ones are had."""
+        each = track.processor / max(track.tried * STAGES, 1)
+        cheaper = "" if self.sampled else ", or sampled averages, engine='sobol'"
+        return (
+            f"averages by {self.averager.label} take {each:.2g} s each, and steps are "
+            f"{float(np.min(track.lanes.h)):.2g} of {track.times[-1]:g} long; ask for less accuracy (now "
+            f"{self.precision.accuracy:g}){cheaper}, or a shorter time"
+        )
+
+    @property
+    def integration_error(self) -> float:
+        """What the integrator may leave in the overlaps, and so in a risk that vanishes."""
+        return float(self.control.rtol)
+
     def notes(self) -> dict[str, Any]:
-        """The engine, and its error: the largest truncation of an average, or what sampling does to the risk."""
-        return {"engine": self.averager.label, "engine_error": max(self.worst, self.difference, ROUNDING)}
+        """The engine and its error, and the risk below which differences mean nothing.
+
+        The error is the largest truncation of an average, or what sampling does to the risk. Risks are differences of
+        averages of the size of E[h²]: below the errors of these they are noise, and may be cut off at zero.
+        """
+        error = max(self.worst, self.difference, ROUNDING)
+        Q, M, a = self.task.starts()
+        silent = float(excess_risks(self.task.problem, Q[:1], M[:1], 0 * a[:1])[0][0])
+        resolved = max(error if not self.averager.closed else 0.0, self.integration_error, 10 * ROUNDING) * silent
+        return {"engine": self.averager.label, "engine_error": error, "risk_resolution": resolved}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 import time as wall
+import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -32,12 +33,17 @@ from twolayer.loops.runge_kutta import (
 )
 from twolayer.task.method import Evolution, Task
 
-__all__ = ["Control", "Equation", "FlowEvolution", "Track"]
+__all__ = ["Control", "CostWarning", "Equation", "FlowEvolution", "Track"]
 
 CHUNKS = 10  # windows of a run, between which the accuracy of the averages is looked at
 CALL_SECONDS = 0.3  # a compiled call should last about this long, so that the bar moves and Ctrl-C is heard
 CAPACITY, HELD = 16, 2**18  # steps that a call can return, and numbers that it may hold for them
 HALVINGS = 50  # of the interval in which a threshold is passed
+LONG, JUDGED = 60.0, 4.0  # seconds that a run may take without a word, and after which that is foreseen
+
+
+class CostWarning(UserWarning):
+    """A run is going to take long; the message says why, and what to change."""
 
 
 class Equation(eqx.Module):
@@ -81,7 +87,8 @@ class Track:
         self.lanes = self.lanes._replace(code=np.broadcast_to(np.int32(code), self.lanes.t.shape))
         self.stop = np.where(self.lanes.code == OK, np.nan, -np.inf)  # stopped before: frozen from the first point on
         self.at = 0  # save points delivered
-        self.calls, self.seconds = 0, 0.0
+        self.calls, self.seconds, self.processor = 0, 0.0, 0.0
+        self.tried = 0
         size = sum(x.size for x in jax.tree.leaves(self.lanes.y))
         self.capacity = int(np.clip(HELD // (5 * size), 1, CAPACITY))
         self.count = 1
@@ -101,13 +108,15 @@ class Track:
     def _call(self) -> None:
         """One compiled call, and what it passed."""
         before = self.lanes
-        began = wall.monotonic()
+        began, busy = wall.monotonic(), wall.process_time()
         shape = (self.equation, self.quantity, self.control, self.capacity)
         numbers = (np.asarray(self.times[-1], float), np.asarray(self.count))
         lanes, log = settled(steps(*shape, before, *numbers))
         self.lanes, log = jax.tree.map(np.asarray, (lanes, log))
         if self.calls:  # the first one compiles
             self.seconds += wall.monotonic() - began
+            self.processor += wall.process_time() - busy
+            self.tried += self.count
             rate = (wall.monotonic() - began) / self.count
             self.count = int(np.clip(CALL_SECONDS / max(rate, 1e-9), 1, self.capacity))
         else:
@@ -118,6 +127,15 @@ class Track:
         self.lanes = self.lanes._replace(code=code)
         self._settle(before, log)
         self._fill(log)
+
+    @property
+    def remaining(self) -> float:
+        """Seconds that the rest of the run will take if steps stay as long as they are; of the processor alone."""
+        running = self.lanes.code == OK
+        if not running.any() or not self.tried:
+            return 0.0
+        left = (self.times[-1] - self.lanes.t[running]) / np.maximum(self.lanes.h[running], 1e-300)
+        return float(np.max(left)) * self.processor / self.tried
 
     def _settle(self, before: Lanes, log: Steps) -> None:
         """Where starts have stopped, and their states there."""
@@ -198,6 +216,7 @@ class FlowEvolution(Evolution):
         self._track: Track | None = None
         self._tick: Callable[[float], None] = lambda at: None
         self._code: np.ndarray = np.zeros(task.seeds, np.int32)
+        self._warned = False
 
     @abc.abstractmethod
     def start(self) -> Any:
@@ -214,6 +233,21 @@ class FlowEvolution(Evolution):
     @abc.abstractmethod
     def seen(self, states: Any) -> Any:
         """What is kept of states (seeds, save points, …)."""
+
+    def expensive(self, track: Track) -> str:
+        """Why a run takes long, and what to change."""
+        return f"steps of {float(np.min(track.lanes.h)):.2g} to time {track.times[-1]:g}; shorten the time"
+
+    def _foresee(self, track: Track, at: float) -> None:
+        """Show the position; say once if the rest of the run is going to take long."""
+        self._tick(at)
+        if self._warned or track.processor < JUDGED or track.remaining < LONG:
+            return
+        self._warned = True
+        minutes = track.remaining / 60
+        warnings.warn(
+            f"This run will take about {minutes:.1g} min: {self.expensive(track)}.", CostWarning, stacklevel=2
+        )
 
     def thresholds(self, rtol: float) -> Control:
         """Tolerances, and the level at which each start is to stop."""
@@ -277,7 +311,7 @@ class FlowEvolution(Evolution):
             ahead = points[np.searchsorted(points, times[0]) :]
             shape = (self.equation(), self.quantity, self.control)
             self._track = track = Track(*shape, y, ahead, self.max_steps, guess, self._code)
-        saved = track.window(track.at + len(times) - 1, self._tick)
+        saved = track.window(track.at + len(times) - 1, lambda at: self._foresee(track, at))
         running = np.isnan(track.stop) | (track.stop > times[-1])
         return saved, track.lanes.y, track.stop, np.where(running, OK, track.lanes.code)
 

@@ -148,6 +148,11 @@ class MeanStepEvolution(AveragedEvolution):
         """The steps of one window."""
         return settled(iterate(self.equation(), self.quantity, self.control, y, jnp.asarray(times)))
 
+    @property
+    def integration_error(self) -> float:
+        """Steps are exact."""
+        return 0.0
+
     def notes(self) -> dict[str, Any]:
         """The rule for the terms beyond the averages too."""
         known = super().notes()

@@ -91,9 +91,17 @@ def _risk_axis(ax: Axes, dataset: xr.Dataset) -> None:
         ax.annotate("Δ/2", (1.01, floor), xycoords=place, va="center", ha="left", color=GREY, fontsize=8)
     if positive.size and positive.max() > 3 * positive.min():
         ax.set_yscale("log")
+        _unresolved(ax, positive.min(), dataset)
     ax.set_ylabel("risk")
     note = f"bands: {BAND[1] - BAND[0]:.0%} of the seeds" if ax.collections else None
     ax.legend(title=note, title_fontsize=8, alignment="left")
+
+
+def _unresolved(ax: Axes, least: float, dataset: xr.Dataset) -> None:
+    """Shade the risks that are smaller than the errors of their parts."""
+    resolution = json.loads(dataset.attrs.get("notes", "{}")).get("risk_resolution", 0.0)
+    if least < resolution:
+        ax.axhspan(least, resolution, color=GREY, alpha=0.15, lw=0, label="not resolved")
 
 
 def _band(ax: Axes, times: np.ndarray, values: np.ndarray, colour: str, label: str | None, **line: Any) -> None:

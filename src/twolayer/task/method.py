@@ -231,7 +231,12 @@ class Method(abc.ABC):
     @property
     def mending(self) -> str:
         """What would make averages more accurate, as the end of a sentence."""
-        return f"; raise effort (now {self.effort:g}), or accept a larger accuracy" if hasattr(self, "effort") else ""
+        if not hasattr(self, "effort"):
+            return ""
+        more = f"effort (now {self.effort:g})"
+        if getattr(self, "log2_points", None) is not None:
+            more = f"log2_points (now {self.log2_points}), or leave them to the method"  # type: ignore[attr-defined]
+        return f"; raise {more}, or accept a larger accuracy"
 
     @abc.abstractmethod
     def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
