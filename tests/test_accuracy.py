@@ -61,7 +61,9 @@ def test_the_integrator_does_not_chase_the_noise_of_sampled_averages() -> None:
 
 def test_an_error_larger_than_asked_for_is_told() -> None:
     coarse = tl.ODE(log2_points=6)
-    with pytest.warns(tl.AccuracyWarning, match=r"leave an error of 0\.001, more than the 0\.0001.*log2_points \(now 6\)"):
+    with pytest.warns(
+        tl.AccuracyWarning, match=r"leave an error of 0\.001, more than the 0\.0001.*log2_points \(now 6\)"
+    ):
         result = tl.solve(SAMPLED, FREE, coarse, START, time=2, save=2)
     notes = json.loads(result.attrs["notes"])
     assert notes["engine_error"] > 1e-4
@@ -87,7 +89,9 @@ def test_what_takes_long_is_told_with_a_reason(monkeypatch: pytest.MonkeyPatch) 
 def test_the_level_below_which_risks_are_not_resolved() -> None:
     """A much finer integration differs by less than that, and by no less than a thousandth of it."""
     problem, start = tl.Problem(tl.Teacher("erf", 1), "erf"), tl.Overlaps([[0.5]], [[0.3]])
-    usual, fine = (tl.solve(problem, FREE, method, start, time=60, save=30) for method in (tl.ODE(), tl.ODE(rtol=1e-13)))
+    usual, fine = (
+        tl.solve(problem, FREE, method, start, time=60, save=30) for method in (tl.ODE(), tl.ODE(rtol=1e-13))
+    )
     level, better = (json.loads(x.attrs["notes"])["risk_resolution"] for x in (usual, fine))
     off = np.abs(usual.excess_risk.values - fine.excess_risk.values).max()
     assert level / 1000 < off < level

@@ -28,6 +28,7 @@ from twolayer.gaussian.full import FullEngine, FullRule
 from twolayer.gaussian.nodes import target_frame, target_nodes
 from twolayer.gaussian.parts import FittedEngine, Nothing, PartsEngine
 from twolayer.gaussian.quadratic import QuadraticEngine, quadratic_task
+from twolayer.gaussian.rectifier import ReluRidge
 from twolayer.gaussian.targets import NodeTarget, RidgeTarget, ridge_target
 from twolayer.numerics.errors import choice
 from twolayer.numerics.precision import float64
@@ -43,6 +44,7 @@ __all__ = [
     "Averager",
     "Engine",
     "adapt",
+    "compile_seconds",
     "relative_error",
     "select",
     "truncation_error",
@@ -56,7 +58,7 @@ ORDERS = (12, 16, 24, 32, 48)
 MAX_DIMENSION = 3  # quadrature over all fields at once up to here
 MAX_FULL_NODES = 3_000_000
 ROUNDING = 1e-14  # relative error of closed forms
-SECONDS_PER_TERM = 8e-7
+SECONDS_PER_TERM = 1.5e-6  # of a run: about 240 evaluations
 MAX_FIRST = 2**24  # terms of the first-order part beyond which Sobol points over all fields are cheaper
 MAX_CHI = 2**25  # terms of a closed second-order part beyond which it is sampled
 FLOOR = 1e-4  # risks below this fraction of that of a student that says nothing count as vanishing
@@ -332,6 +334,13 @@ def adapt(
         if error <= tolerance or _full_nodes(averager.engine, problem.p) * 2 > MAX_FULL_NODES:
             break
     return averager, order, error
+
+
+def compile_seconds(engine: Engine) -> float:
+    """Seconds that the code of a run takes to compile on one core, as measured."""
+    rules = jax.tree.leaves(engine, is_leaf=lambda x: _is_rule(x) or isinstance(x, ReluRidge))
+    sampled, sets = any(map(_is_rule, rules)), any(isinstance(x, ReluRidge) for x in rules)
+    return 2.5 + 4.0 * sampled + 7.5 * sets
 
 
 def _full_nodes(engine: Engine, p: int) -> int:

@@ -32,7 +32,7 @@ __all__ = ["RectifierForms", "ReluRidge", "four_point"]
 TWO_PI = 2 * math.pi
 COINCIDENT = 4e-16  # sin²θ below this is rounding: the fields are one, or opposite
 ROUNDED = 1e-15  # and so it is with correlations so near to ±1
-WORK_PER_SET = 3.0  # terms for each node of P4
+WORK_PER_SET = 10.0  # terms for each node of P4
 BLOCK = 2**17  # sets × nodes looked at together
 
 

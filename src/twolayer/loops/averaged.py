@@ -102,6 +102,7 @@ class AveragedEvolution(FlowEvolution):
 
     def _second_run(self) -> tuple[AveragedEvolution, Any]:
         other = self.remade(self.precision._replace(points=self.precision.points - 2, checked=True))
+        other._warned = True  # what is said of this run is said of both
         return other, other.initial()
 
     def start(self) -> Any:

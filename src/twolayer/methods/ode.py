@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from twolayer.equations.state import Overlap
 from twolayer.equations.step import Form, Limit, form_of, limit_in, motion
-from twolayer.gaussian.engines import SECONDS_PER_TERM, Engine, select
+from twolayer.gaussian.engines import SECONDS_PER_TERM, Averager, Engine, compile_seconds, select
 from twolayer.loops.averaged import AveragedEvolution, Precision, check_precision
 from twolayer.loops.flow import Equation
 from twolayer.loops.watching import watched_value
@@ -165,12 +165,23 @@ class ODE(Method):
         return regime_of(algorithm).unit
 
     def cost(self, task: Task) -> float:
-        """A hundred evaluations of the averages, or so."""
-        return 0.3 + SECONDS_PER_TERM * select(task.problem, task.algorithm.loss, self.engine).engine.work(
-            task.problem.p
-        )
+        """A few hundred evaluations of the averages, or so, and as many more of a quarter where they are sampled."""
+        averager = self._averager(task)
+        return 0.1 + SECONDS_PER_TERM * (1.25 if averager.sampled else 1.0) * averager.engine.work(task.problem.p)
+
+    def compilation(self, task: Task) -> float:
+        """That of the averages, most of it."""
+        return compile_seconds(self._averager(task).engine)
+
+    def _averager(self, task: Task) -> Averager:
+        """The averages that a run begins with."""
+        points = self._precision.begun(task.problem).points
+        return select(task.problem, task.algorithm.loss, self.engine, log2_points=points)
+
+    @property
+    def _precision(self) -> Precision:
+        return Precision(self.engine, self.accuracy, self.effort, self.log2_points)
 
     def prepare(self, task: Task) -> Evolution:
         """Choose the engine at the start."""
-        precision = Precision(self.engine, self.accuracy, self.effort, self.log2_points)
-        return ODEEvolution(task, precision, self.rtol, self.max_steps)
+        return ODEEvolution(task, self._precision, self.rtol, self.max_steps)

@@ -37,12 +37,17 @@ class Unit:
 
 
 class Form(NamedTuple):
-    """What is known of a cell beforehand: which compiled code it shares, seconds and bytes of a run, save points."""
+    """What is known of a cell beforehand: which compiled code it shares, seconds and bytes of a run, save points.
+
+    ``code`` names the compiled code also where runs do not go side by side, and ``compilation`` is what it takes.
+    """
 
     key: Any
     seconds: float
     bytes: int
     points: int
+    code: Any = None
+    compilation: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class Plan:
     batches : int
         Compiled calls with their results written together.
     seconds : float
-        On one core of this machine, without compilation; an order of magnitude.
+        On one core of this machine, each compiled code counted once; an order of magnitude.
     memory : int
         Bytes of the results and of the largest batch.
     """
@@ -98,7 +103,11 @@ class Outlines:
             try:
                 task = outline(cell, 1 if self.reduction.ends_only else cell.run.save)
                 key, method = cell.method.stack_key(task), cell.method
-                self._known[index] = Form(key, method.cost(task), method.footprint(task), len(task.saved))
+                costs = (method.cost(task), method.footprint(task), len(task.saved))
+                problem, algorithm = task.problem, task.algorithm
+                parts = (problem.activation, problem.target, problem.p, algorithm.loss, algorithm.geometry)
+                code = (type(method), *parts) if key is None else (type(method), key)
+                self._known[index] = Form(key, *costs, code, method.compilation(task))
             except InputError:  # the cell will fail when it is run, and say why
                 self._known[index] = Form(None, 0.0, 0, 2)
         return self._known[index]
@@ -159,11 +168,12 @@ def plan_of(table: Table, outlines: Outlines, seeds: int, workers: int, memory: 
     }
     results = len(grid) * seeds * sum(weight.values())
     largest = max((sum((u.high - u.low) * outlines[u.index].bytes for u in batch) for batch in cut), default=0)
+    codes = {form.code: form.compilation for form in (outlines[u.index] for u in units)}
     return Plan(
         len(grid),
         len(grid) * seeds,
         int(table.done[..., :seeds].sum()),
         len(cut),
-        sum((u.high - u.low) * outlines[u.index].seconds + UNIT_SECONDS for u in units),
+        sum((u.high - u.low) * outlines[u.index].seconds + UNIT_SECONDS for u in units) + sum(codes.values()),
         results + largest,
     )

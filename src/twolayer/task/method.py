@@ -251,8 +251,12 @@ class Method(abc.ABC):
         return None
 
     def cost(self, task: Task) -> float:
-        """Seconds of one run on one core, as an order of magnitude."""
+        """Seconds of one run on one core once its code is compiled, as an order of magnitude."""
         return 0.3
+
+    def compilation(self, task: Task) -> float:
+        """Seconds that its code takes to compile on one core, once for all runs that share it."""
+        return 3.0
 
     def footprint(self, task: Task) -> int:
         """Bytes that one run occupies, most of it for the overlaps at the save points."""
