@@ -120,11 +120,12 @@ def test_a_bar_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert isinstance(progress.monitor_for(None), Silent)
     assert isinstance(progress.monitor_for(False), Silent)
-    assert isinstance(progress.monitor_for(True), progress.Bar)
+    assert isinstance(progress.monitor_for(True), progress.Lines)
     monkeypatch.setattr(sys, "stderr", Terminal())
     bar = progress.monitor_for(None)
     assert isinstance(bar, progress.Bar)
     assert bar.patience == progress.PATIENCE
+    assert isinstance(progress.monitor_for(True), progress.Bar)
 
 
 def test_a_bar_waits_before_it_appears(monkeypatch: pytest.MonkeyPatch) -> None:

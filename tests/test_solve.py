@@ -90,10 +90,10 @@ def test_everything_takes_results_without_their_start() -> None:
     staged = tl.solve_stages(PROBLEM, stages, tl.Chain(40), START)
     assert staged.step.values.tolist() == [[5.0, 20.0, 30.0, 40.0]]
     points = {"steps": [5, 10, 20, 40]}
-    tree = tl.compare(PROBLEM, ALGORITHM, [tl.ODE(), tl.Chain(40)], start, **points, seeds=4, quiet=True)
+    found = tl.compare(PROBLEM, ALGORITHM, [tl.ODE(), tl.Chain(40)], start, **points, seeds=4, progress=False)
     for name in ("ode", "chain"):
-        np.testing.assert_allclose(tree[name].step, points["steps"])
-    assert tl.plot.compare(tree).axes and tl.plot.trajectory(tree["chain"].to_dataset()).axes
+        np.testing.assert_allclose(found.results[name].step, points["steps"])
+    assert tl.plot.compare(found).axes and tl.plot.trajectory(found.results["chain"]).axes
     grid = {"method.dim": [40, 80]}
     swept = tl.sweep(PROBLEM, ALGORITHM, tl.Chain(40), grid, start=START, **points, reduce="trajectory", seeds=2)
     assert swept.step.values[0, 0].tolist() == points["steps"] and swept.risk.sizes["save_point"] == 4

@@ -99,7 +99,8 @@ class Track:
         """States (starts, n, …) at the save points after the last ones, up to number ``last``."""
         while (self._known < last).any():
             self._call()
-            tick(float(np.min(np.where(self.lanes.code == OK, self.lanes.t, self.times[-1]))))
+            # no further than what can be kept if the run is interrupted here
+            tick(float(np.min(np.where(self.lanes.code == OK, self.lanes.t, np.inf), initial=self.times[last])))
         parts = [self._ahead[i] for i in range(self.at + 1, last + 1)]
         self._ahead = {i: x for i, x in self._ahead.items() if i > last}
         self.at = last
