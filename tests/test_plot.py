@@ -27,9 +27,9 @@ START = tl.Overlaps([[1.0, 0.1], [0.1, 1.0]], [[0.5, 0.1], [0.2, 0.4]])
 
 @pytest.fixture(scope="module")
 def tree() -> xr.DataTree:
-    """A theory and two simulations; at d < 16 there is no pilot run."""
+    """A theory and two simulations; at such d there is no pilot run."""
     methods = [tl.ODE(), tl.Chain(12), tl.Chain(15)]
-    return tl.compare(PROBLEM, ALGORITHM, methods, START, time=3, save=6, seeds=4, quiet=True)
+    return tl.compare(PROBLEM, ALGORITHM, methods, START, time=3, save=6, seeds=4).tree
 
 
 @pytest.fixture(scope="module")
