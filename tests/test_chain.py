@@ -13,11 +13,13 @@ from scipy import stats
 
 import twolayer as tl
 from conftest import random_overlaps
-from twolayer.equations.kernel import Sample
+from twolayer.equations.kernel import Sample, kernel_of
+from twolayer.equations.orthogonal import Frame, Reduced, batch_sums, embed, exact_step, overlaps
+from twolayer.equations.step import Memory, form_of, rates_of
 from twolayer.gaussian.batch_sums import covariance_nodes, gaussian_sums, size_of_features
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.full import FullRule
-from twolayer.loops.stepwise import embed, kernel_of, rates_at
+from twolayer.gaussian.nodes import target_frame
 from twolayer.methods import chain
 from twolayer.numerics.wishart import GramFactor
 from twolayer.task.clocks import Clocks
@@ -73,27 +75,25 @@ def test_path_by_path(batch: int, geometry: str, loss: str, extra: str) -> None:
         start = tl.Overlaps(start.Q * scale[:, None] * scale, start.M * scale[:, None], P, start.a)
     L, _, _ = start.factors()
     columns = p * (2 if extra else 1)
-    A, B = embed(start.Q, start.M, P, columns)
+    A, B = embed(start.Q, start.M, np.linalg.pinv(L), columns)
     W_star = np.concatenate([L, np.zeros((k, dim - k))], axis=1)
     W = np.concatenate([A, B, np.zeros((p, dim - k - columns))], axis=1)
     old, a = W.copy(), np.asarray(start.a)
     old_a = a.copy()
     factor = GramFactor(min(p, batch), dim - k - columns)
-    spec = chain.Spec(kernel_of(problem, algorithm), p, k, columns, batch, factor, bool(extra), None, False)
-    params = chain.Params(
-        rates_at(problem, algorithm, dim), L, np.linalg.pinv(L), None, problem.noise, batch, None, None, None, None
-    )
-    if extra:
-        A, B = np.concatenate([A, A]), np.concatenate([B, B])
-    state = chain.State(*map(jnp.asarray, (A, B, a, a)))
-    sums_of = jax.jit(lambda state, normals: chain.batch_sums(spec, params, state, normals))
-    step = jax.jit(lambda state, sums, T: chain.step(spec, params, state, sums, T)[0])
+    form, rates = form_of(algorithm), rates_of(algorithm, p, algorithm.lr(dim))
+    at = Reduced(kernel_of(problem, algorithm), form, p, k, columns, batch, factor)
+    frame = Frame(rates, L, None, problem.noise)
+    state = Memory.at_rest(form, jnp.asarray(np.concatenate([A, B], axis=1)), jnp.asarray(a))
+    sums_of = jax.jit(lambda state, normals: batch_sums(at, frame, state.now, normals))
+    step = jax.jit(lambda state, sums, T: exact_step(at, rates, state, sums, T)[0])
     worst = 0.0
     for number in range(1000):
         z, noise = rng.normal(size=(batch, dim)), rng.normal(size=batch)
         # coordinates of z along the target directions, along the rows' own orthogonal parts, and the rest
-        rows = np.concatenate([W, old])[: len(state.B), k:]
-        basis = np.linalg.pinv(np.asarray(state.B)) @ rows
+        reduced = np.concatenate([layers.W for layers in state if layers is not None])[:, k:]
+        rows = np.concatenate([W, old])[: len(reduced), k:]
+        basis = np.linalg.pinv(reduced) @ rows
         spare = list(np.linalg.svd(rows)[2][np.linalg.matrix_rank(rows, tol=1e-9) :])
         for i in range(columns):  # unused columns of B stand for arbitrary directions
             if np.linalg.norm(basis[i]) < 0.5:
@@ -109,11 +109,11 @@ def test_path_by_path(batch: int, geometry: str, loss: str, extra: str) -> None:
         T = np.linalg.pinv(C) @ outside
         state = step(state, sums, jnp.asarray(T))
         old, old_a, W, a = W, a, W_new, a_new
-        A, B = np.asarray(state.A)[:p], np.asarray(state.B)[:p]
-        errors = (A @ L.T - W @ W_star.T, A @ A.T + B @ B.T - W @ W.T, np.asarray(state.a) - a)
+        Q, M = overlaps(np.asarray(state.now.W), L)
+        errors = (M - W @ W_star.T, Q - W @ W.T, np.asarray(state.now.a) - a)
         worst = max(worst, max(np.abs(x).max() for x in errors) / max(1.0, np.abs(W @ W.T).max()))
         if number == 0:
-            assert np.abs(A @ A.T + B @ B.T - start.Q).max() > 1e-4  # something happened
+            assert np.abs(Q - start.Q).max() > 1e-4  # something happened
     # with momentum the rows W and W_previous nearly coincide, so this test knows their basis less well
     assert worst < (1e-12 if not extra else 1e-9)
 
@@ -293,7 +293,7 @@ def test_the_gram_matrix_of_a_heavy_tailed_batch_is_positive_and_keeps_its_momen
     tail, n = chain.tail_of(problem, algorithm, Q, M, a), 20_000
     batch = tail * width
     kernel = kernel_of(problem, algorithm)
-    A, B = embed(Q, M, problem.P, width)
+    A, B = embed(Q, M, target_frame(problem.P)[1], width)
     nodes, rule = covariance_nodes(kernel, 1, width, False)
     assert rule == "exact"
     engine = select(problem, algorithm.loss)

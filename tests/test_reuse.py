@@ -10,8 +10,11 @@ import pytest
 
 import twolayer as tl
 from twolayer import d
-from twolayer.loops.stepwise import embed, kernel_of
-from twolayer.methods import inputs
+from twolayer.equations import samples as inputs
+from twolayer.equations.kernel import kernel_of
+from twolayer.equations.orthogonal import embed
+from twolayer.equations.step import form_of
+from twolayer.gaussian.nodes import target_frame
 from twolayer.numerics import random
 from twolayer.running.solve import make_task
 
@@ -83,7 +86,7 @@ def test_it_is_gradient_descent_on_the_set(sgd: tl.SGD, at_once: int, monkeypatc
     dim, steps, seed, run = DIM, 5, 7, 1
     result = tl.solve(PROBLEM, sgd, tl.Vectors(dim), START, steps=steps, save=steps, seeds=2, seed=seed)
     n, size = sgd.batch_at(dim), sgd.dataset_at(dim)
-    spec = inputs.Spec(kernel_of(PROBLEM, sgd), dim, n, sgd.momentum > 0, None, size, sgd.sampling)
+    spec = inputs.Spec(kernel_of(PROBLEM, sgd), form_of(sgd), dim, n, None, size, sgd.sampling)
     z, noise, keys = samples(spec, seed, run)
     assert z.shape == (size, dim) and abs(z.mean()) < 5 / np.sqrt(z.size) and abs(z.var() - 1) < 5 * np.sqrt(2 / z.size)
     if sgd.sampling == "sequence":
@@ -94,7 +97,7 @@ def test_it_is_gradient_descent_on_the_set(sgd: tl.SGD, at_once: int, monkeypatc
         batches = [batch.astype(int) for batch in batches]
         assert max(np.bincount(batch).max() for batch in batches) > 1
     W = np.zeros((2, dim))
-    W[:, :2], W[:, 2:4] = embed(START.Q, START.M, START.P, 2)
+    W[:, :2], W[:, 2:4] = embed(START.Q, START.M, target_frame(START.P)[1], 2)
     W, risks = plain_descent(z, noise, batches, sgd, W)
     # inputs are drawn in single precision, which compiled code rounds in its own way
     np.testing.assert_allclose(result.M.values[run, -1], W[:, :2], atol=3e-6)

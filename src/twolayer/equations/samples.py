@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.kernel import Kernel
+from twolayer.equations.step import Form
 from twolayer.numerics import random
 
 __all__ = ["Batch", "Spec", "draw", "draw_again", "inputs"]
@@ -30,9 +31,9 @@ class Spec:
     """Shapes and choices that fix the compiled code; ``dataset`` is None for fresh samples."""
 
     kernel: Kernel
+    form: Form
     dim: int
     batch: int
-    momentum: bool
     quantity: str | None
     dataset: int | None = None
     sampling: str = "sequence"

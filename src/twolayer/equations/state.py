@@ -1,15 +1,75 @@
-"""The state that equations of the overlaps move: (Q, M, a) of one start."""
+"""The state that equations of the overlaps move, (Q, M, a) of one start, and small changes of it as vectors.
+
+x = (M, upper triangle of Q, and a if it is trained) ∈ R^F,    F = p k + p (p + 1)/2 (+ p)
+J:  what is left of a change when the rows keep their norms
+"""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["Overlap"]
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+__all__ = ["Overlap", "pack", "size_of", "tangent", "tangent_part", "unpack"]
 
 
 class Overlap(NamedTuple):
-    """The state of the equation of the overlaps."""
+    """Overlaps of the neurons with each other (p, p) and with the target's directions (p, k), and the second layer."""
 
     Q: Any
     M: Any
     a: Any
+
+
+def size_of(p: int, k: int, trained: bool = False) -> int:
+    """F, the entries of a packed state.
+
+    Examples
+    --------
+    >>> size_of(p=2, k=1)
+    5
+    """
+    return p * k + p * (p + 1) // 2 + p * trained
+
+
+def pack(Q: Any, M: Any, a: Any, trained: bool) -> Any:
+    """(M, upper triangle of Q, and a if it is trained) in one vector (…, F).
+
+    Examples
+    --------
+    >>> pack(jnp.eye(2), jnp.zeros((2, 1)), jnp.ones(2), trained=False).tolist()
+    [0.0, 0.0, 1.0, 0.0, 1.0]
+    """
+    rows, columns = np.triu_indices(Q.shape[-1])
+    parts = [M.reshape(*M.shape[:-2], -1), Q[..., rows, columns]] + ([a] if trained else [])
+    return jnp.concatenate(parts, axis=-1)
+
+
+def unpack(x: Any, p: int, k: int, trained: bool) -> tuple[Any, Any, Any]:
+    """Q, M and a (zeros if it is not trained) of a packed vector (F,)."""
+    rows, columns = np.triu_indices(p)
+    M, rest = x[: p * k].reshape(p, k), x[p * k :]
+    upper = jnp.zeros((p, p)).at[rows, columns].set(rest[: len(rows)])
+    return upper + jnp.triu(upper, 1).T, M, rest[len(rows) :] if trained else jnp.zeros(p)
+
+
+def tangent(Q: Any, M: Any, trained: bool) -> Any:
+    """J: what normalising the rows does to small increments of the packed overlaps."""
+    p, k = M.shape
+
+    def project(x: Any) -> Any:
+        dQ, dM, da = unpack(x, p, k, trained)
+        return pack(*tangent_part(Q, M, dQ, dM), da, trained)
+
+    return jax.vmap(project, out_axes=1)(jnp.eye(size_of(p, k, trained)))
+
+
+def tangent_part(Q: Any, M: Any, dQ: Any, dM: Any) -> tuple[Any, Any]:
+    """What is left of changes of Q and M when the rows keep their norms.
+
+    The norms are conserved whatever they are, not only where Q_jj = 1, so that rounding cannot drive them away.
+    """
+    own = jnp.diagonal(dQ) / (2 * jnp.diagonal(Q))
+    return dQ - Q * (own[:, None] + own[None, :]), dM - M * own[:, None]

@@ -18,6 +18,7 @@ from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
 from twolayer.gallery.shared.measuring import (
     canvas,
     colours,
+    known,
     measured,
     phase_retrieval,
     plain_ticks,
@@ -57,12 +58,12 @@ def escape_learning_rate(
         theory, end, allowance = predicted(problem, gamma, dim, threshold)
         passage = measured(problem, gamma, tl.Chain(dim), starts, threshold, end, seed)
         lost = passage.censored + passage.diverged
-        rows.append((gamma, passage.mean, passage.standard_error, theory.corrected, allowance, lost))
+        rows.append((gamma, passage.mean, passage.standard_error, known(theory.corrected), allowance, lost))
     table = np.array(rows).T
     columns = dict(zip(("time", "error", "predicted", "allowance", "lost"), table[1:], strict=True))
     grid = highest * np.linspace(0.04, 0.96, 93)
     theories = [tl.escape_time(problem, projected(gamma), dim, threshold).steps for gamma in grid]
-    lines = {name: ("grid", [getattr(theory, name) for theory in theories]) for name in LINES}
+    lines = {name: ("grid", [known(getattr(theory, name)) for theory in theories]) for name in LINES}
     data = xr.Dataset({**{k: ("lr", v) for k, v in columns.items()}, **lines}, {"lr": table[0], "grid": grid})
     data["steps"] = data.time * dim / data.lr
     return Plate(_draw(data, problem, dim, seeds, threshold), data, _verdict(data, problem, seeds))
@@ -70,7 +71,7 @@ def escape_learning_rate(
 
 def _verdict(data: xr.Dataset, problem: tl.Problem, seeds: int) -> Verdict:
     gap = data.time - data.predicted
-    best, least = (float(x[np.argmin(y.values)]) for x, y in ((data.lr, data.steps), (data.grid, data.corrected)))
+    best, least = (float(x[np.nanargmin(y.values)]) for x, y in ((data.lr, data.steps), (data.grid, data.corrected)))
     checks = [
         largest(
             f"time − corrected time at {data.sizes['lr']} rates, {FAR:.0%} of the time resolved",

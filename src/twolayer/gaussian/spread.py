@@ -20,53 +20,18 @@ import math
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.kernel import Kernel, Sample, kernel_of
-from twolayer.gaussian.batch_sums import Nodes, covariance_nodes
+from twolayer.equations.kernel import Kernel, kernel_of
+from twolayer.equations.state import pack
 from twolayer.gaussian.engines import QuadraticEngine, select
-from twolayer.gaussian.full import symmetric_root
 from twolayer.gaussian.nodes import target_frame
+from twolayer.gaussian.visits import Nodes, covariance, covariance_nodes, rows_of, visit
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
 
-__all__ = ["Spread", "pack", "spread_of", "tangent", "unpack"]
-
-
-def pack(Q: Any, M: Any, a: Any, trained: bool) -> Any:
-    """(M, upper triangle of Q, and a if it is trained) in one vector (…, F).
-
-    Examples
-    --------
-    >>> pack(jnp.eye(2), jnp.zeros((2, 1)), jnp.ones(2), trained=False).tolist()
-    [0.0, 0.0, 1.0, 0.0, 1.0]
-    """
-    rows, columns = np.triu_indices(Q.shape[-1])
-    parts = [M.reshape(*M.shape[:-2], -1), Q[..., rows, columns]] + ([a] if trained else [])
-    return jnp.concatenate(parts, axis=-1)
-
-
-def unpack(x: Any, p: int, k: int, trained: bool) -> tuple[Any, Any, Any]:
-    """Q, M and a (zeros if it is not trained) of a packed vector (F,)."""
-    rows, columns = np.triu_indices(p)
-    M, rest = x[: p * k].reshape(p, k), x[p * k :]
-    upper = jnp.zeros((p, p)).at[rows, columns].set(rest[: len(rows)])
-    return upper + jnp.triu(upper, 1).T, M, rest[len(rows) :] if trained else jnp.zeros(p)
-
-
-def tangent(Q: Any, M: Any, trained: bool) -> Any:
-    """J: what normalising the rows does to small increments, δM_jr − ½ M_jr δQ_jj, δQ_jl − ½ Q_jl (δQ_jj + δQ_ll)."""
-    p, k = M.shape
-
-    def project(x: Any) -> Any:
-        dQ, dM, da = unpack(x, p, k, trained)
-        own = jnp.diagonal(dQ) / 2
-        return pack(dQ - Q * (own[:, None] + own), dM - M * own[:, None], da, trained)
-
-    size = p * k + p * (p + 1) // 2 + p * trained
-    return jax.vmap(project, out_axes=1)(jnp.eye(size))
+__all__ = ["Spread", "spread_of"]
 
 
 class Spread(eqx.Module):
@@ -165,18 +130,11 @@ class NodeSpread(Spread):
 
     def __call__(self, Q: Any, M: Any, a: Any, noise: Any, rho: Any) -> Any:
         """Σ at one point."""
-        r = self.L.shape[1]
-        A = M @ self.inverse.T
-        B = symmetric_root(Q - A @ A.T)
-        own, other = self.nodes.xi[:, :r], self.nodes.xi[:, r:-1]
-        student, target = own @ A.T + other @ B.T, own @ self.L.T
-        push = self.kernel.push(Sample(student, target, jnp.sqrt(noise) * self.nodes.xi[:, -1]), a)
-        g = push.first
-        mixed = g[:, :, None] * student[:, None, :]
-        quadratic = mixed + mixed.swapaxes(1, 2) + rho * g[:, :, None] * g[:, None, :]
-        X = pack(quadratic, g[:, :, None] * target[:, None, :], push.second, self.trained)
-        centred = X - self.nodes.weights @ X
-        return (self.nodes.weights[:, None] * centred).T @ centred
+        at = visit(self.kernel, self.nodes, *rows_of(Q, M, self.inverse), self.L, a, noise)
+        mixed = at.g[:, :, None] * at.student[:, None, :]
+        quadratic = mixed + mixed.swapaxes(1, 2) + rho * at.g[:, :, None] * at.g[:, None, :]
+        X = pack(quadratic, at.g[:, :, None] * at.target[:, None, :], at.second, self.trained)
+        return covariance(at.weights, X)
 
 
 def spread_of(problem: Problem, algorithm: SGD) -> Spread:

@@ -11,9 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from twolayer.equations.mean import Terms, Weights
+from twolayer.equations.state import size_of
+from twolayer.equations.step import form_of, rates_of
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
 from twolayer.loops.averaged import Precision
-from twolayer.loops.mean_step import MeanStepEvolution, StepRates, Terms, spread_size, step_seconds
+from twolayer.loops.mean_step import MeanStepEvolution, step_seconds
 from twolayer.methods.map import REUSED
 from twolayer.numerics.errors import choice, positive_integer, reject
 from twolayer.task.algorithm import SGD
@@ -65,7 +68,7 @@ class GiantSteps(Method):
         """Only fresh samples, and only where steps stay of order one."""
         if algorithm.dataset is not None:
             return REUSED.format(algorithm.dataset)
-        if self.band and algorithm.momentum:
+        if self.band and form_of(algorithm).carries:
             return "the linearised map of the band has no rows of the step before: use momentum = 0 or band = False"
         if regime_of(algorithm).name == "giant steps":
             return None
@@ -78,11 +81,11 @@ class GiantSteps(Method):
     def prepare(self, task: Task) -> Evolution:
         """Read lr and α off the laws."""
         problem, algorithm = task.problem, task.algorithm
-        lr, batch = algorithm.lr.coefficient, algorithm.batch
+        batch = algorithm.batch
         norm = 1 / batch.coefficient if batch.exponent < 1 + 1e-9 else 0.0
-        decay, momentum = 1 - lr * algorithm.weight_decay, algorithm.momentum or None
-        rates = StepRates(lr / problem.p, decay, momentum, norm, 0.0, True, problem.noise)
-        return MeanStepEvolution(task, self._precision, rates, Terms(band=self.band))
+        weights = Weights(norm, 0.0, True, problem.noise)
+        rates = rates_of(algorithm, problem.p, algorithm.lr.coefficient)
+        return MeanStepEvolution(task, self._precision, rates, weights, Terms(band=self.band))
 
     @property
     def _precision(self) -> Precision:
@@ -95,5 +98,5 @@ class GiantSteps(Method):
 
     def footprint(self, task: Task) -> int:
         """With a band, also the covariance of all F overlaps at the save points."""
-        band = 8 * len(task.points) * spread_size(task.problem.p, task.problem.k) ** 2 if self.band else 0
+        band = 8 * len(task.points) * size_of(task.problem.p, task.problem.k) ** 2 if self.band else 0
         return super().footprint(task) + band

@@ -21,19 +21,21 @@ activation: batches of a few samples with steps as long as the weights, and heav
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from twolayer.equations.kernel import kernel_of
+from twolayer.equations.mean import Rows, Terms, Weights
 from twolayer.equations.state import Overlap
+from twolayer.equations.step import form_of, rates_of
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.step_spread import StepNodes
 from twolayer.loops.averaged import Precision
-from twolayer.loops.mean_step import MeanStep, MeanStepEvolution, Rows, StepRates, Terms, step_seconds
+from twolayer.loops.mean_step import MeanStepEvolution, step_seconds
 from twolayer.numerics.errors import Refused, choice, positive_integer, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
@@ -104,19 +106,13 @@ class Map(Method):
     def prepare(self, task: Task) -> Evolution:
         """Evaluate the laws at d."""
         problem, algorithm = task.problem, task.algorithm
-        lr, batch = algorithm.lr(self.dim), algorithm.batch_at(self.dim)
-        rates = StepRates(
-            lr / problem.p,
-            1 - lr * algorithm.weight_decay,
-            algorithm.momentum or None,
-            self.dim / batch if "norm" not in self.without else 0.0,
-            1 / batch,
-            "pairs" not in self.without,
-            problem.noise,
-        )
-        evolution = MeanStepEvolution(task, self._precision, rates, self._terms(algorithm))
-        exact = algorithm.geometry == "free" and task.points[-1] <= 1
-        size = 0.0 if exact else fluctuation(evolution, task, rates)
+        batch = algorithm.batch_at(self.dim)
+        norm = self.dim / batch if "norm" not in self.without else 0.0
+        weights = Weights(norm, 1 / batch, "pairs" not in self.without, problem.noise)
+        rates = rates_of(algorithm, problem.p, algorithm.lr(self.dim))
+        evolution = MeanStepEvolution(task, self._precision, rates, weights, self._terms)
+        exact = not form_of(algorithm).normalises and task.points[-1] <= 1
+        size = 0.0 if exact else fluctuation(evolution, task)
         if not size <= LARGEST_FLUCTUATION:
             raise Refused("Map", self._scattered(algorithm, batch, size), ["Chain", "Vectors"])
         return evolution
@@ -133,31 +129,30 @@ class Map(Method):
     def _precision(self) -> Precision:
         return Precision(self.engine, self.tolerance, self.log2_points)
 
-    def _terms(self, algorithm: SGD) -> Terms:
-        return Terms("dimension" not in self.without, "ratio" not in self.without and not algorithm.momentum)
+    @property
+    def _terms(self) -> Terms:
+        return Terms("dimension" not in self.without, "ratio" not in self.without)
 
     def cost(self, task: Task) -> float:
         """One evaluation of the averages, and of the terms of a finite dimension, for every step."""
-        seconds = step_seconds(task, self._precision, self._terms(task.algorithm))
+        seconds = step_seconds(task, self._precision, self._terms)
         return super().cost(task) + float(task.points[-1]) * seconds
 
 
-def fluctuation(evolution: MeanStepEvolution, task: Task, rates: StepRates) -> float:
+def fluctuation(evolution: MeanStepEvolution, task: Task) -> float:
     """Largest relative standard deviation of Q'_jj in the first step, of all neurons and starts."""
-    problem, algorithm = task.problem, task.algorithm
-    nodes = StepNodes.build(problem, kernel_of(problem, algorithm), *target_frame(problem.P))
-    plain = rates._replace(momentum=None)
-    engine = evolution.averager.engine
-    step = MeanStep(
-        engine, plain, problem.P, algorithm.geometry, algorithm.train_second_layer, Terms(), nodes, None, None
+    nodes = StepNodes.build(task.problem, task.algorithm, *target_frame(task.problem.P))
+    map_ = evolution.equation().step
+    step = dataclasses.replace(
+        map_, form=dataclasses.replace(map_.form, carries=False), terms=Terms(), nodes=nodes, light=None
     )
 
     def of_one(start: Any) -> Any:
         now = Overlap(*start)
-        done = step.mean(Rows(*now), engine)
-        own = nodes.own_covariance(*step._around(now, done))
+        done = step.mean(Rows(*now), step.engine)
+        own = nodes.own_covariance(*step.around(now, done))
         norm = jnp.diagonal(done.rows.gram) / done.scale**2
-        return jnp.diagonal(own.norms) * rates.step**2 * rates.single / norm**2
+        return jnp.diagonal(own.norms) * step.rates.step**2 * step.weights.single / norm**2
 
     # jitted whole: compiled once for all starts
     return float(jnp.sqrt(jax.jit(lambda x: jax.lax.map(of_one, x))(task.starts()).max()))

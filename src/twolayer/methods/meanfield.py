@@ -22,12 +22,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.kernel import Push
+from twolayer.equations.step import Form, Layers, Limit, form_of, limit_in, row_motion
 from twolayer.gaussian.engines import SECONDS_PER_TERM
 from twolayer.gaussian.ensemble import Cloud, Ensemble
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.wide import INTERACTIONS, Fineness, Wide
 from twolayer.loops.flow import Equation, FlowEvolution
-from twolayer.methods.ode import ODE
+from twolayer.methods.ode import ODE, as_data
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, require
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Measure, Method, Task, register_method
@@ -45,33 +47,33 @@ class Drift(Equation):
     """The velocity of every particle. A state is a Cloud; its weights do not move."""
 
     ensemble: Ensemble
-    flow: Any
-    decay: Any
+    limit: Limit
     label_noise: Any
-    projected: bool = eqx.field(static=True)
-    trained: bool = eqx.field(static=True)
+    L: Any
+    neurons: Any
+    form: Form = eqx.field(static=True)
 
     def size(self, y: Cloud) -> Any:
         """The largest squared norm."""
         return jnp.maximum(((y.A**2).sum(1) + y.s**2).max(), (y.a**2).max())
 
     def watched(self, quantity: str | None, y: Cloud) -> Any:
-        """What a threshold refers to."""
+        """What a threshold refers to; ‖M‖_F of p neurons distributed as the particles are."""
         if quantity is None:
             return jnp.zeros(())
+        M = y.A @ self.L.T
         if quantity == "overlap":
-            return jnp.sqrt((y.A**2).sum())
+            return jnp.sqrt(self.neurons * (y.weights @ M**2).sum())
+        if quantity == "alignment":
+            return M[0, 0]
         return self.ensemble(y).excess_risk + (self.label_noise / 2 if quantity == "risk" else 0.0)
 
     def __call__(self, t: Any, y: Cloud, args: Any = None) -> Cloud:
         """dy/dt."""
         rates = self.ensemble(y)
-        dA, ds = self.flow * rates.A - self.decay * y.A, self.flow * rates.s - self.decay * y.s
-        if self.projected:
-            own = ((y.A * dA).sum(1) + y.s * ds) / ((y.A**2).sum(1) + y.s**2)
-            dA, ds = dA - own[:, None] * y.A, ds - own * y.s
-        da = self.flow * rates.a if self.trained else jnp.zeros_like(y.a)
-        return Cloud(dA, ds, da, jnp.zeros_like(y.weights))
+        rows = Layers(jnp.column_stack([y.A, y.s]), y.a)  # a particle is a row of k + 1 coordinates
+        moved = row_motion(self.form, self.limit, rows, Push(jnp.column_stack([rates.A, rates.s]), rates.a))
+        return Cloud(moved.W[:, :-1], moved.W[:, -1], moved.a, jnp.zeros_like(y.weights))
 
 
 def _count(task: Task) -> int:
@@ -125,18 +127,10 @@ class MeanFieldEvolution(FlowEvolution):
     def equation(self) -> Drift:
         """The ensemble at the present fineness."""
         problem, algorithm = self.task.problem, self.task.algorithm
-        quick = 1.0 / (1.0 - algorithm.momentum)
-        rates = (quick, quick * problem.p * algorithm.weight_decay, problem.noise)
+        limit = as_data(limit_in(regime_of(algorithm), algorithm, problem.p))
         # arrays, not floats: they are data of the compiled code
-        flow, decay, noise = (jnp.asarray(x, float) for x in rates)
-        return Drift(
-            self.wide.build(self.fineness)[0],
-            flow,
-            decay,
-            noise,
-            algorithm.geometry != "free",
-            algorithm.train_second_layer,
-        )
+        noise, L, neurons = (jnp.asarray(x, float) for x in (problem.noise, self.L, problem.p))
+        return Drift(self.wide.build(self.fineness)[0], limit, noise, L, neurons, form_of(algorithm))
 
     def refine(self, end: Cloud) -> bool:
         """Finer nodes or more orders, if the present ones are too coarse here."""
@@ -170,7 +164,9 @@ class MeanField(Method):
         d: overlaps of the orthogonal parts are averaged over directions uniform on their sphere. At infinity they
         vanish, and the equation is the high-dimensional mean field.
     self_interaction : bool
-        Whether a particle's term with itself has correlation one: the leading 1/p correction of p equal particles.
+        Whether a particle's term with itself has correlation one, Ξ_ii = 1: the source's MF-ODE at finite p. It is
+        exact at a random start, but no 1/p correction: later it is further from a network of p neurons than the
+        default (docs/mean_field.md has numbers).
     interaction : str
         ``"auto"``, ``"nodes"`` over the target fields, O(particles), or ``"pairs"``, O(particles²).
     rtol : float

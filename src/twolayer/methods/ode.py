@@ -1,10 +1,10 @@
 """The limit d → ∞ of the overlaps: a deterministic differential equation in every continuous regime.
 
     dM/dt = f1·psi − pλ M,    dQ/dt = f1·(phi + phiᵀ) + f2·(γ0/(p n0)) chi − 2pλ Q,    da/dt = f1·second
-    projected, spherical:  dM_jr − ½ M_jr dQ_jj,   dQ_jl − ½ Q_jl (dQ_jj + dQ_ll)
 
-f1 = 1/(1−β) and f2 = 1/(1−β)² with momentum β; the regime (regimes.py) decides which parts survive. In the pure
-noise regime the clock is t·d^(1−μ−δ). In every continuous regime spherical and projected weights have the same limit.
+f1, f2 and the geometry are the limit of the step (equations/step.py); the regime (task/regimes.py) decides which parts
+survive. In the pure noise regime the clock is t·d^(1−μ−δ). In every continuous regime spherical and projected weights
+have the same limit.
 
 Cost: evaluations of the averages, O((p + k)³) for quadratic, O(p²(p + k)²) for erf, O(nodes · p²) when sampled.
 """
@@ -18,10 +18,11 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from twolayer.equations.state import Overlap
+from twolayer.equations.step import Form, Limit, form_of, limit_in, motion
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS, SECONDS_PER_TERM, Engine, terms
 from twolayer.loops.averaged import AveragedEvolution, Precision
 from twolayer.loops.flow import Equation
-from twolayer.loops.stepwise import watched_value
+from twolayer.loops.watching import watched_value
 from twolayer.numerics.errors import choice, finite_number, positive_integer
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
@@ -32,15 +33,12 @@ __all__ = ["ODE"]
 
 
 class Field(Equation):
-    """The right-hand side: an engine and the weights of its terms."""
+    """The right-hand side: an engine, and what the step makes of its averages."""
 
     engine: Engine
-    flow: Any
-    noise_rate: Any
-    decay: Any
+    limit: Limit
     label_noise: Any
-    projected: bool = eqx.field(static=True)
-    trained: bool = eqx.field(static=True)
+    form: Form = eqx.field(static=True)
     watcher: Engine | None = None
     noisy: bool = eqx.field(static=True, default=True)  # False: the second-order part is not even computed
 
@@ -54,38 +52,20 @@ class Field(Equation):
 
     def __call__(self, t: Any, y: Overlap, args: Any = None) -> Overlap:
         """dy/dt."""
-        # rounding must not break the symmetry of Q: what is antisymmetric can grow exponentially
-        Q = (y.Q + y.Q.T) / 2
-        average = self.engine(Q, y.M, y.a, self.label_noise)
-        dM = self.flow * average.psi - self.decay * y.M
-        dQ = self.flow * (average.phi + average.phi.T) - 2 * self.decay * Q
-        if self.noisy:
-            dQ = dQ + self.noise_rate * (average.chi + average.chi.T) / 2
-        da = self.flow * average.second if self.trained else jnp.zeros_like(y.a)
-        if self.projected:
-            # nor must it change the norms: divided by Q_jj = 1 they are conserved whatever they are
-            own = jnp.diagonal(dQ) / (2 * jnp.diagonal(Q))
-            dM, dQ = dM - y.M * own[:, None], dQ - Q * (own[:, None] + own[None, :])
-        return Overlap(dQ, dM, da)
+        average = self.engine((y.Q + y.Q.T) / 2, y.M, y.a, self.label_noise)
+        return motion(self.form, self.limit, y, average, self.noisy)
+
+
+def as_data(limit: Limit) -> Limit:
+    """Arrays, not floats: numbers that are data of compiled code, which runs at all rates then share."""
+    return Limit(*(jnp.asarray(x, float) for x in limit))
 
 
 def field_of(engine: Engine, problem: Problem, algorithm: SGD, watcher: Engine | None = None) -> Field:
     """The right-hand side in the regime of an algorithm."""
     regime = regime_of(algorithm)
-    quick = 1.0 / (1.0 - algorithm.momentum)
-    ratio = algorithm.lr.coefficient / (problem.p * algorithm.batch.coefficient)
-    rates = (
-        regime.flow * quick,
-        regime.noise * quick**2 * ratio,
-        regime.flow * quick * problem.p * algorithm.weight_decay,
-        problem.noise,
-    )
-    # arrays, not floats: they are data of the compiled code, which one sweep over rates or noises then shares
-    flow, noise_rate, decay, noise = (jnp.asarray(x, float) for x in rates)
-    projected, noisy = algorithm.geometry != "free", regime.noise > 0
-    return Field(
-        engine, flow, noise_rate, decay, noise, projected, algorithm.train_second_layer, watcher=watcher, noisy=noisy
-    )
+    limit, noise = as_data(limit_in(regime, algorithm, problem.p)), jnp.asarray(problem.noise, float)
+    return Field(engine, limit, noise, form_of(algorithm), watcher, regime.noise > 0)
 
 
 class ODEEvolution(AveragedEvolution):

@@ -12,7 +12,6 @@ Cost per step: O(p (p + k)(p + rank)) for rectifiers and polynomials, else that 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -22,22 +21,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.kernel import Rates, move, move_second
+from twolayer.equations.orthogonal import embed
+from twolayer.equations.step import (
+    Form,
+    Layers,
+    Limit,
+    Memory,
+    Rates,
+    descend,
+    form_of,
+    largest_lr,
+    limit_of_flow,
+    row_motion,
+)
 from twolayer.gaussian.descent import Descent, ReluDescent, descent_of, gradient_error
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
-from twolayer.gaussian.nodes import vanishes
+from twolayer.gaussian.nodes import target_frame, vanishes
 from twolayer.loops.flow import Equation, FlowEvolution
-from twolayer.loops.stepwise import (
-    CPU_LANES,
-    StepwiseEvolution,
-    Watch,
-    accept,
-    embed,
-    in_groups,
-    lane_axes,
-    lane_numbers,
-    watched_value,
-)
+from twolayer.loops.lanes import CPU_LANES, Lanes, in_groups, lane_axes, lane_numbers
+from twolayer.loops.stepwise import Stepwise
+from twolayer.loops.watching import Watch, accept, watched_value
+from twolayer.methods.ode import as_data
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
@@ -49,26 +53,11 @@ __all__ = ["Population"]
 NS_PER_PAIR = 40.0  # of rows, for estimates of cost: most of it is an arctangent
 
 
-class Rows(NamedTuple):
-    """Rows of W in p + rank coordinates, and the second layer."""
-
-    W: Any
-    a: Any
-
-
-class State(NamedTuple):
-    """Rows and second layer, and with momentum those of one step before."""
-
-    now: Rows
-    previous: Rows | None
-
-
 @dataclass(frozen=True)
 class Spec:
     """Choices that fix the compiled code."""
 
-    geometry: str
-    trained: bool
+    form: Form
     quantity: str | None
 
 
@@ -81,19 +70,13 @@ class Params(NamedTuple):
     watch: Watch | None
 
 
-def step(spec: Spec, params: Params, state: State) -> tuple[State, Any]:
+def step(spec: Spec, params: Params, state: Memory) -> tuple[Memory, Any]:
     """One step of gradient descent, and the largest squared norm met."""
-    (W, a), old = state
-    push = params.descent(W, a, params.noise)
-    new, square = move(W, push.first, old and old.W, params.rates, spec.geometry)
-    size, layer = square.max(), a
-    if spec.trained:
-        layer = move_second(a, push.second, old.a if old else a, params.rates)
-        size = jnp.maximum(size, (layer * layer).max())
-    return State(Rows(new, layer), old and state.now), size
+    new, _, size = descend(spec.form, params.rates, state, params.descent(*state.now, params.noise))
+    return new, size
 
 
-def watched(quantity: str | None, descent: Descent, rows: Rows, noise: Any) -> Any:
+def watched(quantity: str | None, descent: Descent, rows: Layers, noise: Any) -> Any:
     """The watched quantity of one start; risks from the rows, to all digits."""
     if quantity in ("risk", "excess_risk"):
         excess = descent.excess_risk(*rows)
@@ -145,13 +128,13 @@ class Observer:
             tolerance=method.tolerance,
             log2_points=method.log2_points,
         )
-        A, B = embed(Q, M, problem.P, problem.p)
+        A, B = embed(Q, M, target_frame(problem.P)[1], problem.p)
         # where the start has fewer directions than neurons, rounding must not add one: √1e-17 is not small
         there = (B**2).sum(1, keepdims=True) > 1e-15 * np.trace(Q, axis1=1, axis2=2)[:, None, None]
-        self.start = Rows(np.concatenate([A, np.where(there, B, 0.0)], axis=2), a)
+        self.start = Layers(np.concatenate([A, np.where(there, B, 0.0)], axis=2), a)
         self._kept: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def see(self, rows: Rows) -> Snapshot:
+    def see(self, rows: Layers) -> Snapshot:
         """Rows (seeds, n, p, m) at save points as overlaps."""
         Q, M, orthogonal, risk = map(np.asarray, look(self.descent, *map(jnp.asarray, rows)))
         self._kept.append((orthogonal, risk))
@@ -176,53 +159,45 @@ class Observer:
         For rectifiers it is that of aligned students, h = Σ a_j²/2p, who are so at the minimum and far away from it;
         else that at the start. None where the loss curves downwards there: nothing is known then.
         """
-        rows = Rows(*(jnp.asarray(x[0]) for x in self.start))
+        rows = Layers(*(jnp.asarray(x[0]) for x in self.start))
         if isinstance(self.descent, ReluDescent):
             curvature = float((rows.a**2).sum()) / (2 * task.problem.p)
         else:
             size = rows.W.size
             jacobian = jax.jacfwd(lambda W: self.descent(W, rows.a, task.problem.noise).first)(rows.W)
             curvature = -float(np.linalg.eigvalsh(np.asarray(jacobian).reshape(size, size)).min())
-        whole = curvature / task.problem.p + task.algorithm.weight_decay
-        return 2 * (1 + task.algorithm.momentum) / whole if whole > 0 else None
+        return largest_lr(task.algorithm, task.problem.p, curvature)
 
 
-class DescentEvolution(StepwiseEvolution):
+class DescentStepper:
     """Gradient descent from all starts, side by side."""
 
-    def __init__(self, task: Task, method: Population) -> None:
-        super().__init__([task], lanes=min(CPU_LANES, task.seeds))
-        algorithm = task.algorithm
-        self.observer = Observer(task, method)
-        self.spec = Spec(algorithm.geometry, algorithm.train_second_layer, self.quantity)
-        rates = self.rates([task.clocks.dim or 1])
-        self.params = Params(rates, self.noise, self.observer.descent, self.watch)
-        self._lost = False
+    block = 1
 
-    def initial_state(self) -> State:
-        """The rows of the starts; with momentum, twice."""
-        rows = Rows(*(self.grouped(x[self._source]) for x in self.observer.start))
-        return State(rows, rows if self.task.algorithm.momentum > 0 else None)
+    def __init__(self, method: Population, lanes: Lanes) -> None:
+        self.lanes, task = lanes, lanes.task
+        self.observer = Observer(task, method)
+        self.spec = Spec(form_of(task.algorithm), lanes.quantity)
+        rates = lanes.rates([task.clocks.dim or 1])
+        self.params = Params(rates, lanes.noise, self.observer.descent, lanes.watch)
+
+    def start(self) -> Memory:
+        """The rows of the starts."""
+        return Memory.at_rest(self.spec.form, *map(self.lanes.fold_seeds, self.observer.start))
 
     def run(self, carry: Any, start: Any, stop: Any) -> Any:
         """Compiled steps."""
         return advance(self.spec, self.params, carry, start, stop)
 
-    def overlaps(self, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Q, M, a with leading axes (groups, lanes)."""
-        Q, M, _, _ = look(self.observer.descent, *state.now)
-        return np.asarray(Q), np.asarray(M), np.asarray(state.now.a)
-
-    def snapshot(self, state: Any) -> Snapshot:
+    def snapshot(self, state: Memory) -> Snapshot:
         """Overlaps of all starts, and what they would lose."""
-        rows = Rows(*(np.asarray(x).reshape(-1, *x.shape[2:])[self.lanes, None] for x in state[0].now))
-        self._lost = bool((self.stopped(state)[0] == Outcome.CODES.index(Outcome.DIVERGED)).any())
-        return self.observer.see(rows)
+        return self.observer.see(Layers(*(self.lanes.unfold(x)[:, None] for x in state.now)))
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self, diverged: bool) -> dict[str, Any]:
         """How the averages were taken, and the largest lr if a start diverged."""
-        found = self.observer.notes(self.task)
-        bound = self.observer.largest_lr(self.task) if self._lost else None
+        task = self.lanes.task
+        found = self.observer.notes(task)
+        bound = self.observer.largest_lr(task) if diverged else None
         if bound is not None:
             text = f"the step is too large: on this loss steps overshoot for lr > {bound:.4g}"
             found |= {"largest_lr": bound, "advice": {Outcome.DIVERGED: text}}
@@ -237,27 +212,21 @@ class RowField(Equation):
     """The right-hand side of gradient flow in the coordinates of the rows."""
 
     descent: Descent
-    flow: Any
-    decay: Any
+    limit: Limit
     label_noise: Any
-    projected: bool = eqx.field(static=True)
-    trained: bool = eqx.field(static=True)
+    form: Form = eqx.field(static=True)
 
-    def size(self, y: Rows) -> Any:
+    def size(self, y: Layers) -> Any:
         """The largest squared norm."""
         return jnp.maximum((y.W**2).sum(1).max(), (y.a**2).max())
 
-    def watched(self, quantity: str | None, y: Rows) -> Any:
+    def watched(self, quantity: str | None, y: Layers) -> Any:
         """What a threshold refers to."""
         return watched(quantity, self.descent, y, self.label_noise)
 
-    def __call__(self, t: Any, y: Rows, args: Any = None) -> Rows:
+    def __call__(self, t: Any, y: Layers, args: Any = None) -> Layers:
         """dy/dt."""
-        push = self.descent(y.W, y.a, self.label_noise)
-        dW = self.flow * push.first - self.decay * y.W
-        if self.projected:
-            dW = dW - y.W * ((dW * y.W).sum(1) / (y.W**2).sum(1))[:, None]
-        return Rows(dW, self.flow * push.second if self.trained else jnp.zeros_like(y.a))
+        return row_motion(self.form, self.limit, y, self.descent(*y, self.label_noise))
 
 
 class RowFlowEvolution(FlowEvolution):
@@ -268,24 +237,21 @@ class RowFlowEvolution(FlowEvolution):
         self.observer = Observer(task, method)
         self.control = self.thresholds(method.rtol or (1e-6 if self.observer.averager.sampled else 1e-8))
 
-    def start(self) -> Rows:
+    def start(self) -> Layers:
         """The rows of all starts."""
         return self.observer.start
 
     def equation(self) -> RowField:
         """The mean gradient, with the rates of the algorithm."""
         problem, algorithm = self.task.problem, self.task.algorithm
-        quick = 1.0 / (1.0 - algorithm.momentum)
-        rates = (quick, quick * problem.p * algorithm.weight_decay, problem.noise)
-        flow, decay, noise = (jnp.asarray(x, float) for x in rates)
-        projected = algorithm.geometry != "free"
-        return RowField(self.observer.descent, flow, decay, noise, projected, algorithm.train_second_layer)
+        limit, noise = as_data(limit_of_flow(algorithm, problem.p)), jnp.asarray(problem.noise, float)
+        return RowField(self.observer.descent, limit, noise, form_of(algorithm))
 
     def refine(self, end: Any) -> bool:
         """The rule was chosen at the start."""
         return False
 
-    def seen(self, states: Rows) -> Snapshot:
+    def seen(self, states: Layers) -> Snapshot:
         """Overlaps of all starts, and what they would lose."""
         return self.observer.see(states)
 
@@ -389,5 +355,7 @@ class Population(Method):
 
     def prepare(self, task: Task) -> Evolution:
         """Choose the rule for the gradient at the start."""
-        make: Callable[..., Evolution] = RowFlowEvolution if self.flow else DescentEvolution
-        return make(task, self)
+        if self.flow:
+            return RowFlowEvolution(task, self)
+        lanes = Lanes([task], min(CPU_LANES, task.seeds))
+        return Stepwise(lanes, DescentStepper(self, lanes))

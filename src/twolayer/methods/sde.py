@@ -23,18 +23,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.state import Overlap
+from twolayer.equations.state import Overlap, pack, tangent, unpack
+from twolayer.equations.step import form_of, limit_at
 from twolayer.gaussian.engines import adapt
-from twolayer.gaussian.full import symmetric_root
 from twolayer.gaussian.nodes import target_frame
-from twolayer.gaussian.spread import Spread, pack, spread_of, tangent, unpack
-from twolayer.loops.stepwise import Lane, StepwiseEvolution, Watch, accept, in_groups, lane_axes, watched_value
-from twolayer.methods.ode import ODE, Field
+from twolayer.gaussian.spread import Spread, spread_of
+from twolayer.loops.lanes import Lanes, in_groups, lane_axes
+from twolayer.loops.stepwise import Stepwise
+from twolayer.loops.watching import Lane, Watch, accept, watched_value
+from twolayer.methods.ode import ODE, Field, as_data
 from twolayer.numerics import random
 from twolayer.numerics.errors import finite_number, positive_integer
+from twolayer.numerics.special import symmetric_root
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps
-from twolayer.task.method import Evolution, Method, Task, register_method
+from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
 
 __all__ = ["SDE"]
@@ -56,12 +59,12 @@ class Params(NamedTuple):
     watch: Watch | None
 
 
-def pull_back(y: Overlap, inverse: Any, projected: bool) -> Overlap:
+def pull_back(y: Overlap, inverse: Any, normalised: bool) -> Overlap:
     """The nearest state whose overlaps are those of vectors, with rows of norm one where they are normalised."""
     A = y.M @ inverse.T
     root = symmetric_root(y.Q - A @ A.T)
     Q, M = A @ A.T + root @ root, y.M
-    if projected:
+    if normalised:
         norm = jnp.sqrt(jnp.diagonal(Q))
         Q, M = Q / (norm[:, None] * norm), M / norm[:, None]
     return Overlap(Q, M, y.a)
@@ -72,15 +75,15 @@ def one_step(params: Params, quantity: str | None, carry: Any, number: Any, on: 
     y, lane = carry
     field, (p, k) = params.field, y.M.shape
     sigma = params.spread(y.Q, y.M, y.a, params.noise, params.rho)
-    if field.projected:
-        J = tangent(y.Q, y.M, field.trained)
+    if field.form.normalises:
+        J = tangent(y.Q, y.M, field.form.trained)
         sigma = J @ sigma @ J.T
-    kick = Overlap(*unpack(params.amplitude * symmetric_root(sigma) @ normals, p, k, field.trained))
+    kick = Overlap(*unpack(params.amplitude * symmetric_root(sigma) @ normals, p, k, field.form.trained))
     slope = field(0.0, y)
     guess = jax.tree.map(lambda x, b, n: x + params.dt * b + n, y, slope, kick)
     later = field(0.0, guess)
     new = jax.tree.map(lambda x, b, c, n: x + params.dt * (b + c) / 2 + n, y, slope, later, kick)
-    new = pull_back(new, params.inverse, field.projected)
+    new = pull_back(new, params.inverse, field.form.normalises)
     size = jnp.maximum(jnp.diagonal(new.Q).max(), (new.a**2).max())
     value = watched_value(quantity, params.engine, new.Q, new.M, new.a, params.noise)
     return accept(y, new, lane, size, value, params.watch, number, on)
@@ -90,7 +93,7 @@ def one_step(params: Params, quantity: str | None, carry: Any, number: Any, on: 
 def advance(params: Params, quantity: str | None, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
     """Steps start … stop − 1 of all groups of seeds; keys, carry, noise and thresholds have axes (groups, lanes)."""
     y = carry[0]
-    size = pack(y.Q[0, 0], y.M[0, 0], y.a[0, 0], params.field.trained).shape[0]
+    size = pack(y.Q[0, 0], y.M[0, 0], y.a[0, 0], params.field.form.trained).shape[0]
     index = jnp.arange(size, dtype=jnp.uint32)
 
     def group(own: dict[str, Any], keys: Any, carry: tuple[Overlap, Lane], start: Any, stop: Any) -> Any:
@@ -109,66 +112,47 @@ def advance(params: Params, quantity: str | None, keys: Any, carry: Any, start: 
     return in_groups(group, own, keys, carry, start, stop)
 
 
-class SDEEvolution(StepwiseEvolution):
+class SDEStepper:
     """Overlaps of all seeds; one step of the diffusion is ``stride`` steps of SGD."""
 
-    def __init__(self, task: Task, method: SDE) -> None:
-        super().__init__([task])
+    block = 1
+
+    def __init__(self, method: SDE, lanes: Lanes) -> None:
+        self.lanes, task = lanes, lanes.task
         problem, algorithm, dim = task.problem, task.algorithm, method.dim
-        self.stride = method.stride(problem, algorithm)
-        self.points = self.points // self.stride
+        stride = method.stride(problem, algorithm)
         averager, _ = adapt(problem, algorithm.loss, *(x[0] for x in task.starts()))
         spread = spread_of(problem, algorithm)
-        self._notes = {"engine": averager.label, "covariance": spread.label, "sgd_steps_per_step": self.stride}
-        quick = 1.0 / (1.0 - algorithm.momentum)
-        lr, batch = algorithm.lr(dim), algorithm.batch_at(dim)
-        dt = self.stride * lr / problem.p
-        field = Field(
-            averager.engine,
-            quick,
-            quick**2 * lr * dim / (problem.p * batch),
-            quick * problem.p * algorithm.weight_decay,
-            problem.noise,
-            algorithm.geometry != "free",
-            algorithm.train_second_layer,
-        )
-        self.params = Params(
-            field,
-            spread,
-            quick * lr * dim / (problem.p * batch),
-            quick * np.sqrt(dt * lr / (problem.p * batch)),
-            dt,
-            target_frame(problem.P)[1],
-            self.noise,
-            self.engine,
-            self.watch,
-        )
-        self.streams = self.keys(random.Role.DIFFUSION)
+        self._notes = {"engine": averager.label, "covariance": spread.label, "sgd_steps_per_step": stride}
+        eta, limit = algorithm.lr(dim) / problem.p, limit_at(algorithm, problem.p, dim)
+        kick = limit.flow * eta * np.sqrt(stride / algorithm.batch_at(dim))
+        # arrays, not floats: they are data of the compiled code
+        numbers = (problem.noise, limit.noise / limit.flow, kick, stride * eta)
+        noise, rho, amplitude, dt = (jnp.asarray(x, float) for x in numbers)
+        field = Field(averager.engine, as_data(limit), noise, form_of(algorithm))
+        inverse = target_frame(problem.P)[1]
+        self.params = Params(field, spread, rho, amplitude, dt, inverse, lanes.noise, lanes.engine, lanes.watch)
+        self.streams = lanes.keys(random.Role.DIFFUSION)
 
-    def initial_state(self) -> Overlap:
+    def start(self) -> Overlap:
         """The starts."""
-        return Overlap(*map(self.grouped, self.starts()))
+        return Overlap(*map(self.lanes.fold, self.lanes.starts()))
 
     def run(self, carry: Any, start: Any, stop: Any) -> Any:
         """Compiled steps."""
-        return advance(self.params, self.quantity, self.streams, carry, start, stop)
+        return advance(self.params, self.lanes.quantity, self.streams, carry, start, stop)
 
-    def overlaps(self, state: Overlap) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Q, M, a."""
-        return np.asarray(state.Q), np.asarray(state.M), np.asarray(state.a)
+    def snapshot(self, state: Overlap) -> Snapshot:
+        """Overlaps of all seeds."""
+        return Snapshot(*(self.lanes.unfold(x)[:, None] for x in state))
 
-    def advance(self, state: Any, first: int, tick: Any) -> Any:
-        """As for every stepwise method, with the clock in steps of SGD."""
-        return super().advance(state, first, lambda at: tick(at * self.stride))
-
-    def stopped(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Outcome codes and the steps of SGD where the seeds stopped."""
-        code, stop = super().stopped(state)
-        return code, stop * self.stride
-
-    def notes(self) -> dict[str, Any]:
+    def notes(self, diverged: bool) -> dict[str, Any]:
         """Rules for drift and covariance, and how many steps of SGD one step stands for."""
         return {**self._notes, "engine_error": 0.0}
+
+    def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+        """Nothing more."""
+        return {}
 
 
 @register_method
@@ -216,8 +200,9 @@ class SDE(Method):
         stride = self.stride(clocks.problem, clocks.algorithm)
         points = save_steps(clocks, time, steps, save)
         rounded = np.unique(np.round(points / stride).astype(np.int64)) * stride
-        return rounded if len(rounded) > 1 else np.array([0, stride])
+        return rounded if rounded[-1] > 0 else np.append(rounded, stride)
 
     def prepare(self, task: Task) -> Evolution:
         """Set up drift and covariance."""
-        return SDEEvolution(task, self)
+        lanes = Lanes([task])
+        return Stepwise(lanes, SDEStepper(self, lanes), self.stride(task.problem, task.algorithm))

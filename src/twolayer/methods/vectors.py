@@ -1,6 +1,6 @@
 """Honest SGD in d dimensions with the same kernel: the experiment.
 
-    λ = W z,  λ* = W* z,    W ← move(W, mean_ν g^ν (z^ν)ᵀ),    z ~ N(0, I_d), new at every step or from a fixed set
+    λ = W z,  λ* = W* z,    W ← step(W, mean_ν g^ν (z^ν)ᵀ),    z ~ N(0, I_d), new at every step or from a fixed set
     training risk = ½ mean_ν (y^ν − f^ν)² over the fixed set
 
 The target rows are put on the first coordinates, W* = (L_P, 0), which is no restriction for isotropic inputs.
@@ -22,19 +22,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.kernel import Products, Rates, Sample, kernel_of, move, move_second
+from twolayer.equations.kernel import Push, Sample, kernel_of
+from twolayer.equations.orthogonal import embed, overlaps
 from twolayer.equations.samples import INPUTS_AT_ONCE, Batch, Spec, draw, draw_again, inputs
+from twolayer.equations.step import Layers, Memory, Products, Rates, descend, form_of
 from twolayer.gaussian.nodes import target_frame
-from twolayer.loops.stepwise import (
-    StepwiseEvolution,
-    Watch,
-    accept,
-    embed,
-    in_groups,
-    lane_axes,
-    lane_numbers,
-    watched_value,
-)
+from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
+from twolayer.loops.stepwise import Stepwise
+from twolayer.loops.watching import Watch, accept, watched_value
 from twolayer.numerics import random
 from twolayer.numerics.errors import positive_integer
 from twolayer.task.algorithm import SGD
@@ -58,49 +53,32 @@ class Params(NamedTuple):
 
 
 class State(NamedTuple):
-    """W (p, d), its squared row norms, the previous W (empty without momentum), and the second layer."""
+    """What the optimiser carries, with rows (p, d), and their squared norms."""
 
-    W: Any
+    memory: Memory
     square: Any
-    previous: Any
-    a: Any
-    previous_a: Any
 
 
-class Gradient(NamedTuple):
-    """Batch means of g zᵀ and e σ(λ)."""
-
-    first: Any
-    second: Any
-
-
-def contribution(
-    spec: Spec, params: Params, state: State, batch: Batch, chunk: Any
-) -> tuple[Gradient, Products | None]:
-    """What one chunk of samples adds to the gradient."""
-    z, star = inputs(spec, batch), params.L.shape[1]
-    label_noise = params.rates.noise * batch.noise
+def contribution(spec: Spec, params: Params, state: State, batch: Batch, chunk: Any) -> tuple[Push, Products | None]:
+    """What one chunk of samples adds to the batch means of g zᵀ and e σ(λ)."""
+    z, star, (W, a) = inputs(spec, batch), params.L.shape[1], state.memory.now
+    label_noise = jnp.sqrt(params.noise) * batch.noise
     if spec.batch == 1:  # plain products fuse with the step, and the new norms are known without reading W again
-        fields = (z * state.W).sum(-1)
-        push = spec.kernel.push(Sample(fields[None], z[:, :star] @ params.L.T, label_noise), state.a)
+        fields = (z * W).sum(-1)
+        push = spec.kernel.push(Sample(fields[None], z[:, :star] @ params.L.T, label_noise), a)
         g = push.first[0]
         products = Products(state.square, g * fields, g**2 * (z * z).sum())
-        return Gradient(g[:, None] * z, push.second[0]), products
-    push = spec.kernel.push(Sample(z @ state.W.T, z[:, :star] @ params.L.T, label_noise), state.a)
+        return Push(g[:, None] * z, push.second[0]), products
+    push = spec.kernel.push(Sample(z @ W.T, z[:, :star] @ params.L.T, label_noise), a)
     inside = chunk * spec.chunk + jnp.arange(spec.chunk) < spec.batch
     weight = jnp.where(inside, 1.0 / spec.batch, 0.0)[:, None]
-    return Gradient((weight * push.first).T @ z, (weight * push.second).sum(0)), None
+    return Push((weight * push.first).T @ z, (weight * push.second).sum(0)), None
 
 
-def step(spec: Spec, params: Params, state: State, gradient: Gradient, products: Products | None) -> tuple[State, Any]:
-    """One step of SGD from the mean gradient; and the largest squared norm met."""
-    previous = state.previous if spec.momentum else None
-    W, square = move(state.W, gradient.first, previous, params.rates, spec.kernel.geometry, products)
-    a, size = state.a, square.max()
-    if spec.kernel.trained:
-        a = move_second(state.a, gradient.second, state.previous_a, params.rates)
-        size = jnp.maximum(size, (a * a).max())
-    return State(W, square, state.W if spec.momentum else state.previous, a, state.a), size
+def step(spec: Spec, params: Params, state: State, mean: Push, products: Products | None) -> tuple[State, Any]:
+    """One step of SGD from the batch means; and the largest squared norm met."""
+    memory, square, size = descend(spec.form, params.rates, state.memory, mean, products)
+    return State(memory, square), size
 
 
 @partial(jax.jit, static_argnames=("spec",))
@@ -117,18 +95,15 @@ def advance_group(spec: Spec, params: Params, keys: Any, carry: Any, start: Any,
     """The same for one group."""
     axes = lane_axes(params)
 
-    def finish(
-        params: Params, carry: Any, gradient: Gradient, products: Products | None, number: Any, stop: Any
-    ) -> Any:
-        new, size = step(spec, params, carry[0], gradient, products)
-        Q = new.W @ new.W.T if spec.quantity else None
-        M = new.W[:, : params.L.shape[1]] @ params.L.T
-        value = watched_value(spec.quantity, params.engine, Q, M, new.a, params.noise)
+    def finish(params: Params, carry: Any, mean: Push, products: Products | None, number: Any, stop: Any) -> Any:
+        new, size = step(spec, params, carry[0], mean, products)
+        W, a = new.memory.now
+        Q = W @ W.T if spec.quantity else None
+        M = W[:, : params.L.shape[1]] @ params.L.T
+        value = watched_value(spec.quantity, params.engine, Q, M, a, params.noise)
         return accept(carry[0], new, carry[1], size, value, params.watch, number, number < stop)
 
-    def single(
-        params: Params, keys: Any, start: Any, stop: Any, carry: Any, total: Gradient, batch: Batch, at: Any
-    ) -> Any:
+    def single(params: Params, keys: Any, start: Any, stop: Any, carry: Any, total: Push, batch: Batch, at: Any) -> Any:
         number, chunk = start + at // spec.chunks, at % spec.chunks
         part, products = contribution(spec, params, carry[0], batch, chunk)
         # the next inputs travel in the carry: inside one body XLA would compute them anew for each of their uses
@@ -137,7 +112,7 @@ def advance_group(spec: Spec, params: Params, keys: Any, carry: Any, start: Any,
             return finish(params, carry, part, products, number, stop), total, following
         total = jax.tree.map(jnp.add, total, part)
 
-        def last(carry: Any, total: Gradient) -> Any:
+        def last(carry: Any, total: Push) -> Any:
             return finish(params, carry, total, None, number, stop), jax.tree.map(jnp.zeros_like, total)
 
         carry, total = jax.lax.cond(chunk == spec.chunks - 1, last, lambda c, t: (c, t), carry, total)
@@ -147,82 +122,93 @@ def advance_group(spec: Spec, params: Params, keys: Any, carry: Any, start: Any,
         carry, total, batch = loop
         return jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0, None))(params, keys, start, stop, carry, total, batch, at)
 
-    state = carry[0]
+    W, a = carry[0].memory.now
     width = spec.dim if spec.chunks > 1 else 0  # a single chunk needs no running sum
-    total = Gradient(jnp.zeros((*state.W.shape[:-1], width)), jnp.zeros_like(state.a))
+    total = Push(jnp.zeros((*W.shape[:-1], width)), jnp.zeros_like(a))
     first = jax.vmap(lambda keys, start: draw(spec, keys, start, 0))(keys, start)
     return jax.lax.fori_loop(0, (stop - start).max() * spec.chunks, body, (carry, total, first))[0]
 
 
 @partial(jax.jit, static_argnames=("spec",))
-def training_risks(spec: Spec, params: Params, keys: Any, state: State) -> Any:
+def training_risks(spec: Spec, params: Params, keys: Any, layers: Layers) -> Any:
     """½ mean (y − f)² over the fixed set, (groups, lanes)."""
     assert spec.dataset is not None
     scale = 1 / (2 * spec.dataset)
 
-    def single(params: Params, keys: Any, state: State) -> Any:
+    def single(params: Params, keys: Any, layers: Layers) -> Any:
         def body(visit: Any, total: Any) -> Any:
             batch, inside = draw_again(spec, keys, visit)
             z = inputs(spec, batch)
-            label = spec.kernel.target(z[:, : params.L.shape[1]] @ params.L.T) + params.rates.noise * batch.noise
-            error = label - spec.kernel.output(z @ state.W.T, state.a)
+            label = spec.kernel.target(z[:, : params.L.shape[1]] @ params.L.T) + jnp.sqrt(params.noise) * batch.noise
+            error = label - spec.kernel.output(z @ layers.W.T, layers.a)
             return total + jnp.where(inside, error**2, 0.0).sum()
 
         return scale * jax.lax.fori_loop(0, spec.visits, body, jnp.zeros(()))
 
-    def group(own: dict[str, Any], state: State, keys: Any) -> Any:
+    def group(own: dict[str, Any], layers: Layers, keys: Any) -> Any:
         mine = params._replace(**own)
-        return jax.vmap(single, (lane_axes(params), 0, 0))(mine, keys, state)
+        return jax.vmap(single, (lane_axes(params), 0, 0))(mine, keys, layers)
 
-    return in_groups(group, lane_numbers(params), state, keys)
+    return in_groups(group, lane_numbers(params), layers, keys)
 
 
 def spec_of(dim: int, task: Task) -> Spec:
     """What fixes the compiled code of a task."""
     algorithm, quantity = task.algorithm, None if task.until is None else task.until.quantity
-    shapes = (dim, algorithm.batch_at(dim), algorithm.momentum > 0, quantity)
-    return Spec(kernel_of(task.problem, algorithm), *shapes, algorithm.dataset_at(dim), algorithm.sampling)
+    rules = (kernel_of(task.problem, algorithm), form_of(algorithm))
+    return Spec(*rules, dim, algorithm.batch_at(dim), quantity, algorithm.dataset_at(dim), algorithm.sampling)
 
 
-class VectorsEvolution(StepwiseEvolution):
+def lanes_of(dim: int, tasks: Sequence[Task]) -> Lanes:
+    """Groups of any size give the same numbers for batch 1; matrix products of a batch do not, so one at a time."""
+    if tasks[0].algorithm.batch_at(dim) > 1:
+        return Lanes(tasks, 1)
+    room = max(1, min(16, GROUP // (tasks[0].problem.p * dim)))
+    return Lanes(tasks, min(sum(task.seeds for task in tasks), room))
+
+
+class VectorsStepper:
     """Weights of all seeds of one task, or of several of the same compiled form."""
 
-    def __init__(self, tasks: Sequence[Task], dim: int) -> None:
-        # Groups of any size give the same numbers for batch 1; matrix products of a batch do not, so one at a time.
-        self.spec = spec_of(dim, tasks[0])
-        room = max(1, min(16, GROUP // (tasks[0].problem.p * dim)))
-        super().__init__(tasks, min(sum(task.seeds for task in tasks), room) if self.spec.batch == 1 else 1)
-        L = target_frame(self.task.problem.P)[0]
-        self.params = Params(self.rates([dim] * len(tasks)), L, self.noise, self.engine, self.watch)
-        choosing = (random.Role.BATCHES,) if self.spec.at_random else ()
-        self.streams = self.keys(random.Role.INPUTS, random.Role.LABELS, *choosing)
+    block = 1
 
-    def initial_state(self) -> State:
+    def __init__(self, dim: int, lanes: Lanes) -> None:
+        self.spec, self.lanes = spec_of(dim, lanes.task), lanes
+        self.L, self.inverse = target_frame(lanes.task.problem.P)
+        self.params = Params(lanes.rates([dim] * len(lanes.tasks)), self.L, lanes.noise, lanes.engine, lanes.watch)
+        choosing = (random.Role.BATCHES,) if self.spec.at_random else ()
+        self.streams = lanes.keys(random.Role.INPUTS, random.Role.LABELS, *choosing)
+
+    def start(self) -> State:
         """W with the overlaps of the start."""
-        Q, M, a = self.starts()
-        rank = self.params.L.shape[1]
-        A, B = embed(Q, M, self.task.problem.P, min(self.task.problem.p, self.spec.dim - rank))
+        Q, M, a = self.lanes.starts()
+        rank = self.L.shape[1]
+        A, B = embed(Q, M, self.inverse, min(self.lanes.task.problem.p, self.spec.dim - rank))
         blank = np.zeros((*A.shape[:-1], self.spec.dim - rank - B.shape[-1]))
-        W = np.concatenate([A, B, blank], axis=-1)
-        previous = W if self.spec.momentum else W[..., :0]
-        return State(*map(self.grouped, (W, np.diagonal(Q, axis1=1, axis2=2), previous, a, a)))
+        W = self.lanes.fold(np.concatenate([A, B, blank], axis=-1))
+        square = self.lanes.fold(np.diagonal(Q, axis1=1, axis2=2))
+        return State(Memory.at_rest(self.spec.form, W, self.lanes.fold(a)), square)
 
     def run(self, carry: Any, start: Any, stop: Any) -> Any:
         """Compiled steps."""
         return advance(self.spec, self.params, self.streams, carry, start, stop)
 
-    def overlaps(self, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Q = W Wᵀ and M = W W*ᵀ."""
-        W, L = np.asarray(state.W), self.params.L
-        return W @ W.swapaxes(-1, -2), W[..., : L.shape[1]] @ L.T, np.asarray(state.a)
-
-    def snapshot(self, state: Any) -> Snapshot:
+    def snapshot(self, state: State) -> Snapshot:
         """Overlaps of all seeds, and the training risk where there is a fixed set."""
-        overlaps = super().snapshot(state)
-        if self.spec.dataset is None:
-            return overlaps
-        risks = np.asarray(training_risks(self.spec, self.params, self.streams, state[0]))
-        return overlaps._replace(train_risk=risks.reshape(-1)[self.lanes, None])
+        layers = state.memory.now
+        W, a = (self.lanes.unfold(x)[:, None] for x in layers)
+        risk = None
+        if self.spec.dataset is not None:
+            risk = self.lanes.unfold(training_risks(self.spec, self.params, self.streams, layers))[:, None]
+        return Snapshot(*overlaps(W, self.L), a, risk)
+
+    def notes(self, diverged: bool) -> dict[str, Any]:
+        """Nothing: it does what the algorithm says."""
+        return {}
+
+    def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+        """Nothing more."""
+        return {}
 
 
 @register_method
@@ -267,7 +253,8 @@ class Vectors(Stackable):
 
     def prepare_stack(self, pairs: Sequence[tuple[Vectors, Task]]) -> Evolution:
         """Set up the weights and the random streams."""
-        return VectorsEvolution([task for _, task in pairs], self.dim)
+        lanes = lanes_of(self.dim, [task for _, task in pairs])
+        return Stepwise(lanes, VectorsStepper(self.dim, lanes))
 
     def cost(self, task: Task) -> float:
         """Steps, each of O(n_b p d), and visits to the whole set."""

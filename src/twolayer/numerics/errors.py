@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
+from twolayer.numerics.tracing import traced
+
 __all__ = ["InputError", "Interrupted", "Refused", "RunFailed", "closest", "reject", "require", "short"]
 
 
@@ -84,7 +86,9 @@ def positive_integer(name: str, value: object, minimum: int = 1) -> int:
 
 
 def finite_number(name: str, value: object, *, minimum: float = -math.inf, accepted: str) -> float:
-    """Return the value as a float, or reject it when it is not finite or below the minimum."""
+    """Return the value as a float, or reject it when it is not finite or below the minimum; what JAX traces passes."""
+    if traced(value):
+        return value  # type: ignore[return-value]
     if isinstance(value, bool | str | bytes):
         reject(name, value, accepted)
     try:

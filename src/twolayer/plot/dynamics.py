@@ -13,7 +13,6 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-import twolayer.running.solve  # noqa: F401  makes all methods known
 from twolayer.numerics.errors import reject
 from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, TITLE, house_style
 from twolayer.running.comparison import Comparison

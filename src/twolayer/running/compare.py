@@ -116,7 +116,7 @@ def compare(
             # continuous methods are saved where the first stepwise one is
             ends: dict[str, Any] = {"time": time, "steps": steps}
             if not method.stepwise and grid is not None:
-                ends = {"time": grid[grid > 0]}
+                ends = {"time": grid}
             announcer.say(_described(method, seeds))
             ends = {k: v for k, v in ends.items() if v is not None}
             run: dict[str, Any] = {"save": save, "seeds": seeds, "seed": seed, "progress": announcer.monitor}

@@ -143,7 +143,8 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
         "complete": json.dumps(not record.interrupted),
         "papers": json.dumps(list(method.papers)),
     }
-    return dataset
+    # a start that was not asked for is no save point, unless the run has got no further
+    return dataset.isel(time=slice(task.hidden, None)) if count > task.hidden else dataset
 
 
 def advice_on(record: Record, outcome: str, algorithm: SGD) -> str:
@@ -222,7 +223,10 @@ def unpack(dataset: xr.Dataset) -> dict[str, Any]:
     problem = Problem(**description["problem"])
     algorithm = SGD(**description["algorithm"])
     knobs = description["method"]
-    method = METHODS[knobs.pop("name")](**knobs)
+    word = knobs.pop("name")
+    if word not in METHODS:
+        raise InputError(f"The method of this result, {word!r}, is not known here: register it to run it again.")
+    method = METHODS[word](**knobs)
     run = description["run"]
     M, a, dim = dataset.start_M.values, dataset.start_a.values, run["start_dim"]
     start: Overlaps | Particles

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from twolayer.numerics.errors import InputError, choice, finite_number, reject, require
+from twolayer.numerics.tracing import traced
 from twolayer.task.losses import Loss
 from twolayer.task.scaling import Scaling, positive_law
 
@@ -77,7 +78,7 @@ class SGD:
         train_second_layer: bool = False,
     ) -> None:
         momentum = finite_number("momentum", momentum, minimum=0.0, accepted="a number in [0, 1)")
-        require(momentum < 1, "momentum", momentum, "a number in [0, 1)")
+        require(traced(momentum) or momentum < 1, "momentum", momentum, "a number in [0, 1)")
         decay = finite_number("weight_decay", weight_decay, minimum=0.0, accepted="a finite number ≥ 0")
         if not isinstance(train_second_layer, bool):
             reject("train_second_layer", train_second_layer, "True or False")
@@ -187,7 +188,7 @@ class SGD:
 
 def _count(value: object, argument: str) -> Scaling:
     law = positive_law(value, argument)
-    if law.exponent == 0 and law.coefficient != round(law.coefficient):
+    if law.exponent == 0 and not traced(law.coefficient) and law.coefficient != round(law.coefficient):
         reject(argument, value, "a positive integer or a scaling law in d")
     return law
 

@@ -6,6 +6,7 @@ W = M P⁺ W* + W⊥,    Q⊥ = Q − M P⁺ Mᵀ = W⊥ W⊥ᵀ
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ import numpy as np
 
 from twolayer.numerics import random
 from twolayer.numerics.errors import InputError, choice, positive_integer, require
+from twolayer.numerics.special import symmetric_root
+from twolayer.numerics.tracing import traced
 from twolayer.numerics.wishart import draw_factor
 from twolayer.task.problem import Problem, finite_array
 
@@ -24,7 +27,7 @@ LAWS = ("sphere", "hemisphere", "gaussian")
 
 @dataclass(frozen=True, eq=False)
 class Overlaps:
-    """Overlaps of student and target directions; leading axes hold several starts at once.
+    """Overlaps of student and target directions; leading axes hold several starts at once. A pytree of JAX.
 
     Parameters
     ----------
@@ -50,41 +53,27 @@ class Overlaps:
     dim: int | None
 
     def __init__(self, Q: Any, M: Any, P: Any = None, a: Any = None, dim: int | None = None) -> None:
+        _register()
         Q, M = finite_array("Q", Q), finite_array("M", M)
         require(Q.ndim >= 2 and Q.shape[-1] == Q.shape[-2], "Q", Q, "square matrices (..., p, p)")
-        require(
-            M.ndim == Q.ndim and M.shape[:-1] == Q.shape[:-1],
-            "M",
-            M.tolist(),
-            f"of shape {Q.shape[:-1]} + (k,)",
-        )
+        require(M.ndim == Q.ndim and M.shape[:-1] == Q.shape[:-1], "M", M, f"of shape {Q.shape[:-1]} + (k,)")
         k = M.shape[-1]
         P = np.eye(k) if P is None else finite_array("P", P)
-        require(P.shape == (k, k), "P", P.tolist(), f"a {k} × {k} matrix")
-        require(np.allclose(Q, np.swapaxes(Q, -1, -2), atol=TOLERANCE), "Q", Q.tolist(), "symmetric")
-        require(np.allclose(P, P.T, atol=TOLERANCE), "P", P.tolist(), "symmetric")
+        require(P.shape == (k, k), "P", P, f"a {k} × {k} matrix")
         if a is not None:
             a = finite_array("a", a)
-            require(a.ndim >= 1 and a.shape[-1] == Q.shape[-1], "a", a.tolist(), f"of shape {Q.shape[:-1]}")
-            require(a.ndim == 1 or a.shape == Q.shape[:-1], "a", a.tolist(), f"of shape {Q.shape[:-1]}")
-            a = np.broadcast_to(a, Q.shape[:-1])
-        _check_positive("P", P, "P must be positive semidefinite")
-        _check_positive("Q", Q, "Q must be positive semidefinite")
-        omega = np.block([[Q, M], [np.swapaxes(M, -1, -2), np.broadcast_to(P, (*Q.shape[:-2], k, k))]])
-        _check_positive(
-            "M",
-            omega,
-            "M must be compatible with Q and P (the covariance (Q, M; Mᵀ, P) is positive semidefinite)",
-        )
+            fits = a.ndim >= 1 and a.shape[-1] == Q.shape[-1] and (a.ndim == 1 or a.shape == Q.shape[:-1])
+            require(fits, "a", a, f"of shape {Q.shape[:-1]}")
+        if not traced(Q, M, P, a):  # what is traced has shapes but no values to check yet
+            Q, P, a = _checked(Q, M, P, a)
         if dim is not None:
             dim = positive_integer("dim", dim)
-            rank = rank_of(P)
+            rank = k if traced(P) else rank_of(P)
             require(dim >= rank, "dim", dim, f"at least the {rank} independent directions of the target")
-        values = {"Q": (Q + np.swapaxes(Q, -1, -2)) / 2, "M": M, "P": (P + P.T) / 2, "a": a, "dim": dim}
-        for name, value in values.items():
+        for name, value in {"Q": Q, "M": M, "P": P, "a": a, "dim": dim}.items():
             object.__setattr__(self, name, value)
-        for value in (self.Q, self.M, self.P):
-            value.flags.writeable = False
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
 
     @property
     def p(self) -> int:
@@ -104,8 +93,7 @@ class Overlaps:
     @property
     def Q_perp(self) -> np.ndarray:
         """Q⊥ = Q − M P⁺ Mᵀ, the overlaps of the parts orthogonal to the target directions."""
-        projected = self.M @ pseudo_inverse(self.P) @ np.swapaxes(self.M, -1, -2)
-        return np.asarray(self.Q - projected)
+        return self.Q - self.M @ pseudo_inverse(self.P) @ self.M.swapaxes(-1, -2)
 
     def decompose(self) -> tuple[np.ndarray, np.ndarray]:
         """Coordinates M P⁺ of the rows in the target directions, and Q⊥.
@@ -205,22 +193,27 @@ class Overlaps:
             )
         return cls(W @ W.T, W @ W_star.T, W_star @ W_star.T, a, W.shape[1])
 
+    @classmethod
+    def unchecked(cls, Q: Any, M: Any, P: Any, a: Any, dim: int | None = None) -> Overlaps:
+        """Overlaps from arrays of JAX that are taken on trust."""
+        return _unflatten(dim, (Q, M, P, a))
+
+    def __getitem__(self, index: Any) -> Overlaps:
+        """One start, or some, of several.
+
+        Examples
+        --------
+        >>> Overlaps(Q=np.ones((3, 1, 1)), M=np.zeros((3, 1, 1)))[1]
+        Overlaps(p=1, k=1)
+        """
+        if not self.batch:
+            raise InputError("Overlaps of a single start cannot be indexed: they have no leading axis.")
+        return _unflatten(self.dim, (self.Q[index], self.M[index], self.P, None if self.a is None else self.a[index]))
+
     def __repr__(self) -> str:
         many = f", starts={self.batch[0]}" if self.batch else ""
         where = f", dim={self.dim}" if self.dim else ""
         return f"Overlaps(p={self.p}, k={self.k}{many}{where})"
-
-
-def symmetric_root(matrix: np.ndarray) -> np.ndarray:
-    """The symmetric square root of positive semidefinite matrices; rounding below zero is cut off.
-
-    Examples
-    --------
-    >>> symmetric_root(np.diag([4.0, 0.0])).tolist()
-    [[2.0, 0.0], [0.0, 0.0]]
-    """
-    values, vectors = np.linalg.eigh(matrix)
-    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2))
 
 
 def pseudo_inverse(P: np.ndarray) -> np.ndarray:
@@ -245,7 +238,51 @@ def rank_of(P: np.ndarray) -> int:
     return int(np.linalg.matrix_rank(P, rtol=TOLERANCE, hermitian=True))
 
 
+def _checked(Q: np.ndarray, M: np.ndarray, P: np.ndarray, a: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+    """Q and P made symmetric and a for every start, or the error that says why no vectors have these overlaps."""
+    k = M.shape[-1]
+    require(np.allclose(Q, np.swapaxes(Q, -1, -2), atol=TOLERANCE), "Q", Q.tolist(), "symmetric")
+    require(np.allclose(P, P.T, atol=TOLERANCE), "P", P.tolist(), "symmetric")
+    _check_positive("P", P, "P must be positive semidefinite")
+    _check_positive("Q", Q, "Q must be positive semidefinite")
+    omega = np.block([[Q, M], [np.swapaxes(M, -1, -2), np.broadcast_to(P, (*Q.shape[:-2], k, k))]])
+    _check_positive(
+        "M",
+        omega,
+        "M must be compatible with Q and P (the covariance (Q, M; Mᵀ, P) is positive semidefinite)",
+    )
+    layer = None if a is None else np.broadcast_to(a, Q.shape[:-1])
+    return (Q + np.swapaxes(Q, -1, -2)) / 2, (P + P.T) / 2, layer
+
+
 def _check_positive(name: str, matrix: np.ndarray, message: str) -> None:
     lowest = float(np.linalg.eigvalsh(matrix).min())
     if lowest < -TOLERANCE * max(1.0, float(np.abs(matrix).max())):
         raise InputError(f"Argument `{name}`: {message}, but its smallest eigenvalue is {lowest:.3g}.")
+
+
+def _flatten(start: Overlaps) -> tuple[tuple[Any, ...], int | None]:
+    return (start.Q, start.M, start.P, start.a), start.dim
+
+
+def _unflatten(dim: int | None, leaves: tuple[Any, ...]) -> Overlaps:
+    """Leaves may be anything JAX puts in place of numbers, so nothing is checked."""
+    start = object.__new__(Overlaps)
+    for name, value in zip(("Q", "M", "P", "a", "dim"), (*leaves, dim), strict=True):
+        object.__setattr__(start, name, value)
+    return start
+
+
+_registered = False
+
+
+def _register() -> None:
+    """Tell JAX that overlaps are a pytree, as soon as somebody has imported it."""
+    global _registered
+    jax = sys.modules.get("jax")
+    if jax is not None and not _registered:
+        _registered = True
+        jax.tree_util.register_pytree_node(Overlaps, _flatten, _unflatten)
+
+
+_register()

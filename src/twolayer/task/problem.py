@@ -16,6 +16,7 @@ from twolayer.functions.activation import Activation
 from twolayer.functions.target import Target
 from twolayer.numerics import random
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, require, short
+from twolayer.numerics.tracing import traced
 
 __all__ = ["Problem", "finite_array"]
 
@@ -148,7 +149,7 @@ class Problem:
 
 
 def finite_array(name: str, value: Any) -> np.ndarray:
-    """A new array of the given numbers, or the error that says why it is none.
+    """A new array of the given numbers, or the error that says why it is none; what JAX traces passes.
 
     Examples
     --------
@@ -156,6 +157,8 @@ def finite_array(name: str, value: Any) -> np.ndarray:
     Traceback (most recent call last):
     twolayer.InputError: Argument `M` must be an array of numbers, but got [[1, 2], [3]].
     """
+    if traced(value):
+        return value
     try:
         array = np.array(value, dtype=float)
     except (TypeError, ValueError, OverflowError) as error:

@@ -2,7 +2,8 @@
 
     lr = γ0 d^(−δ),    batch = n0 d^μ
 
-Finite-d methods evaluate them; limits read the exponents and pick the regime.
+Finite-d methods evaluate them; limits read the exponents and pick the regime. The coefficient may be an array of JAX
+that is being traced: exponents pick the equations, coefficients are data in them.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import math
 import numbers
 from dataclasses import dataclass
+from typing import Any
 
 from twolayer.functions.expression import constant, parse
 from twolayer.functions.syntax import Binary, Negative, Node, Power, Variable
 from twolayer.numerics.errors import InputError, reject
+from twolayer.numerics.tracing import traced
 
 __all__ = ["Scaling", "d"]
 
@@ -30,7 +33,7 @@ class Scaling:
     2000.0
     """
 
-    coefficient: float
+    coefficient: Any
     exponent: float = 0.0
 
     def __call__(self, dim: int) -> float:
@@ -50,11 +53,12 @@ class Scaling:
             return value
         if isinstance(value, bool):
             reject(argument, value, "a number or a scaling law in d")
-        if isinstance(value, numbers.Real):
-            try:
-                return cls(float(value))
-            except OverflowError:
-                reject(argument, value, "a number that fits into a double")
+        try:
+            number = _number(value)
+        except OverflowError:
+            reject(argument, value, "a number that fits into a double")
+        if number is not None:
+            return cls(number)
         if isinstance(value, str):
             law = _monomial(parse(value, "d", argument).tree)
             if law is None:
@@ -62,26 +66,29 @@ class Scaling:
             return law
         reject(argument, value, "a number or a scaling law such as 0.2/d")
 
+    __array_ufunc__ = None  # products with NumPy's numbers are ours
+
     def __mul__(self, other: object) -> Scaling:
-        if isinstance(other, numbers.Real):
-            return Scaling(self.coefficient * float(other), self.exponent)
         if isinstance(other, Scaling):
             return Scaling(self.coefficient * other.coefficient, self.exponent + other.exponent)
-        return NotImplemented
+        number = _number(other)
+        return NotImplemented if number is None else Scaling(self.coefficient * number, self.exponent)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: object) -> Scaling:
-        if isinstance(other, numbers.Real | Scaling):
-            return self * (Scaling.of(other) ** -1)
-        return NotImplemented
+        if isinstance(other, Scaling):
+            return self * other**-1
+        number = _number(other)
+        return NotImplemented if number is None else self * Scaling(number) ** -1
 
     def __rtruediv__(self, other: object) -> Scaling:
-        if isinstance(other, numbers.Real):
-            return float(other) * self**-1
-        return NotImplemented
+        number = _number(other)
+        return NotImplemented if number is None else self**-1 * number
 
     def __pow__(self, power: float) -> Scaling:
+        if traced(self.coefficient):
+            return Scaling(self.coefficient**power, self.exponent * power)
         if self.coefficient == 0 and power < 0:
             raise InputError("A scaling law with coefficient 0 cannot be inverted.")
         if self.coefficient < 0 and power != int(power):
@@ -92,22 +99,30 @@ class Scaling:
         return Scaling(-self.coefficient, self.exponent)
 
     def __str__(self) -> str:
-        number = f"{self.coefficient:.17g}"
-        number = min(
-            (f"{self.coefficient:.{n}g}" for n in range(1, 18)),
-            key=lambda t: (float(t) != self.coefficient, len(t)),
-            default=number,
-        )
+        number = "…" if traced(self.coefficient) else _shortest(self.coefficient)
         x = self.exponent
         if x == 0:
             return number
         if x == -1:
             return f"{number}/d"
         power = "d" if x == 1 else f"d**{int(x) if x == int(x) else repr(float(x))}"
-        return power if self.coefficient == 1 else f"{number}*{power}"
+        return power if number == "1" else f"{number}*{power}"
 
     def __repr__(self) -> str:
         return f"Scaling({self})"
+
+
+def _number(value: object) -> Any:
+    """A number as a float, or as what JAX traces in its place; None for anything else."""
+    if traced(value):
+        return value
+    single = isinstance(value, numbers.Real) or (hasattr(value, "dtype") and getattr(value, "ndim", 1) == 0)
+    return float(value) if single else None  # type: ignore[arg-type]
+
+
+def _shortest(value: float) -> str:
+    """The fewest digits that read back as the same number."""
+    return min((f"{value:.{n}g}" for n in range(1, 18)), key=lambda t: (float(t) != value, len(t)))
 
 
 def _power(base: float, exponent: float) -> float:
@@ -150,6 +165,8 @@ def positive_law(value: object, argument: str) -> Scaling:
     twolayer.InputError: Argument `lr` must be a positive number or scaling law such as 0.2/d, but got '-1/d'.
     """
     law = Scaling.of(value, argument)
+    if traced(law.coefficient):
+        return law
     if not (math.isfinite(law.coefficient) and law.coefficient > 0 and math.isfinite(law.exponent)):
         reject(argument, value, "a positive number or scaling law such as 0.2/d")
     return law

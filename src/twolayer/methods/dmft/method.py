@@ -22,7 +22,7 @@ from twolayer.equations.kernel import Kernel
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.risk import excess_risks
-from twolayer.loops.stepwise import LIMIT, watched_value
+from twolayer.loops.watching import LIMIT, watched_value
 from twolayer.methods.dmft.fields import POINTS, Fields, Plan, draw_points
 from twolayer.methods.dmft.weights import Averages, Rule, Weights
 from twolayer.numerics.errors import choice, positive_integer

@@ -1,0 +1,185 @@
+"""The mean of one step, iterated: a deterministic map of the overlaps.
+
+    M' = s M + η psi,    η = lr/p,  s = 1 − lr·λ
+    Q' = s² Q + s η (phi + phiᵀ) + η² [ (d/n_b) chi + (chi₂ − (p+k) chi)/n_b + (1 − 1/n_b) v Ω⁺ vᵀ ],    v = (phi, psi)
+
+v Ω⁺ vᵀ is what pairs of different samples give: E[g_j z]·E[g_l z]. chi₂ = E[g gᵀ uᵀΩ⁺u], u = (λ, λ*), is the part of
+‖z‖² that is correlated with the fields. Spherical: s_j → s_j − η phi_jj/Q_jj, and each sample's gradient is tangent in
+chi₂. Projected and spherical: rows are then divided by the square root of their mean Q'_jj, with the second-order terms
+of the ratio,
+
+    E[M'/√Q'] = M̄ (1 + ⅜ Var Q') − ½ Cov(M', Q')        in units where the mean norm is one.
+
+With momentum the rows of the step before are carried along: W' = (s + β) W − β W_previous + η ḡ.
+
+Everything is written as W' = T (W, W_previous, W*) + noise, with D = v Ω⁺ = E[∂g/∂u] in T and the Gram matrix of the
+noise added, so Q' is positive for every Ω, singular or not. Fluctuations follow the linearised map,
+S' = J S Jᵀ + noise of one step.
+
+Cost per step: the averages, O((p + k)³), with the terms of a finite dimension nodes · p (p + k), and with fluctuations
+2F steps on 2¹³ points and nodes · F², F = p k + p (p + 1)/2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer.equations.state import Overlap, pack, tangent, unpack
+from twolayer.equations.step import Form, Rates, combine, second_layer
+
+if TYPE_CHECKING:
+    from twolayer.gaussian.engines import Engine
+    from twolayer.gaussian.step_spread import StepNodes
+
+__all__ = ["MeanStep", "Rows", "Terms", "Weights"]
+
+DIFFERENCE = 1e-4  # of the central differences of the linearised map
+
+
+class Terms(NamedTuple):
+    """Which terms beyond the averages are wanted: finite dimension, means of ratios, fluctuations."""
+
+    finite: bool = False
+    ratio: bool = False
+    band: bool = False
+
+
+class Rows(NamedTuple):
+    """Gram matrix of the rows (W, and W_previous with momentum), their overlaps with W*, the second layer(s).
+
+    ``spread`` is d times the covariance of the packed (M, Q, a), if it is followed.
+    """
+
+    gram: Any
+    star: Any
+    a: Any
+    spread: Any = None
+
+
+class Step(NamedTuple):
+    """A step of the means: new rows, T·(Gram matrix of all rows), T, chi, 1/norms, and what the nodes saw."""
+
+    rows: Any
+    with_all: Any
+    T: Any
+    chi: Any
+    scale: Any
+    seen: Any
+
+
+class Weights(NamedTuple):
+    """The weights d/n_b of chi and 1/n_b of single samples, whether pairs count, and Δ."""
+
+    norm: Any
+    single: Any
+    pairs: Any
+    noise: Any
+
+
+class MeanStep(eqx.Module):
+    """y ← the mean of y after one step."""
+
+    engine: Engine
+    rates: Rates
+    weights: Weights
+    P: np.ndarray
+    form: Form = eqx.field(static=True)
+    terms: Terms = eqx.field(static=True)
+    nodes: StepNodes | None
+    light: Engine | None  # averages good enough for the linearised map
+
+    def overlaps(self, y: Rows) -> Overlap:
+        """Overlaps of the present rows."""
+        p = y.a.shape[-1] // self.form.copies
+        return Overlap(y.gram[..., :p, :p], y.star[..., :p, :], y.a[..., :p])
+
+    def __call__(self, y: Rows) -> Rows:
+        """One step."""
+        step = self.mean(y, self.engine)
+        return step.rows if y.spread is None else step.rows._replace(spread=self._spread(y, step))
+
+    def mean(self, y: Rows, engine: Engine) -> Step:
+        """One step of the means, with the averages of an engine."""
+        now, form, weights, eta = self.overlaps(y), self.form, self.weights, self.rates.step
+        Q, M, a = now
+        p = len(Q)
+        average, gradient = engine(Q, M, a, weights.noise), engine.gradient(Q, M, a, weights.noise)
+        v, D = (
+            jnp.concatenate([average.phi, average.psi], axis=1),
+            jnp.concatenate([gradient.own, gradient.star], axis=1),
+        )
+        normal = jnp.diagonal(average.phi) / jnp.diagonal(Q) if form.tangent else None
+
+        # T over (W, W_previous, W*): the step of the coefficients of the rows
+        own, star = jnp.eye(p, len(y.gram) + len(self.P)), jnp.eye(p, len(y.gram) + len(self.P), p)
+        push = jnp.concatenate([D[:, :p], jnp.zeros((p, len(y.gram) - p)), D[:, p:]], axis=1)
+        T = combine(self.rates, own, push, star if form.carries else None, normal)
+        with_all = T @ jnp.block([[y.gram, y.star], [y.star.T, self.P]])
+
+        # pairs of samples, tangent where gradients are, and from each sample alone the random part
+        pairs = v @ D.T
+        if normal is not None:
+            cross = normal[:, None] * average.phi.T
+            pairs = pairs - cross - cross.T + normal[:, None] * normal * Q
+        extra = weights.norm * average.chi - jnp.where(weights.pairs, weights.single, 1.0) * pairs
+        seen = None if self.nodes is None else self.nodes.visit(now, weights.noise)
+        if self.terms.finite:
+            assert self.nodes is not None and seen is not None
+            extra = extra + weights.single * self.nodes.finite_dimension(now, seen)
+        new_Q = with_all @ T.T + eta**2 * (extra + extra.T) / 2
+        new_Q = (new_Q + new_Q.T) / 2
+
+        scale = jnp.diagonal(new_Q) ** -0.5 if form.normalises else jnp.ones(p)
+        step = Step(None, with_all, T, average.chi, scale, seen)
+        Q_next, M_next = new_Q * scale[:, None] * scale, with_all[:, len(y.a) :] * scale[:, None]
+        if self.terms.ratio:
+            Q_next, M_next = self._ratio(now, step, Q_next, M_next)
+        a_next = second_layer(form, self.rates, a, average.second, y.a[p:] if form.carries else None)
+        if not form.carries:
+            return step._replace(rows=Rows(Q_next, M_next, a_next))
+        side = with_all[:, :p] * scale[:, None]
+        gram = jnp.block([[Q_next, side], [side.T, Q]])
+        return step._replace(rows=Rows(gram, jnp.concatenate([M_next, M]), jnp.concatenate([a_next, a])))
+
+    def around(self, now: Overlap, step: Step) -> tuple[Any, ...]:
+        """Arguments of the covariances: fields of the mean new rows, their overlaps with W, η d/n_b, χ and Γ."""
+        p, eta = len(now.Q), self.rates.step
+        rho = step.seen.student @ step.T[:, :p].T + step.seen.target @ step.T[:, p:].T
+        norm = self.weights.norm
+        gamma = eta**2 * norm * step.chi / 2
+        return now, step.seen, rho, step.with_all[:, :p].T, eta * norm, step.chi, gamma
+
+    def _ratio(self, now: Overlap, step: Step, Q: Any, M: Any) -> tuple[Any, Any]:
+        """Means of the ratios M'/√Q' and Q'_jl/√(Q'_jj Q'_ll) to second order."""
+        assert self.nodes is not None
+        s, size = step.scale, self.rates.step**2 * self.weights.single
+        own = self.nodes.own_covariance(*self.around(now, step))
+        M_own, Q_own = own.M * size * s[:, None] ** 3, own.Q * size * s[:, None] ** 3 * s
+        norms = own.norms * size * s[:, None] ** 2 * s**2
+        v = 3 / 8 * jnp.diagonal(norms)
+        return Q * (1 + v[:, None] + v + norms / 4) - (Q_own + Q_own.T) / 2, M * (1 + v[:, None]) - M_own / 2
+
+    def _spread(self, y: Rows, step: Step) -> Any:
+        """Covariance of the packed (M, Q, a) after the step, in units of 1/d."""
+        assert self.nodes is not None and self.light is not None
+        now, engine, trained = self.overlaps(y), self.light, self.form.trained
+        p, k = now.M.shape
+        x, height = pack(*now, trained), jnp.eye(y.spread.shape[0]) * DIFFERENCE
+
+        def after(x: Any) -> Any:
+            Q, M, a = unpack(x, p, k, trained)
+            return pack(*self.overlaps(self.mean(Rows(Q, M, a if trained else y.a), engine).rows), trained)
+
+        slopes = jax.lax.map(lambda h: (after(x + h) - after(x - h)) / (2 * DIFFERENCE), height)
+        kick = self.nodes.covariance(trained, *self.around(now, step)) * self.rates.step**2 * self.weights.norm
+        if self.form.normalises:
+            s = step.scale
+            units = pack(s[:, None] * s, jnp.broadcast_to(s[:, None], (p, k)), jnp.ones(p), trained)
+            normalise = tangent(*self.overlaps(step.rows)[:2], trained) * units
+            kick = normalise @ kick @ normalise.T
+        return slopes.T @ y.spread @ slopes + kick

@@ -1,0 +1,154 @@
+"""One step of SGD on the overlaps alone, exact in law: what a batch adds outside the known directions.
+
+    rows of W in an orthonormal basis:  A (target span),  B (span of the students' own orthogonal parts);
+    M = A L_Pᵀ,  Q = A Aᵀ + B Bᵀ,  fields  λ* = L_P ξ*,  λ = A ξ* + B ξ⊥
+    A ← A + η Gᵀ ξ*,    B ← LQ[ B + η Gᵀ ξ⊥ ,  η C T ],    C Cᵀ = Gᵀ G
+
+The part of a batch outside both spans has a Gram matrix of Wishart law; T is its Bartlett factor with d − rank − c
+degrees of freedom (numerics/wishart.py). Only B Bᵀ matters, so B is brought back to c columns by an LQ decomposition:
+positivity cannot be lost, no matrix is inverted, and coincident neurons, singular Ω and d ≤ p + k need no special
+case. A step that carries the rows before it has p more rows.
+
+Cost O(n_b p (p + k) + p³), whatever d.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from twolayer.equations.kernel import Kernel, Push, Sample
+from twolayer.equations.step import Form, Layers, Memory, Rates, descend
+from twolayer.numerics.errors import InputError
+from twolayer.numerics.wishart import GramFactor
+
+__all__ = ["Frame", "Reduced", "Sums", "batch_sums", "embed", "exact_step", "gram", "lq", "overlaps"]
+
+UNROLLED = (8, 32)  # LQ by unrolled reflections up to this many rows and columns, by LAPACK beyond
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """Shapes and choices that fix the compiled code of a step in reduced coordinates.
+
+    Attributes
+    ----------
+    kernel, form
+        What a sample and what the optimiser does.
+    p, rank, columns : int
+        Rows, columns of A and columns of B.
+    batch : int
+        n_b.
+    factor : GramFactor
+        How to draw what the samples have outside both spans.
+    """
+
+    kernel: Kernel
+    form: Form
+    p: int
+    rank: int
+    columns: int
+    batch: int
+    factor: GramFactor
+
+    @property
+    def width(self) -> int:
+        """Normals per sample: ξ*, ξ⊥ and the label noise."""
+        return self.rank + self.columns + 1
+
+
+class Frame(NamedTuple):
+    """Numbers of a step: its rates, L_P, the table of the Gram factor, and Δ."""
+
+    rates: Rates
+    L: Any
+    table: Any
+    noise: Any
+
+
+class Sums(NamedTuple):
+    """What a batch contributes: means of g ξ*ᵀ, g ξ⊥ᵀ and e σ(λ), and C with C Cᵀ = Gᵀ G / n_b²."""
+
+    star: Float[Array, "p r"]
+    own: Float[Array, "p c"]
+    C: Float[Array, "p s"]
+    second: Float[Array, " p"]
+
+
+def lq(X: Float[Array, "p n"]) -> Float[Array, "p m"]:
+    """Lower triangular L (p, min(p, n)) with L Lᵀ = X Xᵀ; signs of the diagonal are free."""
+    p, n = X.shape
+    if p > UNROLLED[0] or n > UNROLLED[1] or n == 0:
+        return jnp.linalg.qr(X.T, mode="r").T
+    columns = []
+    for i in range(min(p, n)):
+        row = X[0]
+        norm = jnp.sqrt((row * row).sum())
+        head = jnp.where(row[0] >= 0, norm, -norm)
+        v = row.at[0].add(head)
+        square = (v * v).sum()
+        scale = jnp.where(square > 0, 2.0 / jnp.where(square > 0, square, 1.0), 0.0)
+        X = X - (scale * (X * v).sum(1))[:, None] * v
+        columns.append(jnp.concatenate([jnp.zeros(i), X[:, 0]]))
+        X = X[1:, 1:]
+    return jnp.stack(columns, 1)
+
+
+def embed(Q: np.ndarray, M: np.ndarray, inverse: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (A, B) with M = A L_Pᵀ and Q = A Aᵀ + B Bᵀ, B with the given number of columns; ``inverse`` is L_P⁺."""
+    A = M @ inverse.T
+    values, vectors = np.linalg.eigh(Q - A @ A.swapaxes(-1, -2))
+    values, vectors = values[..., ::-1], vectors[..., ::-1]
+    B = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    lost = float(np.abs(values[..., columns:]).max(initial=0.0))
+    if lost > 1e-8:
+        raise InputError(
+            f"Argument `dim` must leave room for the start: its overlaps need more than {columns} directions outside "
+            f"the target's, but a squared length of {lost:.2g} would be cut off."
+        )
+    missing = max(0, columns - B.shape[-1])
+    return A, np.concatenate([B[..., :columns], np.zeros((*B.shape[:-1], missing))], axis=-1)
+
+
+def gram(rows: Any) -> Any:
+    """Q of rows in an orthonormal basis, with any leading axes."""
+    return rows @ rows.swapaxes(-1, -2)
+
+
+def overlaps(rows: Any, L: Any) -> tuple[Any, Any]:
+    """Q and M of rows (A, B), with any leading axes."""
+    return gram(rows), rows[..., : L.shape[1]] @ L.T
+
+
+def batch_sums(at: Reduced, frame: Frame, layers: Layers, normals: Any, inside: Any = None) -> Sums:
+    """Sums over samples given by their normals (samples, width), those ``inside`` the batch if a mask is given."""
+    p, r, c = at.p, at.rank, at.columns
+    xi_star, xi_own = normals[:, :r], normals[:, r : r + c]
+    student = xi_star @ layers.W[:, :r].T + xi_own @ layers.W[:, r:].T
+    sample = Sample(student, xi_star @ frame.L.T, jnp.sqrt(frame.noise) * normals[:, -1])
+    push = at.kernel.push(sample, layers.a)
+    weight = 1.0 / at.batch if inside is None else jnp.where(inside, 1.0 / at.batch, 0.0)[:, None]
+    g = weight * push.first
+    C = lq(g.T) if normals.shape[0] > p else g.T
+    return Sums(g.T @ xi_star, g.T @ xi_own, C, (weight * push.second).sum(0))
+
+
+def exact_step(at: Reduced, rates: Rates, state: Memory, sums: Sums, T: Any) -> tuple[Memory, Any]:
+    """The step from the sums of a batch and the orthogonal factor T; and the largest squared norm met."""
+    p, r, c, t = at.p, at.rank, at.columns, T.shape[1]
+
+    def padded(layers: Layers) -> Layers:
+        return Layers(jnp.concatenate([layers.W, jnp.zeros((p, t))], axis=1), layers.a)
+
+    wide = Memory(padded(state.now), state.previous and padded(state.previous))
+    push = Push(jnp.concatenate([sums.star, sums.own, sums.C @ T], axis=1), sums.second)
+    new, _, size = descend(at.form, rates, wide, push)
+    rows = new.now.W if new.previous is None else jnp.concatenate([new.now.W, new.previous.W])
+    B = rows[:, r:] if t == 0 else lq(rows[:, r:])
+    rows = jnp.concatenate([rows[:, :r], B[:, :c]], axis=1)
+    previous = None if new.previous is None else Layers(rows[p:], new.previous.a)
+    return Memory(Layers(rows[:p], new.now.a), previous), size

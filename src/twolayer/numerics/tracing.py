@@ -1,0 +1,25 @@
+"""Numbers that JAX traces: what compiled code, `grad` and `vmap` put in place of a value that is not known yet.
+
+Descriptions accept them wherever a number is data (a coefficient of a law, a noise level, overlaps, a second layer);
+what can be checked of them, shapes, is checked, and values are taken on trust. JAX is not imported for it: where it has
+not been imported, nothing is traced.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+__all__ = ["traced"]
+
+
+def traced(*values: Any) -> bool:
+    """Whether any of the values is a tracer of JAX.
+
+    Examples
+    --------
+    >>> traced(1.0), traced([0.5, 2.0])
+    (False, False)
+    """
+    jax = sys.modules.get("jax")
+    return jax is not None and any(isinstance(value, jax.core.Tracer) for value in values)
