@@ -10,8 +10,9 @@ import pytest
 
 import twolayer as tl
 from twolayer import d
-from twolayer.loops.stepwise import embed, kernel_of
-from twolayer.methods import inputs
+from twolayer.equations import samples as inputs
+from twolayer.equations.kernel import kernel_of
+from twolayer.loops.stepwise import embed
 from twolayer.numerics import random
 from twolayer.running.solve import make_task
 

@@ -35,7 +35,7 @@ from twolayer.task.overlaps import Overlaps, rank_of
 from twolayer.task.particles import Particles
 from twolayer.task.problem import Problem
 
-__all__ = ["DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"]
+__all__ = ["AccuracyWarning", "DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"]
 
 for _cls in (Chain, DMFT, GiantSteps, Map, MeanField, ODE, Population, SDE, Vectors):  # whatever was imported first
     METHODS[_cls.__name__.lower()] = METHODS.pop(_cls.__name__.lower())
@@ -43,6 +43,10 @@ for _cls in (Chain, DMFT, GiantSteps, Map, MeanField, ODE, Population, SDE, Vect
 
 class DivergenceWarning(UserWarning):
     """Some seeds diverged; the dataset says which, where, and what to change."""
+
+
+class AccuracyWarning(UserWarning):
+    """The error of a result is larger than was asked for; its notes and error bars tell how large."""
 
 
 class HeavyTailWarning(UserWarning):
@@ -250,6 +254,8 @@ def _finish(task: Task, method: Method, progress: Any, throw: bool) -> xr.Datase
             DivergenceWarning,
             stacklevel=4,  # through _finish, solve and its decorator to the caller
         )
+    if "warning" in record.notes:
+        warnings.warn(record.notes["warning"], AccuracyWarning, stacklevel=4)
     return dataset
 
 
