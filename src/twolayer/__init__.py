@@ -56,7 +56,15 @@ if TYPE_CHECKING:
     from twolayer.methods.vectors import Vectors
     from twolayer.numerics.errors import InputError, Interrupted, Refused, RunFailed
     from twolayer.running.compare import compare
-    from twolayer.running.solve import DivergenceWarning, HeavyTailWarning, applicable, refusals, rerun, solve
+    from twolayer.running.solve import (
+        AccuracyWarning,
+        DivergenceWarning,
+        HeavyTailWarning,
+        applicable,
+        refusals,
+        rerun,
+        solve,
+    )
     from twolayer.running.stages import Stage, solve_stages
     from twolayer.sweeps.api import SweepWarning, plan_sweep, sweep
     from twolayer.sweeps.files import load_sweep, merge_sweeps
@@ -112,7 +120,8 @@ _HOME = {
     **dict.fromkeys(("load", "save"), "files.results"),
     **dict.fromkeys(("Scaling", "d"), "task.scaling"),
     **dict.fromkeys(
-        ("DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"), "running.solve"
+        ("AccuracyWarning", "DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"),
+        "running.solve",
     ),
     **dict.fromkeys(("Stage", "solve_stages"), "running.stages"),
     **dict.fromkeys(("SweepWarning", "plan_sweep", "sweep"), "sweeps.api"),
@@ -124,6 +133,7 @@ __all__ = [
     "ODE",
     "SDE",
     "SGD",
+    "AccuracyWarning",
     "Activation",
     "Chain",
     "DivergenceWarning",

@@ -137,16 +137,19 @@ def keep(result: Any, base: Path, figure: bool = True) -> list[str]:
 @contextmanager
 def one_line_warnings() -> Iterator[None]:
     """Warnings of the package as one line each on standard error; those of others as Python is told to."""
-    from twolayer.running.solve import DivergenceWarning
+    from twolayer.running.solve import AccuracyWarning, DivergenceWarning
+
+    ours = (AccuracyWarning, DivergenceWarning)
 
     def show(message: Any, category: type[Warning], *place: Any, **__: Any) -> None:
-        if issubclass(category, DivergenceWarning):
+        if issubclass(category, ours):
             print(f"twolayer: {message}", file=sys.stderr)
         else:
             other(message, category, *place)
 
     with warnings.catch_warnings():
         other = warnings.showwarning
-        warnings.simplefilter("always", DivergenceWarning)
+        for category in ours:
+            warnings.simplefilter("always", category)
         warnings.showwarning = show
         yield

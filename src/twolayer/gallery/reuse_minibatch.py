@@ -28,7 +28,7 @@ PARTS = 5  # mini-batches to a set
 @figure(
     "reuse-minibatch",
     "z1*z2*z3 + He3(z4): full batch, mini-batches in sequence and with replacement learn z4 alone",
-    quick={"dim": 200, "seeds": 64, "passes": 1, "log2_points": 14, "schedules": ("full",)},
+    quick={"dim": 200, "seeds": 64, "passes": 1, "tolerance": 5e-3, "schedules": ("full",)},
     group="giant-steps",
 )
 def reuse_minibatch(
@@ -40,7 +40,7 @@ def reuse_minibatch(
     alpha: float = 5.0,
     eta: float = 0.2,
     passes: int = 4,
-    log2_points: int = 17,
+    tolerance: float = 8e-3,
 ) -> Plate:
     """Overlaps with each direction, signed by the second layer and averaged over the neurons."""
     positive_integer("seeds", seeds, 2)
@@ -51,7 +51,9 @@ def reuse_minibatch(
         sampling = "replacement" if word == "replacement" else "sequence"
         algorithm = tl.SGD(lr=share * eta, batch=share * tl.d, dataset=alpha * tl.d, sampling=sampling)
         steps = 2 * passes if word == "full" else PARTS * passes
-        pairs[word] = follow(word, problem, algorithm, tl.DMFT(log2_points), tl.Vectors(dim), steps, seeds, seed)
+        pairs[word] = follow(
+            word, problem, algorithm, tl.DMFT(tolerance=tolerance), tl.Vectors(dim), steps, seeds, seed
+        )
     return Plate(_draw(pairs, dim, problem.k), _data(pairs), _verdict(pairs, dim))
 
 
@@ -126,5 +128,5 @@ def _draw(pairs: dict[str, Pair], dim: int, k: int) -> Any:
         ax.set_title(titles[word])
         ax.set_ylabel(r"overlap, mean of sign$(a_j)\, M_{jr}$")
         ax.legend(fontsize=7)
-    headline(figure, f"$z_1 z_2 z_3 + He_3(z_4)$: lines and bands DMFT, points d = {dim}")
+    headline(figure, f"$z_1 z_2 z_3 + He_3(z_4)$: lines and bands DMFT, points d\u00a0=\u00a0{dim}")
     return figure

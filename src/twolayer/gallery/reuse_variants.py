@@ -1,9 +1,9 @@
 """First-order methods on reused samples: momentum, weight decay, projected and spherical steps.
 
-    θ^{t+1} = D [ k θ^t + β (θ^t − θ^{t−1}) + u^t + Σ_s R_F(t, s) θ^s ]
+    w ← D [ k w + β (w − w₋) + (lr/p) ⟨g x⟩ ]        k: decay and tangent, D: norms, x: what samples see of a direction
 
-Any method whose step is a combination of past weights and gradients stays linear in the weights, so one theory covers
-them all; here each is compared with gradient descent in d dimensions.
+Whatever a method does with gradients and past weights it does in the coordinates of the theory as in d dimensions, so
+one theory covers them all; here each is compared with gradient descent in d dimensions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ JUDGED = ("M", "Q", "train_risk", "risk")
 @figure(
     "reuse-variants",
     "momentum, weight decay, projected and spherical steps on reused samples, DMFT and simulation",
-    quick={"variants": ("spherical",), "dim": 200, "seeds": 8, "steps": 3, "log2_points": 12},
+    quick={"variants": ("spherical",), "dim": 200, "seeds": 8, "steps": 3, "tolerance": 4e-3},
     group="giant-steps",
 )
 def reuse_variants(
@@ -45,7 +45,7 @@ def reuse_variants(
     eta: float = 0.2,
     noise: float = 0.1,
     steps: int = 6,
-    log2_points: int = 16,
+    tolerance: float = 1e-3,
 ) -> Plate:
     """Overlaps and risks of each variant from a start that knows a little."""
     positive_integer("seeds", seeds, 2)
@@ -56,7 +56,7 @@ def reuse_variants(
     pairs = {}
     for name in variants:
         algorithm = tl.SGD(lr=alpha * eta, batch=alpha * tl.d, dataset=alpha * tl.d, **VARIANTS[name])
-        lenses = (tl.DMFT(log2_points), tl.Vectors(dim))
+        lenses = (tl.DMFT(tolerance=tolerance), tl.Vectors(dim))
         pairs[name] = follow(name, problem, algorithm, *lenses, steps, seeds, seed, start)
     return Plate(_draw(pairs, steps, dim), _data(pairs), _verdict(pairs, dim))
 
@@ -102,5 +102,5 @@ def _draw(pairs: dict[str, Pair], steps: int, dim: int) -> Any:
         for ax in (top, bottom):
             mark_steps(ax, steps)
             ax.legend(fontsize=7)
-    headline(figure, f"Reused samples: lines DMFT, points d = {dim} (full: neuron 1, open: neuron 2)")
+    headline(figure, f"Reused samples: lines DMFT, points d\u00a0=\u00a0{dim} (full: neuron 1, open: neuron 2)")
     return figure

@@ -26,11 +26,15 @@ from twolayer.task.overlaps import Overlaps, rank_of
 from twolayer.task.particles import Particles
 from twolayer.task.problem import Problem
 
-__all__ = ["DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"]
+__all__ = ["AccuracyWarning", "DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"]
 
 
 class DivergenceWarning(UserWarning):
     """Some seeds diverged; the dataset says which, where, and what to change."""
+
+
+class AccuracyWarning(UserWarning):
+    """The error of a result is larger than was asked for; its notes and error bars tell how large."""
 
 
 class HeavyTailWarning(UserWarning):
@@ -240,6 +244,8 @@ def _finish(task: Task, method: Method, progress: Any, throw: bool) -> xr.Datase
             DivergenceWarning,
             stacklevel=4,  # through _finish, solve and its decorator to the caller
         )
+    if "warning" in record.notes:
+        warnings.warn(record.notes["warning"], AccuracyWarning, stacklevel=4)
     return dataset
 
 
