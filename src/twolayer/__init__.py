@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from twolayer.methods.vectors import Vectors
     from twolayer.numerics.errors import InputError, Interrupted, Refused, RunFailed
     from twolayer.running.compare import compare
-    from twolayer.running.solve import DivergenceWarning, HeavyTailWarning, applicable, refusals, rerun, solve
+    from twolayer.running.rerun import rerun
+    from twolayer.running.solve import DivergenceWarning, HeavyTailWarning, applicable, refusals, solve
     from twolayer.running.stages import Stage, solve_stages
     from twolayer.sweeps.api import SweepWarning, plan_sweep, sweep
     from twolayer.sweeps.files import load_sweep, merge_sweeps
@@ -111,9 +112,8 @@ _HOME = {
     "cite": "files.papers",
     **dict.fromkeys(("load", "save"), "files.results"),
     **dict.fromkeys(("Scaling", "d"), "task.scaling"),
-    **dict.fromkeys(
-        ("DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"), "running.solve"
-    ),
+    "rerun": "running.rerun",
+    **dict.fromkeys(("DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "solve"), "running.solve"),
     **dict.fromkeys(("Stage", "solve_stages"), "running.stages"),
     **dict.fromkeys(("SweepWarning", "plan_sweep", "sweep"), "sweeps.api"),
     **dict.fromkeys(("load_sweep", "merge_sweeps"), "sweeps.files"),

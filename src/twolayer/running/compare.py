@@ -25,7 +25,7 @@ from twolayer.methods.chain import Chain
 from twolayer.numerics.errors import InputError, Interrupted, Refused, reject
 from twolayer.running import dataset as storage
 from twolayer.running.dataset import quantities
-from twolayer.running.solve import DivergenceWarning, applicable, refusals, solve
+from twolayer.running.solve import DivergenceWarning, applicable, check_description, given_start, refusals, solve
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
 from twolayer.task.method import METHODS, Method, Outcome
@@ -186,7 +186,7 @@ def compare(
     problem: Problem,
     algorithm: SGD,
     methods: Sequence[Method] | None = None,
-    start: Overlaps | None = None,
+    start: Overlaps | str | None = None,
     *,
     time: Any = None,
     steps: Any = None,
@@ -204,7 +204,8 @@ def compare(
     methods : sequence of Method, optional
         By default every applicable one, at the dimension of the start. Methods that refuse are skipped, and the
         table says why.
-    start : Overlaps
+    start : Overlaps or str
+        Or ``"random"``: drawn at the dimension of the methods, one start for all.
     time, steps : float or int
         End of the run.
     save : int or sequence
@@ -219,8 +220,14 @@ def compare(
     xarray.DataTree
         A group for each method, and the table of verdicts at the root.
     """
+    check_description(problem, algorithm)
+    if isinstance(start, str):
+        dims = {method.dimension for method in methods or () if isinstance(method, Method)} - {None}
+        start = given_start(
+            problem, start, dims.pop() if len(dims) == 1 else None, seed, why="the methods have not one"
+        )
     if not isinstance(start, Overlaps):
-        reject("start", start, "Overlaps")
+        reject("start", start, "Overlaps, or 'random'")
     if methods is None:
         methods = default_methods(problem, algorithm, start.dim, time, steps, seeds)
         if not methods:
