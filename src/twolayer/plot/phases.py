@@ -18,6 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from twolayer.numerics.errors import choice, reject
+from twolayer.plot.canvas import canvas
 from twolayer.plot.style import house_style
 
 if TYPE_CHECKING:
@@ -71,8 +72,9 @@ def phases(
     if not isinstance(measured, Sequence) or not all(hasattr(point, "theta_error") for point in measured):
         reject("measured", measured, "a list of results of weak_recovery")
     with house_style():
-        figure = figure or Figure(figsize=(5.2 * len(planes), 4.6 if len(planes) > 1 else 5.0))
-        for ax, name in zip(figure.subplots(1, len(planes), squeeze=False)[0], planes, strict=True):
+        size = (5.2 * len(planes), 4.6 if len(planes) > 1 else 5.0)
+        figure, axes, _ = canvas(len(planes), size, figure)
+        for ax, name in zip(axes, planes, strict=True):
             draw_phases(ax, diagram, name, measured)
         add_legend(figure, bool(measured))
         figure.suptitle(

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 import twolayer as tl
+from twolayer.plot.canvas import Drawing
 
 if TYPE_CHECKING:
     from twolayer.analysis.escape import EscapeTime
@@ -96,7 +97,7 @@ def measured(
 
 def canvas(columns: int, rows: int = 1, width: float = 4.4, height: float = 3.5) -> tuple[Figure, Sequence[Axes]]:
     """A figure and its panels in reading order."""
-    figure = Figure(figsize=(columns * width, rows * height))
+    figure = Drawing(figsize=(columns * width, rows * height))
     return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
 
 
