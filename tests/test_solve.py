@@ -88,10 +88,10 @@ def test_random_starts_are_drawn_at_the_dimension_of_the_method() -> None:
     swept = tl.sweep(PROBLEM, ALGORITHM, tl.Chain(40), {"run.seed": [7]}, start="random", streams="common",
                      steps=5, seeds=3)  # fmt: skip
     np.testing.assert_array_equal(swept.M[0], run.M[:, -1])
-    tree = tl.compare(PROBLEM, ALGORITHM, [tl.ODE(), tl.Chain(40)], "random", seeds=2, quiet=True, **arguments)
+    both = tl.compare(PROBLEM, ALGORITHM, [tl.ODE(), tl.Chain(40)], "random", seeds=2, **arguments)
     one = tl.Overlaps.random(PROBLEM, 40, seed=7)
-    np.testing.assert_array_equal(tree["chain"].M[0, 0], one.M)
-    np.testing.assert_array_equal(tree["ode"].M[0, 0], one.M)
+    np.testing.assert_array_equal(both.results["chain"].M[0, 0], one.M)
+    np.testing.assert_array_equal(both.results["ode"].M[0, 0], one.M)
     for method, words in ((tl.ODE(), "ODE has none"), (tl.MeanField(), "MeanField has none")):
         with pytest.raises(tl.InputError, match=words):
             tl.solve(PROBLEM, ALGORITHM, method, "random", time=1)
@@ -114,10 +114,10 @@ def test_everything_takes_results_without_their_start() -> None:
     staged = tl.solve_stages(PROBLEM, stages, tl.Chain(40), START)
     assert staged.step.values.tolist() == [[5.0, 20.0, 30.0, 40.0]]
     points = {"steps": [5, 10, 20, 40]}
-    tree = tl.compare(PROBLEM, ALGORITHM, [tl.ODE(), tl.Chain(40)], start, **points, seeds=4, quiet=True)
+    both = tl.compare(PROBLEM, ALGORITHM, [tl.ODE(), tl.Chain(40)], start, **points, seeds=4)
     for name in ("ode", "chain"):
-        np.testing.assert_allclose(tree[name].step, points["steps"])
-    assert tl.plot.compare(tree).axes and tl.plot.trajectory(tree["chain"].to_dataset()).axes
+        np.testing.assert_allclose(both.results[name].step, points["steps"])
+    assert tl.plot.compare(both).axes and tl.plot.trajectory(both.results["chain"]).axes
     grid = {"method.dim": [40, 80]}
     swept = tl.sweep(PROBLEM, ALGORITHM, tl.Chain(40), grid, start=START, **points, reduce="trajectory", seeds=2)
     assert swept.step.values[0, 0].tolist() == points["steps"] and swept.risk.sizes["save_point"] == 4
