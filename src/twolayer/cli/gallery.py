@@ -48,12 +48,15 @@ def run(args: argparse.Namespace) -> int:
     settings = dict(read_setting(text, entry.settings) for text in args.set)
     if args.record is not None:
         check_writable(Path(args.record), "--record")
+        if args.set:
+            raise InputError("--record takes the full or the quick version as it is, but --set changes it.")
     folder, began = _folder(args.out), time.process_time()
     with one_line_warnings():
         plate = make(args.name, quick=args.quick, seed=args.seed or 0, out=folder, **settings)
     files, found = [str(path) for path in files_of(plate, folder)], plate.verdict
     if args.record is not None:
-        record(plate, args.record, f"{time.process_time() - began:.0f} s of CPU")
+        cost = f"{time.process_time() - began:.0f} s of CPU"
+        record(plate, args.record, "quick" if args.quick else "full", cost)
         files.append(args.record)
     if args.json:
         checks = [check._asdict() for check in found.checks]

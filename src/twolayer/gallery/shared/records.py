@@ -1,7 +1,7 @@
 """Recorded verdicts: what a figure said, with which settings, seed and versions, and the fingerprint of its data.
 
-    docs/gallery.json   one entry for each figure
-    docs/gallery.md     Verdict (cost): outcome. text        the line of each section, written from its entry
+    docs/gallery.json   for each figure its quick version and, where it was run, the full one
+    docs/gallery.md     Verdict (version, cost): outcome. text      lines of each section, written from the entries
 
 `record` puts a figure into the file, and its line into the page of the same name beside it.
 """
@@ -17,18 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from twolayer.numerics.errors import InputError
+from twolayer.gallery.shared.registry import Entry, Plate, figures
+from twolayer.numerics.errors import InputError, choice
 from twolayer.numerics.writing import write_atomically
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from twolayer.gallery.shared.registry import Plate
+__all__ = ["VERSIONS", "fingerprint", "line_of", "read", "record", "settings_of"]
 
-__all__ = ["RULES", "fingerprint", "line_of", "read", "record"]
-
-RULES = 2
-"""Edition of the tests behind the verdicts: 1 had two outcomes, 2 has three and states what each test resolves."""
+VERSIONS = ("full", "quick")
 
 
 def fingerprint(data: xr.Dataset) -> str:
@@ -53,14 +51,26 @@ def fingerprint(data: xr.Dataset) -> str:
     return f"sha256:{found.hexdigest()}"
 
 
-def line_of(entry: dict[str, Any]) -> str:
+def settings_of(entry: Entry, version: str) -> dict[str, Any]:
+    """Settings of a version of a figure, as JSON has them.
+
+    Examples
+    --------
+    >>> from twolayer.gallery.shared.registry import figures
+    >>> settings_of(figures()["mediocrity"], "quick")["dims"]
+    [4, 16]
+    """
+    known: dict[str, Any] = json.loads(json.dumps({**entry.settings, **(entry.quick if version == "quick" else {})}))
+    return known
+
+
+def line_of(version: str, entry: dict[str, Any]) -> str:
     """The line of a page."""
-    rules = "" if entry["rules"] == RULES else "first rules, "
-    return f"Verdict ({rules}{entry['cost']}): {entry['outcome']}. {entry['text']}"
+    return f"Verdict ({version}, {entry['cost']}): {entry['outcome']}. {entry['text']}"
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
-    """The entries of a file by figure; none where there is no file yet."""
+    """The entries of a file by figure and version; none where there is no file yet."""
     source = Path(path)
     if not source.exists():
         return {}
@@ -71,7 +81,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     return dict(found)
 
 
-def record(plate: Plate, path: str | os.PathLike[str], cost: str) -> dict[str, Any]:
+def record(plate: Plate, path: str | os.PathLike[str], version: str, cost: str) -> dict[str, Any]:
     """Put a figure into a file of verdicts, and its line into the page beside it.
 
     Parameters
@@ -80,28 +90,45 @@ def record(plate: Plate, path: str | os.PathLike[str], cost: str) -> dict[str, A
         From `run`.
     path : path
         A JSON file, made if it is not there; NAME.md beside NAME.json is the page.
+    version : str
+        ``"full"`` or ``"quick"``, with the settings of that version.
     cost : str
         What it took, in words.
     """
     attributes = plate.data.attrs
     name, settings = attributes["gallery"], json.loads(attributes["settings"])
+    seed = settings.pop("seed")
+    if settings != settings_of(figures()[name], choice("version", version, VERSIONS)):
+        raise InputError(
+            f"Only the {version} version of {name} can be recorded as such, but its settings were changed."
+        )
     entry = {
-        "settings": {key: value for key, value in settings.items() if key != "seed"},
-        "seed": settings["seed"],
+        "settings": settings,
+        "seed": seed,
         "versions": json.loads(attributes["versions"]),
-        "rules": RULES,
         "cost": cost,
         "outcome": plate.verdict.outcome,
         "text": plate.verdict.text,
         "data": fingerprint(plate.data),
     }
-    entries = {**read(path), name: entry}
-    text = json.dumps(dict(sorted(entries.items())), indent=1, ensure_ascii=False) + "\n"
+    known = read(path)
+    known[name] = {**known.get(name, {}), version: entry}
+    text = json.dumps(dict(sorted(known.items())), indent=1, ensure_ascii=False) + "\n"
     write_atomically(path, lambda file: file.write_text(text, encoding="utf-8"))
     page = Path(path).with_suffix(".md")
     if page.exists():
-        source = page.read_text(encoding="utf-8")
-        section = re.compile(rf"(?ms)(^## {re.escape(name)}$.*?^)Verdict \(.*?$")
-        new = section.sub(lambda found: found[1] + line_of(entry), source, count=1)
+        new = _with_lines(page.read_text(encoding="utf-8"), name, known[name])
         write_atomically(page, lambda file: file.write_text(new, encoding="utf-8"))
     return entry
+
+
+def _with_lines(page: str, name: str, entries: dict[str, Any]) -> str:
+    """A page with the verdicts of a figure where its old ones were, or at the end of its section."""
+    lines = "".join(f"{line_of(version, entries[version])}\n\n" for version in VERSIONS if version in entries)
+
+    def written(section: re.Match[str]) -> str:
+        parts = re.split(r"(?m)^Verdict \(.*\n+", section[0])
+        first = parts[0] if len(parts) > 1 else parts[0].rstrip("\n") + "\n\n"
+        return first + lines + "".join(parts[1:])
+
+    return re.sub(rf"(?ms)^## {re.escape(name)}$.*?(?=^##? |\Z)", written, page, count=1).rstrip("\n") + "\n"
