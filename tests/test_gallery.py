@@ -23,6 +23,7 @@ from twolayer.gallery.shared.parts import part
 from twolayer.numerics.significance import LEVEL, limit_of
 
 NAMES = tuple(registry.figures())
+DOCS = Path(__file__).parents[1] / "docs"
 ONE_OF_EACH = ("mediocrity", "specialisation", "last-mile-angles", "corrections", "staircases")
 
 
@@ -41,7 +42,8 @@ def test_every_figure_writes_its_files_and_its_verdict(
 ) -> None:
     assert main(["gallery", "run", name, "--quick", "--out", str(tmp_path / "new"), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["outcome"] == QUICK[name], said["verdict"]
+    entry = records.read(DOCS / "gallery.json")[name]["quick"]
+    assert said["outcome"] == entry["outcome"], said["verdict"]
     assert not re.search(r"\bnan\b", said["verdict"])
     # every check has numbers, and a threshold or what is expected
     assert said["claim"]
@@ -57,9 +59,8 @@ def test_every_figure_writes_its_files_and_its_verdict(
     assert (data.attrs["verdict"], data.attrs["outcome"]) == (said["verdict"], said["outcome"])
     assert set(json.loads(data.attrs["settings"])) == {*registry.figures()[name].settings, "seed"}
     assert all(PAPERS[key] in tl.cite(data) for key in registry.figures()[name].papers)
-
-
-DOCS = Path(__file__).parents[1] / "docs"
+    # what is recorded is what these data say
+    assert records.fingerprint(data) != entry["data"] or said["verdict"] == entry["text"]
 
 
 def test_every_figure_is_described_with_its_command() -> None:
@@ -70,20 +71,30 @@ def test_every_figure_is_described_with_its_command() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_recorded_verdicts_are_those_of_the_figures_as_they_are(name: str) -> None:
-    """The settings are today's, the page shows the entry word by word, and what has a hash has versions and rules."""
-    entry = records.read(DOCS / "gallery.json")[name]
-    assert entry["settings"] == json.loads(json.dumps(registry.figures()[name].settings))
-    assert entry["outcome"] in judging.OUTCOMES
+    """Settings are today's, versions and hash are there, and the page shows these verdicts word by word and no other."""
+    entries = records.read(DOCS / "gallery.json")[name]
+    assert "quick" in entries and set(entries) <= set(records.VERSIONS)
+    for version, entry in entries.items():
+        assert entry["settings"] == records.settings_of(registry.figures()[name], version)
+        assert entry["outcome"] in judging.OUTCOMES
+        # the outcome is that of its checks, each of which has its own in the text
+        told = re.findall(rf"\[({'|'.join(judging.OUTCOMES)})\]", entry["text"])
+        assert entry["outcome"] == min(told, key=judging.OUTCOMES.index)
+        assert entry["versions"].keys() >= {"twolayer", "jax", "numpy"}
+        assert re.fullmatch(r"sha256:[0-9a-f]{64}", entry["data"])
     section = (DOCS / "gallery.md").read_text(encoding="utf-8").split(f"\n## {name}\n")[1].split("\n## ")[0]
-    (line,) = re.findall(r"^Verdict \(.*$", section, re.M)
-    assert line == records.line_of(entry)
-    fresh = entry["data"] is not None
-    assert (entry["rules"] == records.RULES) == fresh == (entry["versions"] is not None)
-    assert not fresh or re.fullmatch(r"sha256:[0-9a-f]{64}", entry["data"])
+    lines = re.findall(r"^Verdict.*$", section, re.M)
+    assert lines == [records.line_of(version, entries[version]) for version in records.VERSIONS if version in entries]
 
 
 def test_there_are_no_other_records() -> None:
-    assert sorted(records.read(DOCS / "gallery.json")) == sorted(NAMES)
+    entries = records.read(DOCS / "gallery.json")
+    assert sorted(entries) == sorted(NAMES)
+    every = [entry["data"] for versions in entries.values() for entry in versions.values()]
+    assert len(set(every)) == len(every)
+    page = (DOCS / "gallery.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"^Verdict", page, re.M)) == len(every)
+    assert not re.search(r"\): (agrees|differs|undecided)\.", re.sub(r"(?m)^Verdict.*$", "", page))
 
 
 def test_a_figure_is_recorded_with_its_settings_versions_and_hash(
@@ -94,22 +105,36 @@ def test_a_figure_is_recorded_with_its_settings_versions_and_hash(
         check = judging.near("x", 1.0, 1.1, 0.01, resolution=0.2)
         return registry.Plate(Figure(), data, judging.verdict("x is 1.1", [check]))
 
-    monkeypatch.setitem(registry._ENTRIES, "one", registry.Entry("one", "a figure", draw, {}))
+    monkeypatch.setitem(registry._ENTRIES, "one", registry.Entry("one", "a figure", draw, {"sizes": (5, 6)}))
     page, file = tmp_path / "g.md", tmp_path / "g.json"
-    page.write_text("# G\n\n## none\n\nVerdict (x): agrees. no\n\n## one\n\nVerdict (y): agrees. old\n\nmore\n")
+    old = "# G\n\n## none\n\nVerdict (quick, x): agrees. no\n\n## one\n\ntext\n\n# more\n"
+    page.write_text(old)
     command = ["gallery", "run", "one", "--out", str(tmp_path), "--record", str(file)]
-    assert main([*command, "--seed", "2", "--set", "sizes=5,6"]) == 1
-    entry = records.read(file)["one"]
+    assert main([*command, "--seed", "2", "--quick"]) == 1
+    entry = records.read(file)["one"]["quick"]
     assert (entry["settings"], entry["seed"]) == ({"sizes": [5, 6]}, 2)
     assert entry["outcome"] == "differs"
     assert entry["versions"]["twolayer"] == tl.__version__
     assert entry["data"] == records.fingerprint(tl.load(tmp_path / "one.nc"))  # the file's own
-    assert records.line_of(entry) in page.read_text()
-    assert page.read_text().count("Verdict (") == 2
-    assert "agrees. no\n" in page.read_text()
-    before = entry["data"]
+    line = records.line_of("quick", entry)
+    assert line.startswith("Verdict (quick, ")
+    assert page.read_text() == old.replace("text\n", f"text\n\n{line}\n")
     assert main(command) == 1
-    assert records.read(file)["one"]["data"] != before
+    entries = records.read(file)["one"]
+    assert entries["quick"] == entry
+    assert entries["full"]["data"] != entry["data"]
+    both = [records.line_of("full", entries["full"]), line]
+    assert page.read_text() == old.replace("text\n", "text\n\n" + "\n\n".join(both) + "\n")
+    assert main([*command, "--quick"]) == 1  # again, with another seed
+    entries = records.read(file)["one"]
+    assert entries["quick"]["seed"] == 0
+    both[1] = records.line_of("quick", entries["quick"])
+    assert page.read_text() == old.replace("text\n", "text\n\n" + "\n\n".join(both) + "\n")
+    # a changed figure is neither version
+    assert main([*command, "--set", "sizes=7,8"]) == 2
+    assert "--set changes it" in capsys.readouterr().err
+    with pytest.raises(tl.InputError, match="its settings were changed"):
+        records.record(registry.run("one", sizes=(7, 8)), file, "full", "1 s")
     file.write_text("not JSON")
     assert main(command) == 2
     assert "must be JSON" in capsys.readouterr().err

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     """List the figures, or make one; exit code 1 if measurement and theory differ."""
     import time
 
-    from twolayer.gallery.shared.records import record
+    from twolayer.gallery.shared.records import read, record
     from twolayer.gallery.shared.registry import figures, files_of, read_setting
     from twolayer.gallery.shared.registry import run as make
     from twolayer.numerics.errors import choice
@@ -50,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
         check_writable(Path(args.record), "--record")
         if args.set:
             raise InputError("--record takes the full or the quick version as it is, but --set changes it.")
+        read(args.record)  # refused now if it holds something else
     folder, began = _folder(args.out), time.process_time()
     with one_line_warnings():
         plate = make(args.name, quick=args.quick, seed=args.seed or 0, out=folder, **settings)
