@@ -18,16 +18,18 @@ import twolayer as tl
 from twolayer.cli import main
 from twolayer.files.papers import PAPERS
 from twolayer.gallery import mediocrity, trajectories
-from twolayer.gallery.shared import measuring, registry
+from twolayer.gallery.shared import judging, measuring, records, registry
 from twolayer.gallery.shared.parts import part
+from twolayer.numerics.significance import LEVEL, limit_of
 
 NAMES = tuple(registry.figures())
+DOCS = Path(__file__).parents[1] / "docs"
 ONE_OF_EACH = ("mediocrity", "specialisation", "last-mile-angles", "corrections", "staircases")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """All figures with ``--every-figure``, one of each group without."""
-    if metafunc.function is test_every_figure_writes_its_files_and_agrees:
+    if metafunc.function is test_every_figure_writes_its_files_and_its_verdict:
         metafunc.parametrize("name", NAMES if metafunc.config.getoption("--every-figure") else ONE_OF_EACH)
 
 
@@ -35,27 +37,151 @@ def test_the_figures_drawn_stand_for_all_groups() -> None:
     assert [registry.figures()[name].group for name in ONE_OF_EACH] == list(registry.GROUPS)
 
 
-def test_every_figure_writes_its_files_and_agrees(
+def test_every_figure_writes_its_files_and_its_verdict(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["gallery", "run", name, "--quick", "--out", str(tmp_path / "new"), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["agrees"] is True
-    assert "nan" not in said["verdict"]
+    entry = records.read(DOCS / "gallery.json")[name]["quick"]
+    assert said["outcome"] == entry["outcome"], said["verdict"]
+    assert not re.search(r"\bnan\b", said["verdict"])
+    # every check has numbers, and a threshold or what is expected
+    assert said["claim"]
+    assert said["checks"]
+    for check in said["checks"]:
+        assert re.search(r"\d", check["text"]), check
+        words = "threshold|expected|predicted|allowed|tolerance|at least|at most|claimed|resolution|every|all|none|no "
+        assert re.search(words, check["text"]), check
     assert sorted(p.name for p in (tmp_path / "new").iterdir()) == sorted(Path(f).name for f in said["files"])
     assert {f"{name}.nc", f"{name}.png"} <= {Path(f).name for f in said["files"]}
     assert (tmp_path / "new" / f"{name}.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     data = tl.load(tmp_path / "new" / f"{name}.nc")
-    assert data.attrs["verdict"] == said["verdict"]
+    assert (data.attrs["verdict"], data.attrs["outcome"]) == (said["verdict"], said["outcome"])
     assert set(json.loads(data.attrs["settings"])) == {*registry.figures()[name].settings, "seed"}
     assert all(PAPERS[key] in tl.cite(data) for key in registry.figures()[name].papers)
+    # what is recorded is what these data say
+    assert records.fingerprint(data) != entry["data"] or said["verdict"] == entry["text"]
 
 
-def test_every_figure_is_described_with_its_command_and_its_verdict() -> None:
-    text = (Path(__file__).parents[1] / "docs" / "gallery.md").read_text(encoding="utf-8")
+def test_every_figure_is_described_with_its_command() -> None:
+    text = (DOCS / "gallery.md").read_text(encoding="utf-8")
     sections = {part.split("\n")[0]: part for part in text.split("\n## ")[1:]}
     assert [name for name in NAMES if f"`twolayer gallery run {name}`" not in sections.get(name, "")] == []
-    assert [name for name in NAMES if not re.search(r"^Verdict \(.+\): agrees", sections[name], re.M)] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recorded_verdicts_are_those_of_the_figures_as_they_are(name: str) -> None:
+    """Settings are today's, versions and hash are there, and the page shows these verdicts word by word and no other."""
+    entries = records.read(DOCS / "gallery.json")[name]
+    assert "quick" in entries and set(entries) <= set(records.VERSIONS)
+    for version, entry in entries.items():
+        assert entry["settings"] == records.settings_of(registry.figures()[name], version)
+        assert entry["outcome"] in judging.OUTCOMES
+        # the outcome is that of its checks, each of which has its own in the text
+        told = re.findall(rf"\[({'|'.join(judging.OUTCOMES)})\]", entry["text"])
+        assert entry["outcome"] == min(told, key=judging.OUTCOMES.index)
+        assert entry["versions"].keys() >= {"twolayer", "jax", "numpy"}
+        assert re.fullmatch(r"sha256:[0-9a-f]{64}", entry["data"])
+    section = (DOCS / "gallery.md").read_text(encoding="utf-8").split(f"\n## {name}\n")[1].split("\n## ")[0]
+    lines = re.findall(r"^Verdict.*$", section, re.M)
+    assert lines == [records.line_of(version, entries[version]) for version in records.VERSIONS if version in entries]
+
+
+def test_there_are_no_other_records() -> None:
+    entries = records.read(DOCS / "gallery.json")
+    assert sorted(entries) == sorted(NAMES)
+    every = [entry["data"] for versions in entries.values() for entry in versions.values()]
+    assert len(set(every)) == len(every)
+    page = (DOCS / "gallery.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"^Verdict", page, re.M)) == len(every)
+    assert not re.search(r"\): (agrees|differs|undecided)\.", re.sub(r"(?m)^Verdict.*$", "", page))
+
+
+def test_a_figure_is_recorded_with_its_settings_versions_and_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def draw(*, seed: int = 0, sizes: tuple[int, ...] = (3, 4)) -> registry.Plate:
+        data = xr.Dataset({"x": ("i", np.arange(sizes[0]) + seed)})
+        check = judging.near("x", 1.0, 1.1, 0.01, resolution=0.2)
+        return registry.Plate(Figure(), data, judging.verdict("x is 1.1", [check]))
+
+    monkeypatch.setitem(registry._ENTRIES, "one", registry.Entry("one", "a figure", draw, {"sizes": (5, 6)}))
+    page, file = tmp_path / "g.md", tmp_path / "g.json"
+    old = "# G\n\n## none\n\nVerdict (quick, x): agrees. no\n\n## one\n\ntext\n\n# more\n"
+    page.write_text(old)
+    command = ["gallery", "run", "one", "--out", str(tmp_path), "--record", str(file)]
+    assert main([*command, "--seed", "2", "--quick"]) == 1
+    entry = records.read(file)["one"]["quick"]
+    assert (entry["settings"], entry["seed"]) == ({"sizes": [5, 6]}, 2)
+    assert entry["outcome"] == "differs"
+    assert entry["versions"]["twolayer"] == tl.__version__
+    assert entry["data"] == records.fingerprint(tl.load(tmp_path / "one.nc"))  # the file's own
+    line = records.line_of("quick", entry)
+    assert line.startswith("Verdict (quick, ")
+    assert page.read_text() == old.replace("text\n", f"text\n\n{line}\n")
+    assert main(command) == 1
+    entries = records.read(file)["one"]
+    assert entries["quick"] == entry
+    assert entries["full"]["data"] != entry["data"]
+    both = [records.line_of("full", entries["full"]), line]
+    assert page.read_text() == old.replace("text\n", "text\n\n" + "\n\n".join(both) + "\n")
+    assert main([*command, "--quick"]) == 1  # again, with another seed
+    entries = records.read(file)["one"]
+    assert entries["quick"]["seed"] == 0
+    both[1] = records.line_of("quick", entries["quick"])
+    assert page.read_text() == old.replace("text\n", "text\n\n" + "\n\n".join(both) + "\n")
+    # a changed figure is neither version
+    assert main([*command, "--set", "sizes=7,8"]) == 2
+    assert "--set changes it" in capsys.readouterr().err
+    with pytest.raises(tl.InputError, match="its settings were changed"):
+        records.record(registry.run("one", sizes=(7, 8)), file, "full", "1 s")
+    file.write_text("not JSON")
+    assert main(command) == 2
+    assert "must be JSON" in capsys.readouterr().err
+
+
+def test_hashes_see_values_names_and_dimensions() -> None:
+    one = xr.Dataset({"x": ("i", [1.0, 2.0]), "word": ("i", ["a", "b"])})
+    others = [one.rename(x="y"), one.rename(i="j"), one.assign(word=("i", ["a", "c"])), one.assign(x=("i", [1.0, 2.5]))]
+    assert len({records.fingerprint(x) for x in [one, *others]}) == 5
+    assert records.fingerprint(one[["word", "x"]]) == records.fingerprint(one)
+
+
+# -- verdicts ----------------------------------------------------------------------------------------------------------
+
+
+def test_checks_have_three_outcomes() -> None:
+    assert judging.near("x", 1.0, 1.0, 0.01, resolution=0.1).outcome == "agrees"
+    assert judging.near("x", 1.2, 1.0, 0.01, resolution=0.1).outcome == "differs"
+    assert judging.near("x", 4.05, 1.0, 1.01, resolution=0.25).outcome == "undecided"
+    assert judging.near("x", np.nan, 1.0, np.nan, resolution=0.25).outcome == "undecided"
+    assert judging.near("x", 1.03, (1.0, 2.0), 0.01, resolution=0.1).outcome == "agrees"
+    assert judging.near("x", 0.9, (1.0, 2.0), 0.01, resolution=0.1).outcome == "differs"
+    gaps, errors = np.array([0.01, 0.0, -0.02]), np.array([0.01, 0.0, 0.01])
+    assert judging.largest("x", gaps, errors, resolution=0.1).outcome == "agrees"
+    assert judging.largest("x", gaps, errors, resolution=0.05).outcome == "undecided"
+    assert judging.largest("x", 10 * gaps, errors, resolution=1.0).outcome == "differs"
+    assert judging.largest("x", [0.1], [0.0], resolution=1.0).outcome == "differs"  # without an error, nor allowed
+    assert judging.largest("x", [], [], resolution=1.0).outcome == "undecided"
+
+
+def test_a_verdict_is_as_good_as_its_worst_check() -> None:
+    yes, no, open_ = judging.holds(True, "a"), judging.holds(False, "b"), judging.unknown("c")
+    assert judging.verdict("x", [yes, yes]).agrees
+    assert judging.verdict("x", [yes, open_]).outcome == "undecided"
+    assert judging.verdict("x", [yes, open_, no]).outcome == "differs"
+    assert judging.verdict("x", []).outcome == "undecided"
+    assert judging.verdict("x", [yes, no], "more").text == "x: a [agrees]; b [differs]. more"
+
+
+def test_one_chance_of_a_false_alarm_for_all_numbers_of_a_check() -> None:
+    """10 000 checks of 50 correct numbers with 15 degrees of freedom: 1 is expected, P(7 or more) < 1e-4."""
+    rng = np.random.default_rng(0)
+    t = rng.standard_t(15, size=(10_000, 50))
+    assert (np.abs(t).max(axis=1) > limit_of(50, 15)).sum() < 7
+    assert (np.abs(t).max(axis=1) > limit_of(50, 15, level=0.1)).mean() == pytest.approx(0.1, abs=0.02)
+    assert limit_of(50, 15) > limit_of(1, 15) > limit_of(1) > 3.8
+    assert LEVEL == 1e-4
 
 
 def test_the_list_names_every_figure_and_imports_no_jax() -> None:
@@ -107,11 +233,11 @@ def test_a_negative_verdict_is_written_and_ends_with_code_one(
 ) -> None:
     def draw(*, seed: int = 0, size: int = 3) -> registry.Plate:
         data = xr.Dataset({"x": ("i", np.arange(size) + seed)})
-        return registry.Plate(Figure(), data, registry.Verdict(False, "2 is not 3"))
+        return registry.Plate(Figure(), data, judging.verdict("2 is 3", [judging.holds(False, "2 is not 3")]))
 
     monkeypatch.setitem(registry._ENTRIES, "wrong", registry.Entry("wrong", "a wrong figure", draw, {"size": 2}))
     assert main(["gallery", "run", "wrong", "--out", str(tmp_path), "--seed", "5", "--quick"]) == 1
-    assert "DISAGREES: 2 is not 3" in capsys.readouterr().out
+    assert "DIFFERS: 2 is 3\n  [differs] 2 is not 3\n" in capsys.readouterr().out
     assert tl.load(tmp_path / "wrong.nc").x.values.tolist() == [5, 6]
     assert main(["gallery", "run", "wrong", "--out", str(tmp_path), "--set", "size=4"]) == 1
     assert tl.load(tmp_path / "wrong.nc").x.values.tolist() == [0, 1, 2, 3]
@@ -131,7 +257,7 @@ def test_an_interrupted_figure_goes_on_where_it_stopped(tmp_path: Path, monkeypa
         figure = Figure()
         dot = figure.subplots().plot([0], [0])
         moving = FuncAnimation(figure, lambda i: dot[0].set_data([i], [i]), frames=2)
-        return registry.Plate(figure, xr.Dataset({"x": ("i", values)}), registry.Verdict(True, "fine"), moving)
+        return registry.Plate(figure, xr.Dataset({"x": ("i", values)}), judging.verdict("fine", []), moving)
 
     monkeypatch.setitem(registry._ENTRIES, "broken", registry.Entry("broken", "stops once", draw, {}))
     with pytest.raises(KeyboardInterrupt):

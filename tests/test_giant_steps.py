@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -83,9 +85,21 @@ def test_steps_of_discovery_are_read_off_the_overlaps() -> None:
     np.testing.assert_array_equal(staircases._learned(np.full((4, 1), np.nan)), [np.nan])
 
 
-def test_deviations_are_in_units_of_both_errors() -> None:
-    runs = xr.Dataset({"M": (("seed", "time"), [[0.0, 1.0, 2.0], [0.0, 3.0, 2.0]])})
+def test_deviations_have_both_errors() -> None:
+    runs = xr.Dataset(
+        {"M": (("seed", "time"), [[0.0, 1.0, 2.0], [0.0, 3.0, 2.0]])},
+        attrs={"description": json.dumps({"method": {"dim": 100}})},
+    )
     theory = xr.Dataset({"M": (("seed", "time"), [[0.0, 1.0, 2.0]]), "M_error": (("seed", "time"), [[0.0, 0.0, 0.0]])})
     pair = stepping.Pair(theory, runs)
-    np.testing.assert_allclose(pair.scores("M"), [1.0, 0.0])  # mean 2 ± 1 against 1; exact numbers count as zero
-    assert pair.worst(("M",)) == (1.0, 1.0)
+    gaps, errors = pair.gaps("M")
+    np.testing.assert_allclose(gaps, [1.0, 0.0])  # mean 2 ± 1 against 1
+    np.testing.assert_allclose(errors, [1.0, 0.0])  # exact numbers have none
+    np.testing.assert_allclose(stepping.Pair(theory.assign(M_error=theory.M_error + 1), runs).gaps("M")[1], [2**0.5, 1])
+    check = stepping.agree("runs − theory", [pair], ("M",))
+    assert check.outcome == "undecided"  # two runs tell little
+    assert "largest of 1 deviations 1.0 standard errors" in check.text
+    values = theory.M.values + 1e-3 * np.random.default_rng(0).standard_normal((32, 3))
+    for shift, outcome in ((0.0, "agrees"), (0.1, "differs")):
+        many = xr.Dataset({"M": (("seed", "time"), values + shift)}, attrs=runs.attrs)
+        assert stepping.agree("", [stepping.Pair(theory, many)], ("M",)).outcome == outcome

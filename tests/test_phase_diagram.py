@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 import math
+import re
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -146,7 +149,9 @@ def test_lines_points_and_samples() -> None:
         (0, 1.5, "gradient flow"),
         (0.5, 0.5, "γ0/(p n0) chi"),
         (0, 0.75, "dM = 0"),
-        (0, 0.5, "M' = M"),
+        (0, 0.5, "random as d"),
+        (0.5, 0.25, "M' = M"),
+        (0, 0.1, "no map of means"),
         (1, 0, "α = n0"),
         (1.5, 0, "chi dropped"),
         (2, -0.5, "no limit"),
@@ -205,8 +210,8 @@ def test_a_mean_of_the_labels_gives_the_correlation_loss_a_self_interaction() ->
         (lambda: tl.phase_diagram(ell=3).at(1, math.nan), "`delta` must be a finite number"),
         (lambda: tl.phase_diagram(ell=3).at(math.inf, 0), "`mu` must be a number ≥ 0"),
         (lambda: tl.plot.phases(tl.phase_diagram(ell=3), "gamma"), "`plane`"),
-        (lambda: tl.phase_diagram(ell=3).plot(measured=[3]), "a list of results of weak_recovery"),
-        (lambda: tl.phase_diagram(ell=3).plot(measured=3), "a list of results of weak_recovery"),
+        (lambda: tl.plot.phases(tl.phase_diagram(ell=3), measured=[3]), "a list of results of weak_recovery"),
+        (lambda: tl.plot.phases(tl.phase_diagram(ell=3), measured=3), "a list of results of weak_recovery"),
         (lambda: tl.weak_recovery(H3, PLAIN, 100, level=1.0), "`level` must be a number in (0, 1)"),
         (lambda: tl.weak_recovery(H3, PLAIN, 100, level=0), "`level`"),
         (lambda: tl.weak_recovery(H3, PLAIN, []), "at least one dimension"),
@@ -298,18 +303,18 @@ def test_the_figure_shows_both_planes_and_the_measured_points() -> None:
         seeds=8,
         batch_sums="gaussian",
     )
-    figure = tl.phase_diagram("h2(z1)").plot(measured=[runs])
+    figure = tl.plot.phases(tl.phase_diagram("h2(z1)"), measured=[runs])
     delta, theta = figure.axes
     assert delta.get_ylabel().startswith(r"$\delta$") and theta.get_ylabel().startswith(r"$\theta$")
-    drawn = [line.get_xydata()[0].tolist() for line in delta.lines if line.get_marker() == "o"]
-    assert drawn == [[1.0, 0.0]]
-    assert any(text.get_text() == f"{max(runs.theta, 0):.2f}" for text in delta.texts)
+    shown = [line.get_xydata()[0].tolist() for line in delta.lines if line.get_marker() == "o"]
+    assert shown == [[1.0, 0.0]]
+    assert [text.get_text() for text in delta.texts] == [f"{round(runs.theta, 2) + 0.0:.2f}".replace("-", "−")]
     assert len(tl.plot.phases(tl.phase_diagram(ell=1), "theta").axes) == 1
 
 
 @pytest.mark.parametrize("plane", ["delta", "theta", "both"])
 def test_the_legend_is_inside_the_figure(plane: str) -> None:
-    figure = tl.phase_diagram(ell=4, loss="correlation").plot(plane)
+    figure = tl.plot.phases(tl.phase_diagram(ell=4, loss="correlation"), plane)
     figure.draw_without_rendering()
     (legend,) = figure.legends
     box = legend.get_window_extent()
@@ -358,3 +363,58 @@ def test_the_command_refuses_in_one_line(arguments: list[str], words: str, capsy
     assert main(["phase-diagram", *arguments]) == 2
     said = capsys.readouterr().err
     assert words in said and said.count("\n") == 1
+
+
+class Point(NamedTuple):
+    """What a figure needs of a measurement."""
+
+    mu: float
+    delta: float
+    theta: float | None
+    theta_error: float | None
+    learned: bool
+
+
+def drawn(ax: Any) -> dict[str, list[tuple[float, float]]]:
+    """Single black points by their marker."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for line in ax.get_lines():
+        if (
+            line.get_color() == "black"
+            and len(line.get_xdata()) == 1
+            and line.get_marker() in ("o", "x", "v", "^", ">")
+        ):
+            found.setdefault(line.get_marker(), []).append((float(line.get_xdata()[0]), float(line.get_ydata()[0])))
+    return found
+
+
+def test_measured_points_are_drawn_where_they_are_or_as_arrows_with_their_numbers() -> None:
+    """An exponent of −0.131 was printed and drawn as 0.00."""
+    points = [Point(1.0, 0.5, 0.98, 0.02, True), Point(2.0, 0.0, -0.131, 0.3, True), Point(2.5, 0.3, None, None, False)]
+    figure = tl.plot.phases(tl.phase_diagram(ell=3), measured=points)
+    delta, theta = figure.axes
+    assert drawn(delta) == {"o": [(1.0, 0.5), (2.0, 0.0)], "x": [(2.5, 0.3)]}
+    assert [text.get_text() for text in delta.texts] == ["0.98", "−0.13"]
+    assert drawn(theta) == {"o": [(1.0, 0.98)], "v": [(2.0, 0.0)]}  # an arrow at the edge, not a point at zero
+    assert [text.get_text() for text in theta.texts] == ["−0.13 ± 0.30"]
+    (container,) = theta.containers
+    assert container.lines[0].get_ydata() == pytest.approx([0.98])
+    far = tl.plot.phases(tl.phase_diagram(ell=3), "delta", [Point(9.0, 0.0, 0.5, 0.1, True)]).axes[0]
+    assert drawn(far) == {">": [(4.0, 0.0)]}
+    assert [text.get_text() for text in far.texts] == ["(9, 0.00) 0.50"]
+
+
+SOURCE = Path(tl.__file__).parent
+
+
+@pytest.mark.parametrize(
+    "path", sorted([*SOURCE.glob("gallery/**/*.py"), *SOURCE.glob("plot/*.py")]), ids=lambda p: p.stem
+)
+def test_no_figure_alters_its_data(path: Path) -> None:
+    """What draws does not cut numbers off: matplotlib leaves out what lies beyond the axes, arrows say that it does."""
+    for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        draws = isinstance(function, ast.FunctionDef) and re.search(r"draw|frame|still|points|band", function.name)
+        if draws and function.name != "draw_phases":  # whose regions end at the axes
+            calls = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
+            names = {call.attr for call in calls if isinstance(call, ast.Attribute)}
+            assert not names & {"clip", "maximum", "minimum"}, f"{path.name}: {function.name}"

@@ -27,9 +27,9 @@ START = tl.Overlaps([[1.0, 0.1], [0.1, 1.0]], [[0.5, 0.1], [0.2, 0.4]])
 
 @pytest.fixture(scope="module")
 def tree() -> xr.DataTree:
-    """A theory and two simulations; at d < 16 there is no pilot run."""
+    """A theory and two simulations; at such d there is no pilot run."""
     methods = [tl.ODE(), tl.Chain(12), tl.Chain(15)]
-    return tl.compare(PROBLEM, ALGORITHM, methods, START, time=3, save=6, seeds=4, quiet=True)
+    return tl.compare(PROBLEM, ALGORITHM, methods, START, time=3, save=6, seeds=4).tree
 
 
 @pytest.fixture(scope="module")
@@ -304,6 +304,49 @@ def test_every_figure_is_written_and_leaves_the_settings_alone(
     width = int.from_bytes(header[16:20], "big")
     assert width > 1000  # sharp enough for a page
     assert [p.name for p in tmp_path.iterdir()] == [f"{name}.png"]
+
+
+def test_results_are_added_to_a_figure(tree: xr.DataTree, chain: xr.Dataset) -> None:
+    """One trajectory after the other: two panels, two results, one floor, one legend."""
+    figure = plot.trajectory(chain)
+    panels = list(figure.axes)
+    ode = tree["ode"].to_dataset()
+    assert plot.trajectory(ode, figure=figure) is figure
+    assert figure.axes == panels
+    left, right = panels
+    assert legend(left) == ["Chain, d = 15, 4 seeds", "ODE"]
+    first, floor, second = left.get_lines()
+    np.testing.assert_array_equal(first.get_ydata(), chain.risk.mean("seed"))
+    np.testing.assert_array_equal(second.get_ydata(), ode.risk[0])
+    assert floor.get_ydata()[0] == PROBLEM.noise / 2
+    assert (first.get_linestyle(), second.get_linestyle()) == ("-", "--")
+    assert len(right.get_lines()) == 8 and legend(right) == ["$M_{j1}$", "$M_{j2}$"]
+    assert holds(left, *curves(left)[2])
+
+
+def test_figures_are_drawn_into_given_axes(drawings: dict[str, Any]) -> None:
+    for name, count in (("trajectory", 2), ("compare", 2), ("analysis", 1), ("moments", 3)):
+        own = Figure()
+        mine, *panels = own.subplots(1, count + 1)
+        mine.plot([0, 1])
+        given = panels if count > 1 else panels[0]
+        assert getattr(plot, name)(drawings[name], ax=given) is own
+        assert len(mine.get_lines()) == 1 and own.get_suptitle() == ""
+        assert all(panel.has_data() for panel in panels)
+        assert len([ax for ax in own.axes if ax.get_label() != "<colorbar>"]) == count + 1
+        for wrong in (panels[0] if count > 1 else panels * 2, "axes", [None] * count):
+            with pytest.raises(tl.InputError, match="`ax` must be"):
+                getattr(plot, name)(drawings[name], ax=wrong)
+        with pytest.raises(tl.InputError, match="without `figure`"):
+            getattr(plot, name)(drawings[name], figure=own, ax=given)
+        taken = Figure()
+        taken.subplots(1, 4)
+        with pytest.raises(tl.InputError, match="`figure` must be an empty figure"):
+            getattr(plot, name)(drawings[name], figure=taken)
+        with pytest.raises(tl.InputError, match="a matplotlib Figure"):
+            getattr(plot, name)(drawings[name], figure=panels[0])
+        part = Figure().subfigures(1, 2)[1]
+        assert getattr(plot, name)(drawings[name], figure=part) is part
 
 
 def test_figures_are_written_whole_or_not_at_all(tmp_path: Path) -> None:

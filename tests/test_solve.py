@@ -77,6 +77,30 @@ def test_a_result_holds_the_save_points_asked_for(method: tl.Method, form: Any, 
     same(tl.rerun(run), run)
 
 
+def test_random_starts_are_drawn_at_the_dimension_of_the_method() -> None:
+    arguments: dict[str, Any] = {"steps": 5, "save": 1, "seed": 7}
+    run = tl.solve(PROBLEM, ALGORITHM, tl.Chain(40), "random", seeds=3, **arguments)
+    same(run, tl.solve(PROBLEM, ALGORITHM, tl.Chain(40), tl.Overlaps.random(PROBLEM, 40, seed=7, size=3), **arguments))
+    same(run.isel(seed=[0]), tl.solve(PROBLEM, ALGORITHM, tl.Chain(40), "random", **arguments))
+    same(tl.rerun(run), run)
+    wild = tl.solve(PROBLEM, ALGORITHM, tl.Chain(40), "gaussian", **arguments)
+    assert not np.allclose(wild.Q[0, 0].values.diagonal(), 1.0)
+    swept = tl.sweep(PROBLEM, ALGORITHM, tl.Chain(40), {"run.seed": [7]}, start="random", streams="common",
+                     steps=5, seeds=3)  # fmt: skip
+    np.testing.assert_array_equal(swept.M[0], run.M[:, -1])
+    both = tl.compare(PROBLEM, ALGORITHM, [tl.ODE(), tl.Chain(40)], "random", seeds=2, **arguments)
+    one = tl.Overlaps.random(PROBLEM, 40, seed=7)
+    np.testing.assert_array_equal(both.results["chain"].M[0, 0], one.M)
+    np.testing.assert_array_equal(both.results["ode"].M[0, 0], one.M)
+    for method, words in ((tl.ODE(), "ODE has none"), (tl.MeanField(), "MeanField has none")):
+        with pytest.raises(tl.InputError, match=words):
+            tl.solve(PROBLEM, ALGORITHM, method, "random", time=1)
+    with pytest.raises(tl.InputError, match="have not one"):
+        tl.compare(PROBLEM, ALGORITHM, [tl.Chain(40), tl.Chain(50)], "random", steps=5)
+    with pytest.raises(tl.InputError, match="did you mean 'random'"):
+        tl.solve(PROBLEM, ALGORITHM, tl.Chain(40), "randon", steps=5)
+
+
 def test_a_run_that_gets_no_further_than_its_start_holds_the_start() -> None:
     there = tl.Until("overlap", 0.01)
     run = tl.solve(PROBLEM, ALGORITHM, tl.Chain(40), START, steps=[20, 70], until=there)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import twolayer as tl
 from twolayer import d
+from twolayer.cli import main
 from twolayer.running.stages import SPREAD
 
 PROBLEM = tl.Problem("h2(z1)", "h2")
@@ -61,8 +63,56 @@ def test_stages_of_the_limit_join_smoothly_and_come_back_from_a_file(tmp_path: P
     assert float(run.time[0, -1]) == pytest.approx(float(run.time[0, at]) + 0.5)
     again = tl.load(tl.save(run, tmp_path / "staged.nc"))
     np.testing.assert_array_equal(again.M.values, run.M.values)
-    with pytest.raises(tl.InputError, match="use solve_stages"):
-        tl.rerun(again)
+    assert tl.rerun(again).equals(again)
+
+
+def test_staged_results_are_run_again(staged, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+    path = tl.save(staged, tmp_path / "staged.nc")
+    assert tl.rerun(tl.load(path)).equals(tl.load(path))
+    assert not np.array_equal(tl.rerun(staged, seed=4).M, staged.M)
+    assert main(["rerun", str(path)]) == 0
+    assert "the same numbers" in capsys.readouterr().out
+    assert main(["rerun", str(path), "--seed", "4", "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert not values["same"] and values["outcomes"] == {"ok": 6}
+    with pytest.raises(tl.InputError, match="made in stages"):
+        tl.layerwise(staged)
+
+
+def test_stages_are_drawn_seed_by_seed(staged, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """Each seed along its own clock, a mark where it goes on to the next stage, and both algorithms in the title."""
+    figure = tl.plot.trajectory(staged)
+    left, right = figure.axes
+    lines = [line for line in left.get_lines() if len(line.get_xdata()) == staged.sizes["point"]]
+    assert len(lines) == 6
+    for i, line in enumerate(lines):
+        np.testing.assert_array_equal(line.get_xdata(), staged.time[i])
+        np.testing.assert_array_equal(line.get_ydata(), staged.risk[i])
+    at = int((staged.stage == 1).sum()) - 1
+    (marks,) = left.collections
+    np.testing.assert_allclose(marks.get_offsets(), np.stack([staged.time[:, at], staged.risk[:, at]], 1))
+    assert len([line for line in right.get_lines() if len(line.get_xdata()) == staged.sizes["point"]]) == 6
+    title = figure.get_suptitle()
+    assert "lr = 0.5/d" in title and "lr = 0.05/d" in title and "correlation loss" in title
+    assert tl.plot.save_figure(figure, tmp_path / "staged.png").exists()
+
+
+def test_stages_are_no_algorithm() -> None:
+    stages = [tl.Stage(FIRST, steps=3)]
+    for methods in (None, [tl.ODE(), tl.Chain(60)]):
+        with pytest.raises(tl.InputError, match=r"`algorithm` must be an SGD \(stages are run with solve_stages\)"):
+            tl.compare(PROBLEM, stages, methods, START, steps=3)  # type: ignore[arg-type]
+    with pytest.raises(tl.InputError, match="`algorithm` must be an SGD"):
+        tl.solve(PROBLEM, stages, tl.ODE(), START, steps=3)  # type: ignore[arg-type]
+
+
+def test_stages_from_a_random_start() -> None:
+    stages = [tl.Stage(FIRST, steps=3, save=1)]
+    run = tl.solve_stages(PROBLEM, stages, tl.Chain(60), "random", seeds=3, seed=5)
+    drawn = tl.Overlaps.random(PROBLEM, 60, seed=5, size=3)
+    assert run.equals(tl.solve_stages(PROBLEM, stages, tl.Chain(60), drawn, seed=5))
+    with pytest.raises(tl.InputError, match="ODE has none"):
+        tl.solve_stages(PROBLEM, stages, tl.ODE(), "random")
 
 
 def test_what_stages_refuse() -> None:

@@ -56,13 +56,13 @@ if TYPE_CHECKING:
     from twolayer.methods.vectors import Vectors
     from twolayer.numerics.errors import InputError, Interrupted, Refused, RunFailed
     from twolayer.running.compare import compare
+    from twolayer.running.rerun import rerun
     from twolayer.running.solve import (
         AccuracyWarning,
         DivergenceWarning,
         HeavyTailWarning,
         applicable,
         refusals,
-        rerun,
         solve,
     )
     from twolayer.running.stages import Stage, solve_stages
@@ -120,8 +120,9 @@ _HOME = {
     "cite": "files.papers",
     **dict.fromkeys(("load", "save"), "files.results"),
     **dict.fromkeys(("Scaling", "d"), "task.scaling"),
+    "rerun": "running.rerun",
     **dict.fromkeys(
-        ("AccuracyWarning", "DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"),
+        ("AccuracyWarning", "DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "solve"),
         "running.solve",
     ),
     **dict.fromkeys(("Stage", "solve_stages"), "running.stages"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from twolayer.cli.common import add_common, keep, one_line_warnings, output_base, settings
 from twolayer.cli.solve import report
@@ -23,23 +22,19 @@ def run(args: argparse.Namespace) -> int:
     from twolayer.files.results import load
     from twolayer.numerics.errors import Interrupted
     from twolayer.running.comparison import Comparison
-    from twolayer.running.solve import rerun
+    from twolayer.running.rerun import rerun
 
     old = load(args.result)
     if isinstance(old, Comparison):
         raise InputError("rerun takes a result of solve, but this file holds a comparison.")
-    if args.seed is not None:
-        description = json.loads(old.attrs["description"])
-        description["run"]["seed"] = args.seed
-        old.attrs["description"] = json.dumps(description)
     try:
         with one_line_warnings():
-            new = rerun(old)
+            new = rerun(old, seed=args.seed)
     except Interrupted as stop:
         where = f"; the finished part is in {keep(stop.result, base, figure=False)[0]}" if base else ""
         print(f"interrupted{where}")
         return 1
-    same = all(new[name].equals(old[name]) for name in ("M", "Q", "a", "risk", "outcome"))
+    same = all(new[name].equals(old[name]) for name in ("M", "Q", "q", "a", "risk", "outcome") if name in old)
     files = keep(new, base) if base else []
     if not args.json and args.seed is None:
         print("the same numbers" if same else "other numbers (see versions)")

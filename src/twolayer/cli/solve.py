@@ -21,13 +21,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def summary(dataset: Any) -> dict[str, Any]:
     """The end of a run in a few numbers."""
     risk = dataset.risk.values[:, -1]
-    outcome, stop = dataset.outcome.values, dataset.stop_step.values
+    # of a run in stages every seed has its own clock, and the last stage tells how it ended
+    staged = "stage" in dataset.coords
+    end = {clock: dataset[clock].values.max() if staged else dataset[clock].values[-1] for clock in ("time", "step")}
+    outcome, stop = (
+        dataset[name].values[:, -1] if staged else dataset[name].values for name in ("outcome", "stop_step")
+    )
     counts = {str(o): int((outcome == o).sum()) for o in sorted(set(outcome))}
     notes = json.loads(dataset.attrs["notes"])
     advice = notes.pop("advice")
     return {
-        "time": dataset.time.values[-1],
-        "step": dataset.step.values[-1],
+        **end,
         "risk": risk.mean(),
         "risk_standard_error": risk.std(ddof=1) / len(risk) ** 0.5 if len(risk) > 1 else None,
         "outcomes": counts,
@@ -38,7 +42,7 @@ def summary(dataset: Any) -> dict[str, Any]:
 
 def failed(dataset: Any) -> bool:
     """Whether no seed got to an end that was asked for."""
-    return all(o in ("diverged", "max_steps") for o in dataset.outcome.values)
+    return all(o in ("diverged", "max_steps") for o in dataset.outcome.values.reshape(dataset.sizes["seed"], -1)[:, -1])
 
 
 def report(dataset: Any, files: list[str], as_json: bool, **more: Any) -> int:

@@ -96,7 +96,7 @@ class RunTable(_Table):
     time: float | list[float] | None = None
     steps: Integer | list[Integer] | None = None
     save: Integer | list[float] | Literal["log"] = 200
-    seeds: Integer = 16
+    seeds: Integer = 32
     seed: Integer = 0
     methods: list[str] | None = None
     until: UntilTable | None = None

@@ -12,6 +12,8 @@ A figure is one file of this folder: a function with keyword settings under the 
 
 from __future__ import annotations
 
-from twolayer.gallery.shared.registry import Plate, Verdict, figure, figures, run, write
+from twolayer.gallery.shared.judging import Check, Verdict
+from twolayer.gallery.shared.records import record
+from twolayer.gallery.shared.registry import Plate, figure, figures, run, write
 
-__all__ = ["Plate", "Verdict", "figure", "figures", "run", "write"]
+__all__ = ["Check", "Plate", "Verdict", "figure", "figures", "record", "run", "write"]

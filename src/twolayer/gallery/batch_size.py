@@ -14,13 +14,15 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.gallery.shared.batching import ALGORITHMS, batch_of, hermite, median_points, near, recovered
-from twolayer.gallery.shared.measuring import canvas, power
-from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.batching import ALGORITHMS, batch_of, hermite, recovered
+from twolayer.gallery.shared.judging import Check, Verdict, holds, near, unknown, verdict
+from twolayer.gallery.shared.measuring import canvas, median_points, power
+from twolayer.gallery.shared.registry import Plate, figure
 from twolayer.numerics.errors import positive_integer
 from twolayer.numerics.statistics import Median, power_law
 
 COLOURS = {"SGD": "#2b8a2b", "correlation": "#e07b00"}
+RESOLUTION = 0.5  # of exponents
 RATIO = 0.25  # of noise to drift
 
 
@@ -71,29 +73,27 @@ def _limit(ell: int, dim: int, lr: float, name: str) -> int:
 
 
 def _verdict(data: xr.Dataset, ell: int) -> Verdict:
-    def slope(name: str, where: np.ndarray) -> tuple[float, float]:
+    def falls(what: str, name: str, where: np.ndarray, expected: float, allowance: float) -> Check:
         row = data.sel(algorithm=name).isel(batch=np.flatnonzero(where))
+        if row.sizes["batch"] < 2 or not np.isfinite(row.steps).all():
+            return unknown(f"{what}: fewer than two batch sizes with a median")
         error = np.maximum((row.high - row.low).values / 4, 0.01 * row.steps.values)
         fit = power_law(row.batch.values, row.steps.values, error=error)
-        return fit.slope, fit.error
+        return near(what, fit.slope, expected, fit.error, allowance=allowance, resolution=RESOLUTION, count=3)
 
-    mu = data.mu.values
-    free = data.lr.sel(algorithm="SGD").values < data.lr.sel(algorithm="SGD").values.max() * 0.999
-    early, late = slope("SGD", free), slope("SGD", ~free)
-    onward = slope("correlation", (data.steps.sel(algorithm="correlation") > 8).values)
-    samples = data.steps.sel(algorithm="correlation") * data.batch
-    spread = float(samples[data.steps.sel(algorithm="correlation").values > 8].max() / samples.min())
-    last = float(data.steps.sel(algorithm="SGD")[-1] / data.steps.sel(algorithm="correlation")[-1])
-    text = (
-        f"steps fall as n_b^{early[0]:.2f}±{early[1]:.2f} (squared) and n_b^{onward[0]:.2f}±{onward[1]:.2f} "
-        f"(correlation), predicted −1; beyond d^{ell / 2:g} squared loss n_b^{late[0]:.3f}±{late[1]:.3f}, predicted 0; "
-        f"at n_b = d^{mu[-1]:.2f} correlation needs {last:.0f} times fewer steps; its samples "
-        f"vary by a factor {spread:.1f}"
-    )
-    good = (
-        near(early[0], early[1], -1, 0.12) and near(onward[0], onward[1], -1, 0.15) and near(late[0], late[1], 0, 0.08)
-    )
-    return Verdict(good and last > 3, text)
+    squared, other = data.sel(algorithm="SGD"), data.sel(algorithm="correlation")
+    free, many = squared.lr.values < squared.lr.values.max() * 0.999, other.steps.values > 8
+    samples = (other.steps * data.batch).values
+    last = float(squared.steps[-1] / other.steps[-1])
+    mu = float(data.mu[-1])
+    checks = [
+        falls("squared loss below γ_max: exponent of T in n_b", "SGD", free, -1.0, 0.12),
+        falls("correlation loss", "correlation", many, -1.0, 0.15),
+        falls("squared loss at γ_max", "SGD", ~free, 0.0, 0.08),
+        holds(last > 3, f"at n_b = d^{mu:.2f} correlation loss needs {last:.0f} times fewer steps, 3 at least"),
+    ]
+    note = f"The samples of the correlation loss vary by a factor {samples[many].max() / samples.min():.1f}"
+    return verdict(f"batches help up to d^{ell / 2:g} (squared loss) and on to d^{ell - 1} (correlation)", checks, note)
 
 
 def _draw(data: xr.Dataset, found: dict[str, list[Median]], ell: int, dim: int) -> Figure:

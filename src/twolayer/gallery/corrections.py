@@ -16,9 +16,10 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.judging import between, verdict
 from twolayer.gallery.shared.measuring import canvas
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.registry import Plate, figure
 from twolayer.numerics.errors import InputError, choice
 
 ALL = ("norm", "pairs", "dimension", "ratio")
@@ -67,9 +68,8 @@ def corrections(
     }
     expected = {name: expected[name] for name in sizes}
     slopes = {name: float(np.polyfit(np.log(dims), np.log(data[name].values), 1)[0]) for name in sizes}
-    good = all(abs(slopes[name] - expected[name]) < SHARE for name in expected)
-    text = "slopes " + ", ".join(f"{name} {slopes[name]:.3f} ({expected[name]:+.3g} predicted)" for name in expected)
-    return Plate(_draw(data, expected, time), data, Verdict(good, text))
+    checks = [between(f"slope of {name}", x - SHARE, slopes[name], x + SHARE) for name, x in expected.items()]
+    return Plate(_draw(data, expected, time), data, verdict("each correction goes away as its power of d", checks))
 
 
 def _ends(problem: tl.Problem, algorithm: tl.SGD, dim: int, time: float, names: tuple[str, ...]) -> dict[str, Any]:

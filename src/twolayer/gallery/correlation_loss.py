@@ -18,13 +18,15 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.gallery.shared.batching import ALGORITHMS, SHARE, hermite, law, median_points, near, recovered, resolution
-from twolayer.gallery.shared.measuring import canvas, plain_ticks
+from twolayer.gallery.shared.batching import ALGORITHMS, SHARE, hermite, law, recovered, rounding
+from twolayer.gallery.shared.judging import Verdict, holds, near, unknown, verdict
+from twolayer.gallery.shared.measuring import canvas, median_points, plain_ticks
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.registry import Plate, figure
 
 COLOURS = {"SGD": "#2b8a2b", "correlation": "#e07b00", "spherical": "#7570b3"}
 MARKERS = ("o", "s", "^")
+RESOLUTION = 0.25  # of θ: the least distance of predictions
 
 
 @figure(
@@ -89,19 +91,33 @@ def _path(problem: tl.Problem, algorithm: tl.SGD, dim: int, steps: int, seeds: i
 
 
 def _verdict(paths: dict[Any, Any], found: dict[Any, Any]) -> Verdict:
-    good, texts = True, []
+    checks = []
     for (mu, name), run in found.items():
         expected = tl.phase_diagram(ell=3, **ALGORITHMS[name]).at(mu, 1.5 - mu)
-        good = good and run.learned == expected.learns
-        fit = run.fit()
-        measured = "none" if fit is None else f"{fit.slope:.2f} ± {fit.error:.2f}"
-        predicted = "none" if expected.theta is None else f"{expected.theta:g}"
-        if fit is not None and expected.theta is not None:
-            good = good and near(fit.slope, fit.error, expected.theta, SHARE + resolution(run))
-        texts.append(f"{name} μ = {mu:g}: {measured} ({predicted})")
+        where, fit = f"{name}, μ = {mu:g}", run.fit()
+        if run.learned != expected.learns or not expected.learns:
+            seen, said = ("learns" if x else "does not learn" for x in (run.learned, expected.learns))
+            checks.append(
+                holds(run.learned == expected.learns, f"{where}: {seen} at d = {run.dims[-1]}, {said} predicted")
+            )
+        elif fit is None or expected.theta is None:
+            checks.append(unknown(f"{where}: no exponent from d = {', '.join(map(str, run.dims))}"))
+        else:
+            checks.append(
+                near(
+                    f"{where}: θ",
+                    fit.slope,
+                    expected.theta,
+                    fit.error,
+                    allowance=SHARE + rounding(run),
+                    resolution=RESOLUTION,
+                    count=len(found),
+                    digits=2,
+                )
+            )
     ends = [f"{n} {float(p.overlap[-1, 1]):.2f} (μ = {mu:g})" for (mu, n), p in paths.items()]
-    last = "; final overlap " + ", ".join(ends) if ends else ""
-    return Verdict(bool(good), "θ measured (predicted): " + ", ".join(texts) + last)
+    claim = "larger batches need the correlation loss or the sphere, and then take d^θ steps as predicted"
+    return verdict(claim, checks, "Final overlap " + ", ".join(ends) if ends else "")
 
 
 def _draw(paths: dict[Any, Any], found: dict[Any, Any], dim: int, times: tuple[float, ...]) -> Figure:

@@ -18,12 +18,16 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.gallery.shared.batching import hermite, law, median_points, recovered
-from twolayer.gallery.shared.measuring import LIMIT, canvas, plain_ticks
+from twolayer.gallery.shared.batching import hermite, law, recovered
+from twolayer.gallery.shared.judging import Verdict, between, holds, largest, near, verdict
+from twolayer.gallery.shared.measuring import canvas, median_points, plain_ticks
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.registry import Plate, figure
 from twolayer.numerics.statistics import Median, power_law
 
+SLOPE = 0.25  # of the slope: the formula is the leading order in 1/log d
+LOGARITHMIC = 0.1  # an exponent of T/log d that must be told from 0
+CLOSE = 0.1  # relative difference of exact and Gaussian sums that must be seen
 START = 0.3  # overlap before the single step
 ENOUGH, ROUGH = 10.0, 0.01  # batches of so many tails agree up to this part of the overlap
 COLOURS = {2: "#1f77b4", 3: "#d95f02", 4: "#1b9e77", 5: "#7570b3"}
@@ -87,7 +91,7 @@ def large_batches(
             "tails": np.array(tails, dtype=float),
         },
     )
-    return Plate(_draw(data, medians, n0), data, _verdict(data, [run.censored[0] for run in runs]))
+    return Plate(_draw(data, medians, n0), data, _verdict(data, [run.censored[0] for run in runs], seeds))
 
 
 def _single(ell: int, tails: float, gamma: float, seeds: int, seed: int) -> dict[str, Any]:
@@ -113,23 +117,40 @@ def _slope(data: xr.Dataset, name: str) -> float:
     return float(np.polyfit(np.log(data.dim.values), data[name].values, 1)[0])
 
 
-def _verdict(data: xr.Dataset, censored: list[int]) -> Verdict:
+def _verdict(data: xr.Dataset, censored: list[int], seeds: int) -> Verdict:
     measured, predicted = _slope(data, "steps"), _slope(data, "predicted")
     growth = power_law(data.dim.values, data.steps.values / np.log(data.dim.values))
     gap = data.log_steps.sel(sums="gaussian") - data.log_steps.sel(sums="exact")
     error = np.hypot(*(data.log_error.sel(sums=s) for s in ("gaussian", "exact")))
-    last = float(gap[-1]), float(error[-1])
-    ends = (-1, 0) if data.sizes["size"] > 1 else (-1,)
-    differences = ", ".join(
-        f"{float(gap[i]):+.3f} ± {float(error[i]):.3f} at n_b = {int(data['size'][i])}" for i in ends
-    )
-    text = (
-        f"T = {measured:.3f} log d + const, predicted slope {predicted:.3f}; T/log d ~ "
-        f"d^{growth.slope:.3f}±{growth.error:.3f}; Gaussian against exact sums: log T differs by {differences}"
-    )
-    good = abs(measured / predicted - 1) < 0.25 and abs(growth.slope) < 0.05 and abs(last[0]) < LIMIT * last[1]
-    large = data.isel(tails=np.flatnonzero(data.tails.values >= ENOUGH))
-    good = good and bool((np.abs(large.gap) < LIMIT * large.gap_error + ROUGH).all())
+    far = data.isel(tails=np.flatnonzero(data.tails.values >= ENOUGH))
+    checks = [
+        between("slope of T against log d over that of the formula", 1 - SLOPE, measured / predicted, 1 + SLOPE),
+        near(
+            "exponent of T/log d",
+            growth.slope,
+            0.0,
+            growth.error,
+            allowance=0.03,
+            resolution=LOGARITHMIC,
+            freedom=data.sizes["dim"] - 2,
+        ),
+        near(
+            f"log T, Gaussian − exact sums, n_b = {int(data['size'][-1])}",
+            float(gap[-1]),
+            0.0,
+            float(error[-1]),
+            resolution=CLOSE,
+            freedom=2 * (seeds - 1),
+        ),
+        largest(
+            f"one step at {ENOUGH:g} tails and more: Gaussian/exact − 1",
+            far.gap,
+            far.gap_error,
+            allowance=ROUGH,
+            resolution=CLOSE,
+        ),
+        holds(max(censored) == 0, f"{max(censored)} runs at one d did not recover, none expected"),
+    ]
     steps = "; ".join(
         f"ℓ = {int(row.ell)}: "
         + ", ".join(
@@ -138,8 +159,11 @@ def _verdict(data: xr.Dataset, censored: list[int]) -> Verdict:
         )
         for row in (data.isel(ell=i) for i in range(data.sizes["ell"]))
     )
-    text += f"; the mean overlap after one step differs, relative, by ({steps})"
-    return Verdict(good and max(censored) == 0, text)
+    note = (
+        f"T = {measured:.3f} log d + const, slope of the formula {predicted:.3f}; after one step the mean overlap "
+        f"differs, relative, by ({steps})"
+    )
+    return verdict("batches of order d learn in log d steps, and their sums are Gaussian", checks, note)
 
 
 def _draw(data: xr.Dataset, medians: list[Median], n0: int) -> Figure:

@@ -14,9 +14,10 @@ import xarray as xr
 
 import twolayer as tl
 from twolayer.gallery.last_mile import COLOURS, DIM
+from twolayer.gallery.shared.judging import Verdict, between, holds, verdict
 from twolayer.gallery.shared.measuring import canvas
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.registry import Plate, figure
 from twolayer.numerics.errors import require
 from twolayer.numerics.statistics import power_law
 
@@ -92,11 +93,12 @@ def _verdict(data: xr.Dataset) -> Verdict:
     ratio = data.bound.max("neuron") / data.loss
     turns = data.turn.values
     whole = float(np.abs(data.norm.isel(point=-1).sum("neuron") - 1).max())
-    agrees = bool((ratio <= 1).all() and np.abs(turns + 1).max() < 0.05 and whole < 1e-3)
     count = data.sizes["descent"] * data.sizes["point"]
-    return Verdict(
-        agrees,
-        f"the largest bound over the loss is {float(ratio.max()):.4f} at {count} points of {len(turns)} descents and "
-        f"{float(ratio.isel(point=-1).mean()):.4f} on average at their ends; widest angles fall with slopes from "
-        f"{turns.min():.4f} to {turns.max():.4f} (−1); norms sum to 1 within {whole:.1g}",
-    )
+    checks = [
+        between(f"largest bound over the loss, {count} points of {len(turns)} descents", 0.0, float(ratio.max()), 1.0),
+        between("steepest fall of a widest angle", -1.05, float(turns.min()), -0.95),
+        between("slowest fall of a widest angle", -1.05, float(turns.max()), -0.95),
+        holds(whole < 1e-3, f"norms sum to 1 within {whole:.1g}, threshold 0.001"),
+    ]
+    note = f"At the ends the bound is {float(ratio.isel(point=-1).mean()):.4f} of the loss on average"
+    return verdict("the cubic bound holds, and angles fall as 1/T", checks, note)

@@ -16,13 +16,14 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
+from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
 from twolayer.gallery.shared.measuring import canvas, points
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.registry import Plate, figure
 from twolayer.gallery.shared.stepping import headline, orthogonal
 from twolayer.numerics.errors import positive_integer
 
-LIMIT = 5.0
+RESOLUTION = 0.1  # of the fall of the risk
 HUES = ("#1f77b4", "#d95f02", "#1b9e77", "#7570b3", "#666666")
 
 
@@ -53,7 +54,7 @@ def layerwise(
     settings = (lr, ridge, dim, seeds, samples, steps, seed)
     parts = [part(f"alpha={alpha:g}", partial(_measure, problem, alpha, *settings)) for alpha in alphas]
     data = xr.concat(parts, xr.DataArray(list(alphas), dims="alpha", name="alpha"))
-    return Plate(_draw(data, dim, samples), data, _verdict(data))
+    return Plate(_draw(data, dim, samples), data, _verdict(data, seeds))
 
 
 def _measure(
@@ -86,11 +87,20 @@ def _measure(
     return data
 
 
-def _verdict(data: xr.Dataset) -> Verdict:
+def _verdict(data: xr.Dataset, seeds: int) -> Verdict:
     limit = (4 * data.risk_runs - data.risk_runs_pilot) / 3
     error = np.hypot(4 * data.risk_runs_error, data.risk_runs_pilot_error) / 3
-    z = np.abs((limit - data.risk_finite) / error).values
-    falls = bool((np.diff(data.risk.values, axis=1) < 1e-6).all())
+    fall = float(data.risk.max() - data.risk.min())
+    checks = [
+        largest(
+            f"risk of the runs, extrapolated in d, − theory; {RESOLUTION:.0%} of the fall {fall:.3f} resolved",
+            limit - data.risk_finite,
+            error,
+            resolution=RESOLUTION * fall,
+            freedom=seeds - 1,
+        ),
+        holds((np.diff(data.risk.values, axis=1) < 1e-6).all(), "the risk falls with every step"),
+    ]
     parts = []
     for alpha in data.alpha.values:
         row = data.sel(alpha=alpha)
@@ -101,11 +111,8 @@ def _verdict(data: xr.Dataset) -> Verdict:
                 for x, y, e in zip(row.risk_finite, row.risk_runs, row.risk_runs_error, strict=True)
             )
         )
-    text = (
-        f"risk after 0, 1, … steps, runs in brackets: {'; '.join(parts)}; extrapolated in d, the largest deviation is "
-        f"{z.max():.1f} standard errors"
-    )
-    return Verdict(bool(z.max() < LIMIT and falls), text)
+    note = f"Risk after 0, 1, … steps, runs in brackets: {'; '.join(parts)}"
+    return verdict("giant steps and a ridge fit of the second layer have the risk of the limit", checks, note)
 
 
 def _draw(data: xr.Dataset, dim: int, samples: int) -> Any:

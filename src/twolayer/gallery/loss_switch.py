@@ -18,9 +18,10 @@ from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer.gallery.shared.batching import hermite, law
+from twolayer.gallery.shared.judging import Verdict, holds, verdict
 from twolayer.gallery.shared.measuring import canvas
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.registry import Plate, figure
 
 COLOURS = {"switch": "#1a1a1a", "correlation": "#e07b00", "squared": "#2b8a2b"}
 LABELS = {
@@ -90,20 +91,33 @@ def _curve(
 
 
 def _verdict(data: xr.Dataset, share: float) -> Verdict:
-    end = (
-        int(np.median(data.switched.values)) + (data.sizes["step"] - 1) // 2
-    )  # where the second stage of the median run ends
-    ends = {name: float(data[name][min(end, data.sizes["step"] - 1), 1]) for name in COLOURS}
+    switched = np.isfinite(data.switched.values)
+    middle = float(np.median(data.switched.values))
+    last = data.sizes["step"] - 1
+    end = int(middle) + last // 2 if np.isfinite(middle) else last  # where the second stage of the median run ends
+    ends = {name: float(data[name][min(end, last), 1]) for name in COLOURS}
     start = float(data["switch"][0, 1])
     first = {name: _first(data[name][:, 1].values, 0.5 * start) for name in COLOURS}
-    switched = np.isfinite(data.switched.values)
-    text = (
-        f"{int(switched.sum())} of {len(switched)} runs switch at {share:g} of the risk, median step "
-        f"{float(np.median(data.switched)):.0f}; half the risk after {first['switch']:.0f} steps (squared loss alone "
-        f"{first['squared']:.0f}); final excess risk {ends['switch']:.2g} (correlation alone {ends['correlation']:.2g})"
+    ratio = ends["switch"] / ends["correlation"]
+    checks = [
+        holds(
+            switched.mean() > 0.75,
+            f"{int(switched.sum())} of {len(switched)} runs switch at {share:g} of the risk, three quarters at least",
+        ),
+        holds(
+            first["switch"] < first["squared"],
+            f"half the median risk after {first['switch']:.0f} steps, before the {first['squared']:.0f} of the squared "
+            "loss alone",
+        ),
+        holds(
+            ratio < 0.2,
+            f"final median excess risk {ends['switch']:.2g}, {ratio:.2g} of that of the correlation loss alone "
+            f"({ends['correlation']:.2g}), a fifth at most",
+        ),
+    ]
+    return verdict(
+        "correlation loss first, squared loss then, beats either alone", checks, f"Median switch: {middle:.0f}"
     )
-    good = switched.mean() > 0.75 and ends["switch"] < 0.2 * ends["correlation"] and first["switch"] < first["squared"]
-    return Verdict(bool(good), text)
 
 
 def _first(risk: np.ndarray, level: float) -> float:

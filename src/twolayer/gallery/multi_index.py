@@ -16,12 +16,14 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.judging import Verdict, holds, near, unknown, verdict
 from twolayer.gallery.shared.measuring import canvas
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.registry import Plate, figure
 from twolayer.numerics.errors import InputError
 from twolayer.numerics.statistics import power_law
 
+SLACK, RESOLUTION = 0.1, 0.5  # of the exponent: finite steps and sizes, and what must be seen
 RISE = 1.6  # ‖M‖_F over that of its start, where the directions count as seen
 COLOURS = ("#a6bddb", "#3690c0", "#034e7b", "#1a1a1a")
 
@@ -72,20 +74,29 @@ def _path(problem: tl.Problem, algorithm: tl.SGD, dim: int, steps: int, seeds: i
 
 
 def _verdict(data: xr.Dataset) -> Verdict:
-    reached = bool(np.isfinite(data.steps.values).all())
-    if not reached:
-        return Verdict(
-            False, f"{int(np.isinf(data.steps.values).sum())} runs do not reach {RISE} times their first overlap"
-        )
+    claim = "steps to see three directions at once fall as 1/n_b"
+    late = int(np.isinf(data.steps.values).sum())
+    if late:
+        return verdict(claim, [unknown(f"{late} runs do not reach {RISE} times their first overlap")])
     means = data.steps.mean("seed")
     error = np.maximum(data.steps.std("seed", ddof=1) / np.sqrt(data.sizes["seed"]), 0.02 * means)
     fit = power_law(data.batch.values, means.values, error=error.values)
     times = ", ".join(
-        f"{float(m):.1f}±{float(e):.1f} (n_b = {int(n)})" for m, e, n in zip(means, error, data.batch, strict=True)
+        f"{float(m):.1f} ± {float(e):.1f} (n_b = {int(n)})" for m, e, n in zip(means, error, data.batch, strict=True)
     )
-    faster = bool((np.diff(means.values) < 0).all())
-    text = f"steps to {RISE} ‖M(0)‖: {times}; T ~ n_b^{fit.slope:.2f}±{fit.error:.2f}, −1 predicted"
-    return Verdict(faster and abs(fit.slope + 1) < 0.25, text)
+    checks = [
+        near(
+            "exponent of T in n_b",
+            fit.slope,
+            -1.0,
+            fit.error,
+            allowance=SLACK,
+            resolution=RESOLUTION,
+            freedom=data.sizes["batch"] * (data.sizes["seed"] - 1),
+        ),
+        holds((np.diff(means.values) < 0).all(), "every larger batch needs fewer steps on average"),
+    ]
+    return verdict(claim, checks, f"Steps to {RISE} ‖M(0)‖: {times}")
 
 
 def _draw(runs: dict[int, Any], data: xr.Dataset, width: int, dim: int) -> Figure:

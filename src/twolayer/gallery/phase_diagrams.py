@@ -13,11 +13,13 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.gallery.shared.batching import ALGORITHMS, SHARE, batch_of, hermite, law, near, recovered, resolution
+from twolayer.gallery.shared.batching import ALGORITHMS, SHARE, batch_of, hermite, law, recovered, rounding
+from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
 from twolayer.gallery.shared.measuring import canvas
-from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.registry import Plate, figure
 from twolayer.numerics.errors import choice, positive_integer
 
+RESOLUTION = 0.5  # of θ
 QUIET, LOUD = 0.1, 20.0  # ratio of noise to drift where learning is expected, and where it is not
 MOST = 2.0**52  # samples in a batch
 FAR = 100_000_000  # dimension at which fluctuations no longer learn what the drift does not
@@ -96,24 +98,28 @@ def _row(ell: int, name: str, diagram: tl.PhaseDiagram, run: tl.WeakRecovery) ->
     fit = run.fit()
     theta, error = (np.nan, np.nan) if fit is None else (fit.slope, fit.error)
     expected = np.nan if point.theta is None else point.theta
-    return [ell, name, run.mu, run.delta, expected, theta, error, resolution(run), point.learns, run.learned]
+    return [ell, name, run.mu, run.delta, expected, theta, error, rounding(run), point.learns, run.learned]
 
 
 def _verdict(data: xr.Dataset) -> Verdict:
-    same = bool((data.learns == data.learned).all())
+    same = (data.learns == data.learned).values
     known = data.isel(point=np.flatnonzero(data.learns.values & data.learned.values))
-    misses = np.abs(known.theta - known.expected)
-    good = all(
-        near(float(t), float(e), float(x), SHARE + float(r))
-        for t, e, x, r in zip(*(known[k].values for k in ("theta", "error", "expected", "resolution")), strict=True)
+    gap = known.theta - known.expected
+    checks = [
+        holds(same.all(), f"{int(same.sum())} of {data.sizes['point']} points learn or not as predicted, all expected"),
+        largest(
+            f"θ − predicted θ at the {known.sizes['point']} points that learn, {RESOLUTION:g} resolved",
+            gap,
+            known.error,
+            allowance=SHARE + known.resolution,
+            resolution=RESOLUTION,
+        ),
+    ]
+    note = (
+        f"Measured − predicted θ is {float(gap.mean()):+.3f} on average and {float(np.abs(gap).max()):.3f} at most "
+        f"(median error {float(known.error.median()):.3f})"
     )
-    text = (
-        f"{int((data.learns == data.learned).sum())} of {data.sizes['point']} points learn or not as predicted; at "
-        f"the {known.sizes['point']} that learn, measured − predicted θ is "
-        f"{float((known.theta - known.expected).mean()):+.3f} on average and "
-        f"{float(misses.max()):.3f} at most (median error {float(known.error.median()):.3f})"
-    )
-    return Verdict(same and good, text)
+    return verdict("the exact chain learns where and as fast as the diagrams say", checks, note)
 
 
 def _draw(

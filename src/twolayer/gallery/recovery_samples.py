@@ -15,13 +15,16 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
+from twolayer.gallery.shared.judging import Check, Verdict, holds, verdict
 from twolayer.gallery.shared.measuring import canvas
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.recovering import COLOURS, LEVELS, flow_samples, require_exponents, task
-from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.numerics.significance import LEVEL, limit_of
 from twolayer.numerics.statistics import wilson
 
 POWER = 0.25
+LOW, HIGH = 0.15, 0.6  # probabilities at the largest N that are low and high
 RANGES = {1: 64, 2: 64, 3: 4, 4: 1}
 """How many times larger than for k = 4 the dimensions may be at the same cost."""
 
@@ -88,7 +91,7 @@ def _draw(data: xr.Dataset, exponents: tuple[int, ...]) -> Any:
             y = np.concatenate([[0.0], share[seen], [share[seen][-1] if seen.any() else 0.0]])
             ax.step(x, y, where="post", color=COLOURS[k], alpha=alpha, lw=1.4, label=f"N = {n}")
             for where, found in ((-POWER, row.below.values), (POWER, row.above.values)):
-                error = np.clip([[found[0] - found[1]], [found[2] - found[0]]], 0, None)
+                error = np.abs([[found[0] - found[1]], [found[2] - found[0]]])  # rounding may be negative
                 ax.errorbar(n**where, found[0], error, fmt="o", ms=4, color=COLOURS[k], alpha=alpha, capsize=2)
         ax.axvline(1.0, color=GREY, lw=0.8, ls=":")
         unit = {1: "$c$", 2: r"$c\,\log N$", 3: r"$c\,N$"}.get(k, f"$c\\,N^{{{k - 2}}}$")
@@ -102,16 +105,26 @@ def _draw(data: xr.Dataset, exponents: tuple[int, ...]) -> Any:
 
 
 def _verdict(data: xr.Dataset, exponents: tuple[int, ...]) -> Verdict:
-    agrees, words = True, []
+    checks, notes = [], []
+    runs, level = data.sizes["seed"], 1 - LEVEL / (2 * len(exponents))
     for k in exponents:
         own = data.isel(point=np.flatnonzero(data.k.values == k))
         below, above = own.below.values, own.above.values
-        # probabilities move apart with N, if they have not arrived already, and are on their sides at the largest
-        agrees &= bool(below[-1, 0] <= below[0, 0] and above[-1, 0] >= above[0, 0])
-        agrees &= bool(below[-1, 2] < 0.15 and above[-1, 1] > 0.6)
-        words.append(
-            f"k = {k}, N = {int(own.dim[-1])}: probability {below[-1, 0]:.3f} (95 %: {below[-1, 1]:.3f} to "
-            f"{below[-1, 2]:.3f}) at α = c α_c N^(−1/4), {above[-1, 0]:.3f} ({above[-1, 1]:.3f} to {above[-1, 2]:.3f}) "
-            f"at c α_c N^(1/4); {below[0, 0]:.3f} and {above[0, 0]:.3f} at N = {int(own.dim[0])}"
-        )
-    return Verdict(agrees, "; ".join(words))
+        last = int(own.dim[-1])
+        for side, found, sign, edge in (("below", below, -1, LOW), ("above", above, 1, HIGH)):
+            few = wilson(round(found[-1, 0] * runs), runs, level)
+            right, wrong = (few.high <= edge, few.low > edge) if sign < 0 else (few.low >= edge, few.high < edge)
+            checks.append(
+                Check(
+                    "agrees" if right else "differs" if wrong else "undecided",
+                    f"k = {k}, N = {last}: probability {few.value:.3f} ({few.low:.3f} to {few.high:.3f}) {side} the "
+                    f"critical number, {'at most' if sign < 0 else 'at least'} {edge:g} expected",
+                )
+            )
+            # probabilities move apart with N, if they have not arrived already
+            change = sign * (found[-1, 0] - found[0, 0])
+            error = np.sqrt(sum(p * (1 - p) + 1 / runs for p in found[[0, -1], 0]) / runs)
+            back = -limit_of(2 * len(exponents)) * error
+            checks.append(holds(change >= back, f"it has moved by {change:+.3f} to its side, threshold {back:+.3f}"))
+        notes.append(f"k = {k}: {below[0, 0]:.3f} and {above[0, 0]:.3f} at N = {int(own.dim[0])}")
+    return verdict("recovery sets in at the critical number of samples", checks, "; ".join(notes))

@@ -14,15 +14,18 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.gallery.shared.measuring import LIMIT, canvas
+from twolayer.gallery.shared.judging import Verdict, near, verdict
+from twolayer.gallery.shared.measuring import canvas, median_points
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.recovering import COLOURS, LEVELS, law, measured, require_exponents
-from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.registry import Plate, figure
 from twolayer.numerics.errors import InputError
-from twolayer.numerics.statistics import Fit, median, median_power_law
+from twolayer.numerics.statistics import Fit, Median, median, median_power_law
 
 RANGES = {1: (100, 100_000, 6), 2: (100, 100_000, 6), 3: (64, 1024, 5), 4: (32, 96, 4)}
 PATIENCE = {1: 6.0, 2: 6.0, 3: 10.0, 4: 10.0}  # fewer than a quarter of the runs may be censored
+RESOLUTION = 1.0  # of the exponent of the search: that of the next k
+RATIO = 0.5  # of the exponent of the ratio: that of the next k
 ALLOWANCE = 0.05  # of the exponent, relative: finite sizes
 
 
@@ -82,16 +85,13 @@ def _draw(data: xr.Dataset, fits: dict[int, Fit], shares: dict[int, Fit]) -> Any
     for k, fit in fits.items():
         own = data.isel(point=np.flatnonzero(data.k.values == k))
         n, search = own.dim.values, own.search.values
-        error = np.clip(np.stack([search - own.search_low, own.search_high - search]), 0, None)
         label = rf"$k={k}$: $\tau \sim {law(k)}$, measured {fit.slope:.2f} ± {2 * fit.error:.2f}"
-        left.errorbar(n, search, error, fmt="o", ms=4, color=COLOURS[k], capsize=2, label=label)
+        median_points(left, n, _medians(own, "search"), COLOURS[k], label)
         fine = np.geomspace(n[0], n[-1], 60)
         curve = np.exp(fit.intercept) * fine**fit.slope * (np.log(fine) if k == 2 else 1.0)
         left.plot(fine, curve, color=COLOURS[k], lw=1)
-        ratio = own.descent / own.search
         slope = "" if k <= 2 else rf" $\sim N^{{{shares[k].slope:.2f}}}$"
-        bars = np.clip(np.stack([own.descent - own.descent_low, own.descent_high - own.descent]), 0, None) / search
-        right.errorbar(n, ratio, bars, fmt="o-", ms=4, lw=1, capsize=2, color=COLOURS[k], label=f"$k={k}${slope}")
+        median_points(right, n, _medians(own, "descent"), COLOURS[k], f"$k={k}${slope}", "o-", 1 / search)
     for ax in (left, right):
         ax.set(xscale="log", yscale="log", xlabel="dimension $N$")
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=len(fits) if ax is right else 1)
@@ -101,25 +101,47 @@ def _draw(data: xr.Dataset, fits: dict[int, Fit], shares: dict[int, Fit]) -> Any
     return drawing
 
 
+def _medians(own: xr.Dataset, name: str) -> list[Median]:
+    columns = (own[key].values for key in (name, f"{name}_low", f"{name}_high"))
+    return [Median(*row) for row in zip(*columns, strict=True)]
+
+
 def _verdict(data: xr.Dataset, fits: dict[int, Fit], shares: dict[int, Fit], seeds: int) -> Verdict:
-    agrees, words = True, []
+    checks, notes = [], []
     for k, fit in fits.items():
         expected = max(k - 1, 1)
-        agrees &= abs(fit.slope - expected) <= LIMIT * fit.error + ALLOWANCE * expected
-        own = data.isel(point=np.flatnonzero(data.k.values == k))
-        ratio = (own.descent / own.search).values
-        share = shares[k]
-        if k == 2:  # the ratio times log N is a constant
-            agrees &= abs(share.slope) <= LIMIT * share.error + ALLOWANCE
-        if k >= 3:
-            # at finite N the search still gains on its own law, so the ratio may fall faster than its limit
-            agrees &= share.slope <= -(k - 2) / 2 + LIMIT * share.error + 0.1 * (k - 2)
-        of = "τ/log N" if k == 2 else "τ"
-        part_ = "descent/search" + (" · log N" if k == 2 else "")
-        words.append(
-            f"k = {k}: {of} ~ N^{fit.slope:.3f} (95 %: {fit.low:.3f} to {fit.high:.3f}; predicted {expected}), "
-            f"descent/search {ratio[0]:.3g} → {ratio[-1]:.3g} from N = {own.dim.values[0]:.0f} to "
-            f"{own.dim.values[-1]:.0f} ({part_} ~ N^{share.slope:.3f} ± {share.error:.3f}), "
-            f"{int(own.censored.sum())} of {seeds * len(ratio)} runs censored"
+        checks.append(
+            near(
+                f"k = {k}: exponent of {'τ/log N' if k == 2 else 'τ'}",
+                fit.slope,
+                expected,
+                fit.error,
+                allowance=ALLOWANCE * expected,
+                resolution=RESOLUTION,
+                count=len(fits),
+            )
         )
-    return Verdict(agrees, "; ".join(words))
+        own = data.isel(point=np.flatnonzero(data.k.values == k))
+        ratio, share = (own.descent / own.search).values, shares[k]
+        if k >= 2:
+            # at finite N the search still gains on its own law, so for k ≥ 3 the ratio may fall faster than its limit
+            limit = -(k - 2) / 2
+            checks.append(
+                near(
+                    f"k = {k}: exponent of descent/search{' · log N' if k == 2 else ''}",
+                    share.slope,
+                    0.0 if k == 2 else (-np.inf, limit),
+                    share.error,
+                    allowance=ALLOWANCE + 0.1 * (k - 2),
+                    resolution=RATIO,
+                    count=len(fits),
+                )
+            )
+        notes.append(
+            f"k = {k}: 95 % from {fit.low:.3f} to {fit.high:.3f}, descent/search {ratio[0]:.3g} → {ratio[-1]:.3g} from "
+            f"N = {own.dim.values[0]:.0f} to {own.dim.values[-1]:.0f}, {int(own.censored.sum())} of "
+            f"{seeds * len(ratio)} runs censored"
+        )
+    return verdict(
+        "the search takes N^max(k−1, 1) samples, and the descent an ever smaller part", checks, "; ".join(notes)
+    )

@@ -13,14 +13,16 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
-from twolayer.gallery.shared.measuring import LIMIT, canvas
+from twolayer.gallery.shared.judging import Verdict, near, unknown, verdict
+from twolayer.gallery.shared.measuring import canvas
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.recovering import COLOURS, LEVELS, flow_samples, require_exponents, task
-from twolayer.gallery.shared.registry import Plate, Verdict, figure
+from twolayer.gallery.shared.registry import Plate, figure
 from twolayer.numerics.statistics import median
 
 POINTS = 400
 PATIENCE = 3.0
+RESOLUTION = 0.2  # of the descent
 ALLOWANCE = 0.06  # of the descent, relative: fluctuations at finite N shift it
 
 
@@ -100,18 +102,27 @@ def _draw(data: xr.Dataset, dim: int, shown: int) -> Any:
 
 
 def _verdict(data: xr.Dataset) -> Verdict:
-    agrees, words = True, []
+    checks, notes = [], []
     for k in data.k.values:
         own = data.sel(k=k)
         weak, strong = own.passed.values
         done = np.isfinite(strong)
+        notes.append(f"k = {k}: {done.sum()} of {len(weak)} runs recovered, search {median(weak).value:.3g}")
         if done.sum() < 4:
-            return Verdict(False, f"k = {k}: only {done.sum()} runs recovered")
+            checks.append(unknown(f"k = {k}: only {done.sum()} runs recovered"))
+            continue
         descent, expected = strong[done] - weak[done], float(own.predicted)
-        error = descent.std(ddof=1) / np.sqrt(done.sum())
-        agrees &= bool(abs(descent.mean() - expected) <= LIMIT * error + ALLOWANCE * expected)
-        words.append(
-            f"k = {k}: {done.sum()} of {len(weak)} runs recovered, search {median(weak).value:.3g}, descent "
-            f"{descent.mean():.4g} ± {error:.2g} samples (the equation says {expected:.4g})"
+        checks.append(
+            near(
+                f"k = {k}: samples of the descent",
+                descent.mean(),
+                expected,
+                descent.std(ddof=1) / np.sqrt(done.sum()),
+                allowance=ALLOWANCE * expected,
+                resolution=RESOLUTION * expected,
+                freedom=done.sum() - 1,
+                count=data.sizes["k"],
+                digits=0,
+            )
         )
-    return Verdict(agrees, "; ".join(words))
+    return verdict("the descent takes as long as by the limiting equation", checks, "; ".join(notes))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from twolayer.numerics.errors import reject
 
@@ -48,6 +48,8 @@ def limit_of_curves(lengths: Any, points: Any, freedom: float, level: float = LE
     >>> limit_of(1, 63) < limit_of_curves([3.0], [200], 63) < limit_of(200, 63)
     True
     """
+    from scipy import optimize
+
     kappa, count = np.asarray(lengths, dtype=float), np.asarray(points, dtype=float)
 
     def excess(c: float) -> float:

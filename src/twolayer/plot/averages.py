@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from twolayer.gaussian.moments import Moments
 from twolayer.numerics.errors import reject
+from twolayer.plot.canvas import canvas
 from twolayer.plot.style import TITLE, house_style
 
 __all__ = ["moments"]
@@ -20,7 +24,7 @@ MEANING = {
 NUMBERS_UP_TO = 6  # rows and columns
 
 
-def moments(result: Moments, figure: Figure | None = None) -> Figure:
+def moments(result: Moments, figure: Figure | None = None, ax: Sequence[Axes] | None = None) -> Figure:
     """The averages psi, phi and chi as matrices.
 
     Parameters
@@ -28,7 +32,9 @@ def moments(result: Moments, figure: Figure | None = None) -> Figure:
     result : Moments
         From `moments`.
     figure : matplotlib Figure, optional
-        Where to draw.
+        Where to draw: an empty figure.
+    ax : three Axes, optional
+        The panels, in a figure of your own.
 
     Examples
     --------
@@ -41,24 +47,27 @@ def moments(result: Moments, figure: Figure | None = None) -> Figure:
     if not isinstance(result, Moments):
         reject("result", type(result).__name__, "a result of moments")
     with house_style():
-        figure = figure or Figure(figsize=(9.2, 3.1))
-        for ax, name in zip(figure.subplots(1, 3), ("psi", "phi", "chi"), strict=True):
+        figure, panels, whole = canvas(3, (9.2, 3.1), figure, ax)
+        for panel, name in zip(panels, ("psi", "phi", "chi"), strict=True):
             matrix = getattr(result, name)
             rows, columns = matrix.shape
             bound = float(np.abs(matrix).max()) or 1.0
             # cells are numbered from 1, like neurons and directions
             edges = (0.5, columns + 0.5, rows + 0.5, 0.5)
-            image = ax.imshow(matrix, cmap="RdBu_r", vmin=-bound, vmax=bound, aspect="auto", extent=edges)
+            image = panel.imshow(matrix, cmap="RdBu_r", vmin=-bound, vmax=bound, aspect="auto", extent=edges)
             if max(rows, columns) <= NUMBERS_UP_TO:
                 size = 7 if columns <= 4 else 6
                 for (row, column), value in np.ndenumerate(matrix):
                     colour = "white" if abs(value) > 0.6 * bound else "#333333"
-                    ax.text(column + 1, row + 1, f"{value:.2g}", ha="center", va="center", fontsize=size, color=colour)
-            ax.grid(False)
-            ax.set_title(f"{name}   {MEANING[name]}", fontsize=8.5)
-            ax.set(xlabel="direction $r$" if name == "psi" else "neuron $l$", ylabel="neuron $j$")
-            for axis, count in ((ax.xaxis, columns), (ax.yaxis, rows)):
+                    panel.text(
+                        column + 1, row + 1, f"{value:.2g}", ha="center", va="center", fontsize=size, color=colour
+                    )
+            panel.grid(False)
+            panel.set_title(f"{name}   {MEANING[name]}", fontsize=8.5)
+            panel.set(xlabel="direction $r$" if name == "psi" else "neuron $l$", ylabel="neuron $j$")
+            for axis, count in ((panel.xaxis, columns), (panel.yaxis, rows)):
                 axis.set_major_locator(MaxNLocator(min(count, 10), integer=True, min_n_ticks=1))
-            figure.colorbar(image, ax=ax)
-        figure.suptitle(f"risk {result.risk:.4g}   {result.engine}, error {result.error:.1e}", **TITLE)
+            figure.colorbar(image, ax=panel)
+        if whole:
+            figure.suptitle(f"risk {result.risk:.4g}   {result.engine}, error {result.error:.1e}", **TITLE)
     return figure

@@ -1,19 +1,24 @@
 """Figures of runs: the risk on the left, the overlaps on the right, against the time t = lr·step/p.
 
-Theory is a black line. A simulation is the mean over its seeds with a band that holds the central 80 % of them.
+Theory is a black line. A simulation is the mean over its seeds with a band that holds the central 80 % of them. Runs in
+stages have no common clock: their seeds are drawn one by one (staged.py).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from twolayer.numerics.errors import reject
+from twolayer.plot.canvas import canvas
+from twolayer.plot.staged import draw_stages, is_staged
 from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, TITLE, house_style
 from twolayer.running.comparison import Comparison
 from twolayer.running.dataset import quantities
@@ -23,8 +28,15 @@ __all__ = ["compare", "trajectory"]
 
 BAND = (0.1, 0.9)
 MANY = 8  # more overlaps than this are drawn as thin lines without bands
+LINES = ("-", "--", ":", "-.")
 THEORY_LINES = ("--", ":", "-.")
 SIMULATION_LINES = ("-", "-.", ":")
+
+
+def _told(dataset: xr.Dataset) -> dict[str, Any]:
+    """The description of a result; of a run in stages, that of the first."""
+    told: dict[str, Any] = json.loads(dataset.attrs["description"])
+    return told["stages"][0] if "stages" in told else told
 
 
 def _random(dataset: xr.Dataset) -> bool:
@@ -34,12 +46,12 @@ def _random(dataset: xr.Dataset) -> bool:
 
 
 def _word(dataset: xr.Dataset) -> str:
-    return str(json.loads(dataset.attrs["description"])["method"]["name"])
+    return str(_told(dataset)["method"]["name"])
 
 
 def _label(dataset: xr.Dataset) -> str:
     """A result in the legend: method, dimension, seeds."""
-    method, word = json.loads(dataset.attrs["description"])["method"], _word(dataset)
+    method, word = _told(dataset)["method"], _word(dataset)
     parts = [METHODS[word].__name__ if word in METHODS else word]
     if "dim" in method:
         size = "∞" if method["dim"] == "inf" else f"{method['dim']:,}".replace(",", "\u2009")
@@ -47,14 +59,13 @@ def _label(dataset: xr.Dataset) -> str:
     seeds = dataset.sizes["seed"]
     if _random(dataset):
         parts.append(f"{seeds} seed{'s' if seeds > 1 else ''}")
-    diverged = int((dataset.outcome.values == Outcome.DIVERGED).sum())
+    diverged = int((dataset.outcome.values == Outcome.DIVERGED).reshape(seeds, -1).any(1).sum())
     return ", ".join(parts) + (f" ({diverged} diverged)" if diverged else "")
 
 
 def _title(dataset: xr.Dataset, width: int) -> str:
     """Problem and algorithm, in lines of about ``width`` characters."""
-    description = json.loads(dataset.attrs["description"])
-    problem, algorithm = description["problem"], description["algorithm"]
+    problem, whole = _told(dataset)["problem"], json.loads(dataset.attrs["description"])
     target = problem["target"]
     if isinstance(target, dict):
         target = f"teacher {target['teacher']}, k = {target['k']}"
@@ -62,9 +73,13 @@ def _title(dataset: xr.Dataset, width: int) -> str:
     parts.append(f"{problem['activation']}, p = {problem['width']}")
     if problem["noise"]:
         parts.append(f"Δ = {problem['noise']:g}")
-    parts.append(f"lr = {algorithm['lr']}, batch {algorithm['batch']}, {algorithm['geometry']}")
-    if algorithm["loss"] != "squared":
-        parts.append(f"{algorithm['loss']} loss")
+    stages = whole.get("stages", [whole])
+    for number, stage in enumerate(stages):
+        algorithm = stage["algorithm"]
+        said = f"lr = {algorithm['lr']}, batch {algorithm['batch']}, {algorithm['geometry']}"
+        if algorithm["loss"] != "squared":
+            said += f", {algorithm['loss']} loss"
+        parts.append(said if len(stages) == 1 else f"stage {number + 1}: {said}")
     lines = [parts[0]]
     for part in parts[1:]:
         if len(lines[-1]) + len(part) > width:
@@ -84,17 +99,20 @@ def _risk_axis(ax: Axes, dataset: xr.Dataset) -> None:
     """A logarithmic axis where that helps, and the level Δ/2 that no network gets below."""
     drawn = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in ax.get_lines()])
     positive = drawn[drawn > 0]
-    floor = json.loads(dataset.attrs["description"])["problem"]["noise"] / 2
-    if floor:
-        ax.axhline(floor, color=GREY, lw=0.8, ls=":")
+    floor = _told(dataset)["problem"]["noise"] / 2
+    if floor and not any(line.get_gid() == f"floor {floor}" for line in ax.get_lines()):
+        ax.axhline(floor, color=GREY, lw=0.8, ls=":", gid=f"floor {floor}")
         place: Any = ("axes fraction", "data")
         ax.annotate("Δ/2", (1.01, floor), xycoords=place, va="center", ha="left", color=GREY, fontsize=8)
     if positive.size and positive.max() > 3 * positive.min():
         ax.set_yscale("log")
         _unresolved(ax, positive.min(), dataset)
     ax.set_ylabel("risk")
-    note = f"bands: {BAND[1] - BAND[0]:.0%} of the seeds" if ax.collections else None
-    ax.legend(title=note, title_fontsize=8, alignment="left")
+    bands = any(isinstance(collection, PolyCollection) for collection in ax.collections)
+    notes = [f"bands: {BAND[1] - BAND[0]:.0%} of the seeds"] if bands else []
+    if is_staged(dataset):
+        notes.append("dots: the end of a stage")
+    ax.legend(title="\n".join(notes) or None, title_fontsize=8, alignment="left")
 
 
 def _unresolved(ax: Axes, least: float, dataset: xr.Dataset) -> None:
@@ -112,15 +130,17 @@ def _band(ax: Axes, times: np.ndarray, values: np.ndarray, colour: str, label: s
         ax.fill_between(times, low, high, color=colour, alpha=0.22, lw=0)
 
 
-def trajectory(dataset: xr.Dataset, figure: Figure | None = None) -> Figure:
+def trajectory(dataset: xr.Dataset, figure: Figure | None = None, ax: Axes | Sequence[Axes] | None = None) -> Figure:
     """Risk and overlaps M_jr of one result against time.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        From `solve`.
+        From `solve` or `solve_stages`.
     figure : matplotlib Figure, optional
-        Where to draw.
+        Where to draw: an empty figure, or one made by this function, to which the result is added.
+    ax : pair of Axes, optional
+        The panels for risk and overlaps, in a figure of your own.
 
     Examples
     --------
@@ -133,27 +153,40 @@ def trajectory(dataset: xr.Dataset, figure: Figure | None = None) -> Figure:
     if not isinstance(dataset, xr.Dataset) or "risk" not in dataset:
         reject("dataset", type(dataset).__name__, "a result of solve")
     with house_style():
-        figure = figure or Figure(figsize=(8.4, 3.4))
-        left, right = figure.subplots(1, 2)
-        times = dataset.time.values
-        _band(left, times, dataset.risk.values, COLOURS.get(_word(dataset), COLOURS["other"]), _label(dataset))
+        figure, (left, right), whole = canvas(2, (8.4, 3.4), figure, ax, overlay=True)
+        colour, k = COLOURS.get(_word(dataset), COLOURS["other"]), dataset.sizes["direction"]
+        # colours tell the directions on the right, so the lines have to tell the results
+        style: Any = {"ls": LINES[len(left.get_legend_handles_labels()[1]) % len(LINES)]}
+        if is_staged(dataset):
+            draw_stages(left, right, dataset, colour, _label(dataset), style)
+        else:
+            _band(left, dataset.time.values, dataset.risk.values, colour, _label(dataset), **style)
+            _overlaps(right, dataset, style)
         _risk_axis(left, dataset)
-        p, k = dataset.sizes["neuron"], dataset.sizes["direction"]
-        for r in range(k):
-            for j in range(p):
-                name = f"$M_{{j{r + 1}}}$" if j == 0 else None
-                values = dataset.M.values[:, :, j, r]
-                if p * k > MANY:
-                    right.plot(times, values.mean(axis=0), color=DIRECTIONS[r % 8], lw=0.8, label=name)
-                else:
-                    _band(right, times, values, DIRECTIONS[r % 8], name)
         right.set_ylabel("overlap $M_{jr}$" if k > 1 else "overlap $M_{j1}$")
         if k > 1:
-            right.legend()
-        for ax in (left, right):
-            _time_axis(ax, dataset)
-        figure.suptitle(_title(dataset, 110), **TITLE)
+            named: dict[str, Any] = {}
+            for handle, name in zip(*right.get_legend_handles_labels(), strict=True):
+                named.setdefault(name, handle)  # of several results, the first stands for the direction
+            right.legend(named.values(), named)
+        for panel in (left, right):
+            _time_axis(panel, dataset)
+        if whole:
+            figure.suptitle(_title(dataset, 110), **TITLE)
     return figure
+
+
+def _overlaps(ax: Axes, dataset: xr.Dataset, style: dict[str, Any]) -> None:
+    """Every M_jr: bands of a few, thin lines of many."""
+    times, (p, k) = dataset.time.values, dataset.M.shape[2:]
+    for r in range(k):
+        for j in range(p):
+            name = f"$M_{{j{r + 1}}}$" if j == 0 else None
+            values = dataset.M.values[:, :, j, r]
+            if p * k > MANY:
+                ax.plot(times, values.mean(axis=0), color=DIRECTIONS[r % 8], lw=0.8, label=name, **style)
+            else:
+                _band(ax, times, values, DIRECTIONS[r % 8], name, **style)
 
 
 def _distinct(labels: dict[str, str]) -> dict[str, str]:
@@ -172,7 +205,9 @@ def _colours(words: dict[str, str]) -> dict[str, str]:
     return out
 
 
-def compare(comparison: Comparison | xr.DataTree, figure: Figure | None = None) -> Figure:
+def compare(
+    comparison: Comparison | xr.DataTree, figure: Figure | None = None, ax: Axes | Sequence[Axes] | None = None
+) -> Figure:
     """Risk and overlaps of all methods of a comparison: theory as lines, simulations with their seed bands.
 
     Parameters
@@ -180,7 +215,9 @@ def compare(comparison: Comparison | xr.DataTree, figure: Figure | None = None) 
     comparison : Comparison or xarray.DataTree
         From `compare`.
     figure : matplotlib Figure, optional
-        Where to draw.
+        Where to draw: an empty figure.
+    ax : pair of Axes, optional
+        The panels for risk and overlaps, in a figure of your own.
 
     Examples
     --------
@@ -200,8 +237,7 @@ def compare(comparison: Comparison | xr.DataTree, figure: Figure | None = None) 
     theories = [name for name in results if name not in simulations]
     colours = _colours({name: _word(results[name]) for name in simulations})
     with house_style():
-        figure = figure or Figure(figsize=(9.2, 3.6))
-        left, right = figure.subplots(1, 2)
+        figure, (left, right), whole = canvas(2, (9.2, 3.6), figure, ax)
         for i, name in enumerate(simulations):
             times, values = results[name].time.values, quantities(results[name])
             _band(left, times, values["risk"], colours[name], labels[name])
@@ -222,7 +258,8 @@ def compare(comparison: Comparison | xr.DataTree, figure: Figure | None = None) 
                 right.plot([], [], color=DIRECTIONS[r % 8], label=f"$m_{{{quantity[1:]}}}$")
             right.legend()
         right.set_ylabel("overlap  $m_r = \\langle M_{jr}^2 \\rangle_j^{1/2}$")
-        for ax in (left, right):
-            _time_axis(ax, reference)
-        figure.suptitle(_title(reference, 120), **TITLE)
+        for panel in (left, right):
+            _time_axis(panel, reference)
+        if whole:
+            figure.suptitle(_title(reference, 120), **TITLE)
     return figure

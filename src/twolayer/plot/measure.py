@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from twolayer.analysis.measure import measure_histogram, orthogonal_norms, particle_weights
 from twolayer.numerics.errors import positive_integer
+from twolayer.plot.canvas import canvas
 from twolayer.plot.style import DIRECTIONS, house_style
 
 __all__ = ["measure"]
@@ -15,7 +19,9 @@ __all__ = ["measure"]
 POINTS = 4000  # of many particles, so many are drawn
 
 
-def measure(dataset: xr.Dataset, panels: int = 4, figure: Figure | None = None) -> Figure:
+def measure(
+    dataset: xr.Dataset, panels: int = 4, figure: Figure | None = None, ax: Sequence[Axes] | None = None
+) -> Figure:
     """The neurons at several times: histograms of m and q for one direction, the plane of the first two otherwise.
 
     Parameters
@@ -25,7 +31,9 @@ def measure(dataset: xr.Dataset, panels: int = 4, figure: Figure | None = None) 
     panels : int
         Number of times.
     figure : matplotlib Figure, optional
-        Where to draw.
+        Where to draw: an empty figure.
+    ax : sequence of Axes, optional
+        As many panels, in a figure of your own.
 
     Examples
     --------
@@ -40,13 +48,13 @@ def measure(dataset: xr.Dataset, panels: int = 4, figure: Figure | None = None) 
     count = min(positive_integer("panels", panels), dataset.sizes["time"])
     times = np.unique(np.linspace(0, dataset.sizes["time"] - 1, count).round().astype(int))
     with house_style():
-        figure = figure or Figure(figsize=(2.7 * len(times), 3.0))
-        axes = figure.subplots(1, len(times), sharex=True, sharey=True, squeeze=False)[0]
+        size = (2.7 * len(times), 3.0)
+        figure, axes, _ = canvas(len(times), size, figure, ax, sharex=True, sharey=True)
         if dataset.sizes["direction"] == 1:
             for of, colour in (("m1", DIRECTIONS[0]), ("q", DIRECTIONS[1])):
                 rows = measure_histogram(dataset, of)
-                for ax, i in zip(axes, times, strict=True):
-                    ax.stairs(
+                for panel, i in zip(axes, times, strict=True):
+                    panel.stairs(
                         rows.values[0, i],
                         _edges(rows.bin.values),
                         fill=True,
@@ -59,15 +67,15 @@ def measure(dataset: xr.Dataset, panels: int = 4, figure: Figure | None = None) 
         else:
             q = orthogonal_norms(dataset)
             shown = np.linspace(0, len(weight) - 1, min(POINTS, len(weight))).astype(int)
-            for ax, i in zip(axes, times, strict=True):
+            for panel, i in zip(axes, times, strict=True):
                 M = dataset.M.values[0, i][shown]
                 size = 6 + 30 * weight[shown] / weight.max() / max(1.0, len(shown) / 200)
-                marks = ax.scatter(M[:, 0], M[:, 1], size, q[0, i][shown], cmap="viridis_r", vmin=0, vmax=q[0].max())
+                marks = panel.scatter(M[:, 0], M[:, 1], size, q[0, i][shown], cmap="viridis_r", vmin=0, vmax=q[0].max())
             figure.colorbar(marks, ax=list(axes), label="$q$")
             axes[0].set_ylabel("$m_2$")
-        for ax, i in zip(axes, times, strict=True):
-            ax.set_title(f"$t = {float(dataset.time[i]):.3g}$")
-            ax.set_xlabel("$m_1$" if dataset.sizes["direction"] > 1 else "$m,\\ q$")
+        for panel, i in zip(axes, times, strict=True):
+            panel.set_title(f"$t = {float(dataset.time[i]):.3g}$")
+            panel.set_xlabel("$m_1$" if dataset.sizes["direction"] > 1 else "$m,\\ q$")
     return figure
 
 

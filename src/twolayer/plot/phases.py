@@ -18,6 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from twolayer.numerics.errors import choice, reject
+from twolayer.plot.canvas import canvas
 from twolayer.plot.style import house_style
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ def phases(
     plane : str
         ``"delta"``, ``"theta"`` or ``"both"``.
     measured : sequence of WeakRecovery
-        Points to draw: filled where most runs recovered, crosses where not, with the measured θ.
+        Points to draw: filled where most runs recovered, crosses where not, with the measured θ. A point that lies
+        beyond the axes is an arrow at their edge with its numbers.
     figure : matplotlib Figure, optional
         Where to draw.
 
@@ -70,8 +72,9 @@ def phases(
     if not isinstance(measured, Sequence) or not all(hasattr(point, "theta_error") for point in measured):
         reject("measured", measured, "a list of results of weak_recovery")
     with house_style():
-        figure = figure or Figure(figsize=(5.2 * len(planes), 4.6 if len(planes) > 1 else 5.0))
-        for ax, name in zip(figure.subplots(1, len(planes), squeeze=False)[0], planes, strict=True):
+        size = (5.2 * len(planes), 4.6 if len(planes) > 1 else 5.0)
+        figure, axes, _ = canvas(len(planes), size, figure)
+        for ax, name in zip(axes, planes, strict=True):
             draw_phases(ax, diagram, name, measured)
         add_legend(figure, bool(measured))
         figure.suptitle(
@@ -120,7 +123,7 @@ def draw_phases(ax: Axes, diagram: PhaseDiagram, plane: str, measured: Sequence[
         x, y = which.points["optimum"]
         ax.axvline(x, color=COLOURS[colour], ls="--", lw=1.2)
         ax.plot([x], [y + shift], "*", ms=11, color=COLOURS[colour], mec="black", mew=0.6, zorder=6, clip_on=False)
-    _draw_measured(ax, plane, measured)
+    _draw_measured(ax, plane, measured, (right, floor, top))
     ax.set(xlim=(0, right), ylim=(floor, top), xlabel=r"$\mu$   (batch $n_b \sim d^{\mu}$)", ylabel=LABELS[plane])
     ax.grid(False)
 
@@ -132,19 +135,38 @@ def _pair(diagram: PhaseDiagram) -> tuple[PhaseDiagram, PhaseDiagram]:
     return sgd, kind(diagram.ell, "correlation", "projected", "none")
 
 
-def _draw_measured(ax: Axes, plane: str, measured: Sequence[Any]) -> None:
+def _draw_measured(ax: Axes, plane: str, measured: Sequence[Any], window: tuple[float, float, float]) -> None:
+    """Points where they were measured; one beyond the window is an arrow at its edge, with its numbers."""
+    right, floor, top = window
     for point in measured:
-        learned = point.learned
-        if plane == "delta":
-            ax.plot([point.mu], [point.delta], "o" if learned else "x", color="black", ms=5.5, zorder=7, clip_on=False)
-            if point.theta is not None:
-                text = f"{max(point.theta, 0.0):.2f}"
-                ax.annotate(text, (point.mu, point.delta), (4, 4), textcoords="offset points", fontsize=7, zorder=8)
-        elif point.theta is not None:
-            height = max(point.theta, 0.0)
-            error = None if point.theta_error is None else 2 * point.theta_error
-            ax.errorbar([point.mu], [height], error, color="black", capsize=2.5, lw=1.1, zorder=7)
-            ax.plot([point.mu], [height], "o", color="black", ms=5, zorder=7, clip_on=False)
+        y, error = (point.delta, None) if plane == "delta" else (point.theta, point.theta_error)
+        if y is None:
+            continue
+        text = "" if point.theta is None else _signed(point.theta)
+        x_in, y_in = min(max(point.mu, 0.0), right), min(max(y, floor), top)
+        if (x_in, y_in) == (point.mu, y):
+            if error is not None:
+                ax.errorbar([point.mu], [y], 2 * error, color="black", capsize=2.5, lw=1.1, zorder=7)
+            mark = "o" if point.learned else "x"
+            ax.plot([point.mu], [y], mark, color="black", ms=5.5, zorder=7, clip_on=False)
+        else:
+            away = "^" if y > top else "v" if y < floor else ">" if point.mu > right else "<"
+            ax.plot([x_in], [y_in], away, color="black", ms=6.5, zorder=7, clip_on=False)
+            place = _signed(y) + ("" if error is None else f" ± {error:.2f}")
+            text = place if plane == "theta" else f"({point.mu:g}, {place}) {text}".rstrip()
+        if text and (plane == "delta" or (x_in, y_in) != (point.mu, y)):
+            ax.annotate(text, (x_in, y_in), (4, 4), textcoords="offset points", fontsize=7, zorder=8)
+
+
+def _signed(number: float) -> str:
+    """Two digits after the point, with a minus that is one, and no minus before zero.
+
+    Examples
+    --------
+    >>> _signed(-0.131), _signed(-0.001), _signed(0.5)
+    ('−0.13', '0.00', '0.50')
+    """
+    return f"{round(number, 2) + 0.0:.2f}".replace("-", "−")
 
 
 def add_legend(figure: Figure, measured: bool) -> None:

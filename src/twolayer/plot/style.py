@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from twolayer.numerics.errors import InputError, short
 from twolayer.numerics.writing import write_atomically
+from twolayer.plot.screen import watched
 
 __all__ = ["COLOURS", "DIRECTIONS", "GREY", "TITLE", "house_style", "save_figure"]
 
@@ -64,6 +65,7 @@ def house_style() -> Iterator[None]:
     ...     mpl.rcParams["axes.spines.top"]
     False
     """
+    watched()  # pyplot is imported before settings are changed, for it keeps some of its own among them
     with mpl.rc_context(STYLE):
         yield
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from twolayer.functions.exponents import Analysis
 from twolayer.numerics.errors import reject
+from twolayer.plot.canvas import canvas
 from twolayer.plot.style import DIRECTIONS, GREY, house_style
 
 __all__ = ["analysis"]
@@ -24,7 +26,7 @@ def _product(alpha: tuple[int, ...]) -> str:
     return "$" + "\\,".join(factors) + "$"
 
 
-def analysis(result: Analysis, figure: Figure | None = None) -> Figure:
+def analysis(result: Analysis, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
     r"""Hermite coefficients of a target by order, with its exponents.
 
     Parameters
@@ -32,7 +34,9 @@ def analysis(result: Analysis, figure: Figure | None = None) -> Figure:
     result : Analysis
         From `analyse`.
     figure : matplotlib Figure, optional
-        Where to draw.
+        Where to draw: an empty figure.
+    ax : Axes, optional
+        A panel of a figure of your own.
 
     Examples
     --------
@@ -46,8 +50,7 @@ def analysis(result: Analysis, figure: Figure | None = None) -> Figure:
     shown = sorted(coefficients, key=lambda item: -abs(item[1]))[:MOST]
     shown.sort(key=lambda item: (sum(item[0]), [-n for n in item[0]]))
     with house_style():
-        figure = figure or Figure(figsize=(6.4, 3.4))
-        ax = figure.subplots()
+        figure, (ax,), _ = canvas(1, (6.4, 3.4), figure, ax)
         orders: set[int] = set()
         for i, (alpha, c) in enumerate(shown):
             order = sum(alpha)

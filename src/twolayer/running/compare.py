@@ -20,7 +20,7 @@ from twolayer.running.comparison import Comparison, tree_of
 from twolayer.running.finite_size import rounding
 from twolayer.running.judging import Judgement, entries, judge, ranges
 from twolayer.running.pilots import Finite, Pair, Pilots, clock_ratio
-from twolayer.running.solve import applicable, refusals, solve
+from twolayer.running.solve import applicable, check_description, given_start, refusals, solve
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
 from twolayer.task.method import METHODS, Method, Outcome
@@ -68,7 +68,7 @@ def compare(
     problem: Problem,
     algorithm: SGD,
     methods: Sequence[Method] | None = None,
-    start: Overlaps | None = None,
+    start: Overlaps | str | None = None,
     *,
     time: Any = None,
     steps: Any = None,
@@ -85,7 +85,8 @@ def compare(
     methods : sequence of Method, optional
         By default every applicable one, at the dimension of the start. Methods that refuse are skipped, and the
         table says why.
-    start : Overlaps
+    start : Overlaps or str
+        Or ``"random"``: drawn at the dimension of the methods, one start for all.
     time, steps : float or int
         End of the run.
     save : int or sequence
@@ -102,8 +103,14 @@ def compare(
         its rows, ``.results`` the results by name, ``.tree`` the DataTree that `save` writes.
     """
     announcer = Announcer(progress)
+    check_description(problem, algorithm)
+    if isinstance(start, str):
+        dims = {method.dimension for method in methods or () if isinstance(method, Method)} - {None}
+        start = given_start(
+            problem, start, dims.pop() if len(dims) == 1 else None, seed, why="the methods have not one"
+        )
     if not isinstance(start, Overlaps):
-        reject("start", start, "Overlaps")
+        reject("start", start, "Overlaps, or 'random'")
     usable, skipped = _usable(problem, algorithm, _asked(problem, algorithm, methods, start, time, steps, seeds))
     start = _placed(start, usable)
     names = dict(zip(_labels(usable), usable, strict=True))

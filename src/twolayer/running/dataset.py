@@ -37,7 +37,17 @@ from twolayer.task.overlaps import Overlaps, pseudo_inverse
 from twolayer.task.particles import Particles
 from twolayer.task.problem import Problem
 
-__all__ = ["advice_on", "describe_problem", "known_risks", "quantities", "to_dataset", "unpack"]
+__all__ = [
+    "advice_on",
+    "describe_problem",
+    "description_of",
+    "known_risks",
+    "parts_of",
+    "quantities",
+    "start_of",
+    "to_dataset",
+    "unpack",
+]
 
 SCHEMA = "twolayer/1"
 PACKAGES = ("twolayer", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
@@ -128,6 +138,8 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
     run: dict[str, Any] = {"seeds": task.seeds, "seed": task.seed, "first": task.first, "start_dim": start.dim}
     if task.until is not None:
         run["until"] = [task.until.quantity, task.until.value, task.until.relative]
+    if count < len(task.points) and not record.interrupted:  # all had stopped: the save points that were not met
+        run["points"] = task.saved.tolist()
     description = {
         "problem": describe_problem(problem),
         "algorithm": task.algorithm.describe(),
@@ -204,15 +216,16 @@ def quantities(dataset: xr.Dataset) -> dict[str, np.ndarray]:
     return {"risk": dataset.risk.values} | {f"m{r + 1}": m[:, :, r] for r in range(m.shape[2])}
 
 
-def unpack(dataset: xr.Dataset) -> dict[str, Any]:
-    """Problem, algorithm, method, start and run of a dataset, ready to be solved again."""
-    if dataset.attrs.get("schema") != SCHEMA:
+def description_of(dataset: xr.Dataset) -> dict[str, Any]:
+    """What a dataset says about itself."""
+    if not isinstance(dataset, xr.Dataset) or dataset.attrs.get("schema") != SCHEMA:
         raise InputError("Argument `dataset` must be a result of twolayer, but has no description.")
-    description = json.loads(dataset.attrs["description"])
-    if "stages" in description:
-        raise InputError(
-            "Argument `dataset` was made in stages, which are not run again from a file: use solve_stages."
-        )
+    found: dict[str, Any] = json.loads(dataset.attrs["description"])
+    return found
+
+
+def parts_of(description: dict[str, Any]) -> tuple[Problem, SGD, Method]:
+    """Problem, algorithm and method of a description."""
     for part in ("target", "activation"):
         value = description["problem"][part]
         if isinstance(value, str) and value.startswith("<function"):
@@ -222,23 +235,34 @@ def unpack(dataset: xr.Dataset) -> dict[str, Any]:
             )
     problem = Problem(**description["problem"])
     algorithm = SGD(**description["algorithm"])
-    knobs = description["method"]
+    knobs = dict(description["method"])
     word = knobs.pop("name")
     if word not in METHODS:
         raise InputError(f"The method of this result, {word!r}, is not known here: register it to run it again.")
-    method = METHODS[word](**knobs)
-    run = description["run"]
-    M, a, dim = dataset.start_M.values, dataset.start_a.values, run["start_dim"]
-    start: Overlaps | Particles
+    return problem, algorithm, METHODS[word](**knobs)
+
+
+def start_of(dataset: xr.Dataset, problem: Problem, dim: int | None) -> Overlaps | Particles:
+    """The start that a dataset keeps."""
+    M, a = dataset.start_M.values, dataset.start_a.values
     if "start_q" in dataset:
-        start = Particles(M, dataset.start_q.values, dataset.weight.values, problem.P, a, dim)
-    else:
-        start = Overlaps(dataset.start_Q.values, M, problem.P, a, dim)
+        return Particles(M, dataset.start_q.values, dataset.weight.values, problem.P, a, dim)
+    return Overlaps(dataset.start_Q.values, M, problem.P, a, dim)
+
+
+def unpack(dataset: xr.Dataset) -> dict[str, Any]:
+    """Problem, algorithm, method, start and run of a dataset, ready to be solved again."""
+    description = description_of(dataset)
+    if "stages" in description:
+        raise InputError("Argument `dataset` must come from solve, but was made in stages, each with its algorithm.")
+    problem, algorithm, method = parts_of(description)
+    run = description["run"]
+    points = np.asarray(run.pop("points")) if "points" in run else dataset.save_point.values
     return {
         "problem": problem,
         "algorithm": algorithm,
         "method": method,
-        "start": start,
-        "points": dataset.save_point.values,
+        "start": start_of(dataset, problem, run["start_dim"]),
+        "points": points,
         **run,
     }

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 from scipy.interpolate import make_interp_spline
+from scipy.special import stdtr, stdtrit
 
 from twolayer.numerics.significance import limit_of_curves, path_length
 
@@ -32,7 +33,7 @@ __all__ = [
     "Correction",
     "Deviation",
     "Judgement",
-    "Test",
+    "Trial",
     "at_times",
     "deviations",
     "entries",
@@ -208,7 +209,7 @@ def _own_errors(theory: xr.Dataset, times: np.ndarray) -> dict[str, np.ndarray]:
 
 
 @dataclass(frozen=True, eq=False)
-class Test:
+class Trial:
     """One quantity along the run: deviation, c standard errors, allowance and rounding, (time, entries)."""
 
     times: np.ndarray
@@ -246,7 +247,7 @@ class Test:
             return "differ"
         return "agree" if self.seen.max() <= SHARE * self.range else "undecided"
 
-    def reason(self, seeds: int) -> str:
+    def reason(self, seeds: int, limit: float) -> str:
         """What a verdict that is not agreement rests on, and what would decide it."""
         if self.verdict == "agree":
             return ""
@@ -256,23 +257,31 @@ class Test:
             return f"off by {self.ratio.max():.1f} tolerances {when}"
         at = np.unravel_index(int(np.argmax(self.seen)), self.seen.shape)
         finite, random, gap = (float(np.abs(x[at])) / self.range for x in (self.room, self.noise, self.mean))
-        left = SHARE - finite - gap
+        what, give = [], []
+        if random > SHARE / 3:
+            left = SHARE - gap - (finite if finite < SHARE / 2 else SHARE / 4)
+            what.append(f"noise may hide {random:.0%}")
+            give.append(f"about {_enough(seeds, limit, random, max(left, SHARE / 5))} seeds")
+        if finite > SHARE / 3:
+            what.append(f"finite size may take {finite:.0%}")
+            give.append("a larger dim")
         when = f"of the range at t = {self.times[at[0]]:.3g}"
-        if finite > random or left <= 0.2 * SHARE:
-            return f"finite size may take {finite:.0%} {when}: give a larger dim"
-        return f"noise may hide {random:.0%} {when}: give about {_round(seeds * (random / left) ** 2)} seeds"
+        return f"{' and '.join(what)} {when}: give {' and '.join(give)}"
 
 
-def _round(number: float) -> int:
-    """Up to two leading digits.
+def _enough(seeds: int, limit: float, noise: float, wanted: float) -> int:
+    """How many seeds bring c standard errors down, in steps of a power of √2: c falls with their number too.
 
     Examples
     --------
-    >>> _round(3.2), _round(1234.0)
-    (4, 1300)
+    >>> _enough(16, 7.0, 0.2, 0.1), _enough(4, 60.0, 2.0, 0.1)
+    (46, 23)
     """
-    step = 10 ** max(0, int(np.floor(np.log10(max(number, 1.0)))) - 1)
-    return int(-(-number // step) * step)
+    tail = float(stdtr(seeds - 1, -limit))
+    more = float(seeds)
+    while -stdtrit(more - 1, tail) / limit * np.sqrt(seeds / more) * noise > wanted:
+        more *= np.sqrt(2)
+    return int(np.ceil(more))
 
 
 def judge(
@@ -322,7 +331,7 @@ def judge(
         mean = deviation.mean + known.shift
         error = np.hypot(deviation.error, own.get(name, 0.0))
         room = np.broadcast_to(known.allowance + averages * size, mean.shape)
-        test = Test(times, mean, limit * error, room, ROUNDING * natural, size)
+        test = Trial(times, mean, limit * error, room, ROUNDING * natural, size)
         values = entries(result)[name]
         still = np.ptp(values, axis=1).max() <= test.rounding and np.abs(mean).max() <= test.rounding
         if natural > 0 and not still:  # as the norms of normalised rows are
@@ -334,7 +343,7 @@ def judge(
                     dim=dim or 0,
                     quantity=name,
                     verdict=test.verdict,
-                    reason=test.reason(n),
+                    reason=test.reason(n, limit),
                     entry=_label(name, e, result.sizes["neuron"]),
                     reference=float(end[:, 0, e].mean()),
                     mean=float(values[:, -1, e].mean()),

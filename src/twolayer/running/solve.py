@@ -17,24 +17,24 @@ from twolayer.loops.host import follow
 from twolayer.numerics import random
 from twolayer.numerics.errors import InputError, Interrupted, Refused, RunFailed, choice, positive_integer, reject
 from twolayer.numerics.precision import float64
-from twolayer.running.dataset import advice_on, to_dataset, unpack
+from twolayer.running.dataset import advice_on, to_dataset
 from twolayer.running.progress import monitor_for
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
 from twolayer.task.method import METHODS, Method, Outcome, Task, Until, from_start
-from twolayer.task.overlaps import Overlaps, rank_of
+from twolayer.task.overlaps import LAWS, Overlaps, rank_of
 from twolayer.task.particles import Particles
 from twolayer.task.problem import Problem
 
-__all__ = ["AccuracyWarning", "DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"]
-
-
-class AccuracyWarning(UserWarning):
-    """The averages behind a run have a larger error than was asked for; the notes of the dataset hold it."""
+__all__ = ["AccuracyWarning", "DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "solve"]
 
 
 class DivergenceWarning(UserWarning):
     """Some seeds diverged; the dataset says which, where, and what to change."""
+
+
+class AccuracyWarning(UserWarning):
+    """The error of a result is larger than was asked for; its notes and error bars tell how large."""
 
 
 class HeavyTailWarning(UserWarning):
@@ -76,7 +76,7 @@ def refusals(problem: Problem, algorithm: SGD) -> dict[str, str | None]:
     >>> refusals(Problem("He2(z1)", "He2"), SGD(lr="0.1/d"))["Chain"] is None
     True
     """
-    _check_types(problem, algorithm)
+    check_description(problem, algorithm)
     return {cls.__name__: _probe(cls).refusal(problem, algorithm) for cls in METHODS.values()}
 
 
@@ -91,16 +91,17 @@ def applicable(problem: Problem, algorithm: SGD) -> list[str]:
     return [name for name, reason in refusals(problem, algorithm).items() if reason is None]
 
 
-def _check_types(problem: Any, algorithm: Any) -> None:
+def check_description(problem: Any, algorithm: Any) -> None:
+    """Reject what is not a problem and one algorithm."""
     if not isinstance(problem, Problem):
         reject("problem", problem, "a Problem")
     if not isinstance(algorithm, SGD):
-        reject("algorithm", algorithm, "an SGD")
+        reject("algorithm", algorithm, "an SGD (stages are run with solve_stages)")
 
 
 def check_parts(problem: Any, algorithm: Any, method: Any) -> None:
     """Reject what is not a problem, an algorithm and a method."""
-    _check_types(problem, algorithm)
+    check_description(problem, algorithm)
     if not isinstance(method, Method):
         reject("method", method, f"one of {', '.join(c.__name__ for c in METHODS.values())}, such as ODE()")
 
@@ -116,12 +117,32 @@ def _seeds(start: Overlaps | Particles, seeds: int | None, method: Method) -> in
     return asked if method.stochastic else 1
 
 
+def given_start(problem: Problem, start: Any, dim: int | None, seed: int, size: int | None = None, *, why: str) -> Any:
+    """The start that was given; for a word, a random one at dimension d, or ``size`` of them.
+
+    Examples
+    --------
+    >>> given_start(Problem("z1", "relu"), "random", 100, seed=0, size=3, why="")
+    Overlaps(p=1, k=1, starts=3, dim=100)
+    """
+    if not isinstance(start, str):
+        return start
+    law = choice("start", start, ("random", *LAWS))
+    random.check_seed(seed)
+    if dim is None:
+        raise InputError(
+            f"Argument `start` = {start!r} is drawn at the dimension of the method, but {why}: give "
+            "Overlaps.random(problem, dim=…)."
+        )
+    return Overlaps.random(problem, dim, seed, size, "sphere" if law == "random" else law)
+
+
 @float64
 def solve(
     problem: Problem,
     algorithm: SGD,
     method: Method,
-    start: Overlaps | Particles,
+    start: Overlaps | Particles | str,
     *,
     time: Any = None,
     steps: Any = None,
@@ -140,8 +161,10 @@ def solve(
     algorithm : SGD
     method : Method
         Such as ``Chain(dim=10_000)`` or ``ODE()``; the knobs of a method are in its constructor.
-    start : Overlaps or Particles
-        One start for all seeds, or one for each (leading axis). Particles are for methods of infinite width.
+    start : Overlaps, Particles or str
+        One start for all seeds, or one for each (leading axis). Particles are for methods of infinite width. Or
+        ``"random"`` (the same as ``"sphere"``), ``"hemisphere"``, ``"gaussian"``: a start for each seed, from
+        `Overlaps.random` at the dimension of the method.
     time, steps : float or int, or increasing sequence
         End of the run in time t = lr·step/p, or in steps; a sequence gives the save points themselves.
     save : int, "log" or increasing sequence
@@ -178,14 +201,14 @@ def solve(
     task = make_task(
         problem, algorithm, method, start, time=time, steps=steps, save=save, seeds=seeds, seed=seed, until=until
     )
-    return _finish(task, method, progress, throw)
+    return finish(task, method, progress, throw)
 
 
 def make_task(
     problem: Problem,
     algorithm: SGD,
     method: Method,
-    start: Overlaps | Particles,
+    start: Overlaps | Particles | str,
     *,
     time: Any = None,
     steps: Any = None,
@@ -194,9 +217,15 @@ def make_task(
     seed: int = 0,
     until: Until | None = None,
     first: int = 0,
+    points: np.ndarray | None = None,
 ) -> Task:
-    """The checked task of a run: the arguments of `solve`, for runs from number ``first`` on."""
+    """The checked task of a run: the arguments of `solve`, for runs from number ``first`` on.
+
+    ``points`` are save points on the method's own clock, instead of time, steps and save.
+    """
     check_parts(problem, algorithm, method)
+    count = positive_integer("seeds", 1 if seeds is None else seeds)
+    start = given_start(problem, start, method.dimension, seed, count, why=f"{type(method).__name__} has none")
     if isinstance(start, Particles) and not method.takes_particles:
         raise InputError(
             f"Argument `start` must be Overlaps for {type(method).__name__}, which follows overlaps between neurons, "
@@ -224,11 +253,13 @@ def make_task(
             stacklevel=4,  # through make_task, solve and its decorator to the caller
         )
     clocks = Clocks(problem, algorithm, method.dimension or start.dim)
-    points, hidden = from_start(method.save_points(clocks, time, steps, save))
-    return Task(problem, algorithm, start, points, clocks, _seeds(start, seeds, method), seed, until, first, hidden)
+    asked = method.save_points(clocks, time, steps, save) if points is None else points
+    every, hidden = from_start(asked)
+    return Task(problem, algorithm, start, every, clocks, _seeds(start, seeds, method), seed, until, first, hidden)
 
 
-def _finish(task: Task, method: Method, progress: Any, throw: bool) -> xr.Dataset:
+def finish(task: Task, method: Method, progress: Any, throw: bool) -> xr.Dataset:
+    """Run a task to its end: the dataset, or what is raised and warned about instead."""
     record = follow(lambda: method.prepare(task), task.points, method.name, monitor_for(progress))
     dataset = to_dataset(task, method, record)
     if record.interrupted:
@@ -244,7 +275,7 @@ def _finish(task: Task, method: Method, progress: Any, throw: bool) -> xr.Datase
             f"{int(lost.sum())} of {task.seeds} runs diverged, the first at {step}time {first:.4g}: "
             f"{advice_on(record, Outcome.DIVERGED, task.algorithm)}.",
             DivergenceWarning,
-            stacklevel=4,  # through _finish, solve and its decorator to the caller
+            stacklevel=4,  # through finish, solve and its decorator to the caller
         )
     error = float(record.notes.get("engine_error", 0.0))
     if error > method.largest_error:
@@ -255,22 +286,3 @@ def _finish(task: Task, method: Method, progress: Any, throw: bool) -> xr.Datase
             stacklevel=4,  # as above
         )
     return dataset
-
-
-@float64
-def rerun(dataset: xr.Dataset, *, progress: Any = None, throw: bool = True) -> xr.Dataset:
-    """Run a result again from its own description; on the same machine and versions the numbers are the same.
-
-    Parameters
-    ----------
-    dataset : xarray.Dataset
-        From `solve`, or loaded from a file.
-    """
-    known = unpack(dataset)
-    method, problem, algorithm, start = (known[k] for k in ("method", "problem", "algorithm", "start"))
-    until = Until(*known["until"]) if "until" in known else None
-    clocks = Clocks(problem, algorithm, method.dimension or start.dim)
-    points, hidden = from_start(known["points"])
-    runs = (known["seeds"], known["seed"], until, known.get("first", 0), hidden)
-    task = Task(problem, algorithm, start, points, clocks, *runs)
-    return _finish(task, method, progress, throw)

@@ -12,14 +12,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.errors import InputError, reject
+from twolayer.numerics.errors import InputError, positive_integer, reject
+from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
-from twolayer.running.solve import check_parts, solve
+from twolayer.running.solve import check_parts, finish, given_start, make_task
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
 from twolayer.task.method import Method, Outcome, Until
@@ -70,7 +71,7 @@ def solve_stages(
     problem: Problem,
     stages: Sequence[Stage],
     method: Method,
-    start: Overlaps,
+    start: Overlaps | str,
     *,
     seeds: int | None = None,
     seed: int = 0,
@@ -110,36 +111,63 @@ def solve_stages(
             reject("stages", stage, "a sequence of Stage")
         check_parts(problem, stage.algorithm, method)
     check_seed(seed)
+    count = positive_integer("seeds", 1 if seeds is None else seeds)
+    start = given_start(problem, start, method.dimension, seed, count, why=f"{type(method).__name__} has none")
+    if not isinstance(start, Overlaps):
+        reject("start", start, "Overlaps, or 'random'")
     dim = method.dimension or start.dim
-    units = [Clocks(problem, s.algorithm, dim).coordinates(np.zeros(1), method.unit(s.algorithm)) for s in stages]
+    clocks = [Clocks(problem, stage.algorithm, dim) for stage in stages]
+    units = [x.coordinates(np.zeros(1), method.unit(x.algorithm)) for x in clocks]
     for clock in CLOCKS:
         if len({unit[clock][1] for unit in units}) > 1:
             raise InputError(
                 f"Argument `stages` must have clocks in the same power of d, but {clock} has several: give a start "
                 "that has a `dim`."
             )
+    legs = [
+        Leg(stage.algorithm, stage.until, method.save_points(x, stage.time, stage.steps, stage.save))
+        for stage, x in zip(stages, clocks, strict=True)
+    ]
+    return follow_legs(problem, legs, method, start, seeds, seed, progress, throw)
+
+
+class Leg(NamedTuple):
+    """A stage on the method's own clock: algorithm, threshold and save points."""
+
+    algorithm: SGD
+    until: Until | None
+    points: np.ndarray
+
+
+@float64
+def follow_legs(
+    problem: Problem,
+    legs: Sequence[Leg],
+    method: Method,
+    start: Overlaps,
+    seeds: int | None,
+    seed: int,
+    progress: Any,
+    throw: bool,
+) -> xr.Dataset:
+    """One leg after the other, each from where the one before it ended."""
     parts: list[xr.Dataset] = []
-    for number, stage in enumerate(stages):
-        part = solve(
-            problem,
-            stage.algorithm,
-            method,
-            start,
-            steps=stage.steps,
-            time=stage.time,
-            save=stage.save,
-            seeds=seeds,
-            seed=(seed + number * SPREAD) % 2**64,
-            until=stage.until,
-            progress=progress,
-            throw=throw,
-        )
+    first = start
+    for number, (algorithm, until, points) in enumerate(legs):
+        own = (seed + number * SPREAD) % 2**64
+        task = make_task(problem, algorithm, method, start, seeds=seeds, seed=own, until=until, points=points)
+        part = finish(task, method, progress, throw)
         parts.append(part)
         if (part.outcome == Outcome.DIVERGED).any():
             break
         last = part.isel(time=-1)
-        start = Overlaps(last.Q.values, last.M.values, problem.P, last.a.values, start.dim)
-    return _joined(parts, method.stepwise)
+        start = Overlaps(last.Q.values, last.M.values, problem.P, last.a.values, first.dim)
+    joined = _joined(parts, method.stepwise)
+    described = [json.loads(part.attrs["description"]) for part in parts]
+    for one, leg in zip(described, legs, strict=False):
+        one["run"]["points"] = leg.points.tolist()
+    joined.attrs["description"] = json.dumps({"stages": described})
+    return joined.assign({name: parts[0][name] for name in ("start_Q", "start_M", "start_a")})
 
 
 def _joined(parts: Sequence[xr.Dataset], stepwise: bool) -> xr.Dataset:
@@ -171,10 +199,7 @@ def _joined(parts: Sequence[xr.Dataset], stepwise: bool) -> xr.Dataset:
     }
     coords |= {name: parts[0][name].values for name in ("seed", "neuron", "neuron_", "direction")}
     coords |= {"stage": ("point", np.array(numbers)), "stage_number": np.arange(1, len(parts) + 1)}
-    result = xr.Dataset(variables, coords)
-    described = [json.loads(part.attrs["description"]) for part in parts]
-    result.attrs = {**parts[0].attrs, "description": json.dumps({"stages": described})}
-    return result
+    return xr.Dataset(variables, coords, dict(parts[0].attrs))
 
 
 def _ends(part: xr.Dataset, stepwise: bool) -> np.ndarray:

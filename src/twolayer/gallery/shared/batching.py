@@ -1,4 +1,4 @@
-"""What the figures of batch size share: problems, laws, measured weak recovery that resumes, and how it is judged.
+"""What the figures of batch size share: problems, laws, and measured weak recovery that resumes.
 
     ratio = γ0 s²/(2 c n0):    on the noise line, the unstable point over the start to the power ℓ − 2
 
@@ -10,16 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
 
 import twolayer as tl
-from twolayer.gallery.shared.measuring import LIMIT
 from twolayer.gallery.shared.parts import part
 
 if TYPE_CHECKING:
     from twolayer.analysis.weak_recovery import WeakRecovery
 
-__all__ = ["ALGORITHMS", "SHARE", "batch_of", "hermite", "law", "median_points", "near", "recovered", "resolution"]
+__all__ = ["ALGORITHMS", "SHARE", "batch_of", "hermite", "law", "recovered", "rounding"]
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "SGD": {"loss": "squared", "geometry": "projected"},
@@ -67,35 +65,10 @@ def recovered(
     return WeakRecovery(problem, algorithm, options.get("level", 0.5), dims, data.steps.values, limits, sums, growth)
 
 
-def near(theta: float | None, error: float | None, expected: float, share: float = SHARE) -> bool:
-    """Whether a measured exponent is what is expected, within errors and the share of finite sizes."""
-    return theta is not None and abs(theta - expected) <= LIMIT * (error or 0.0) + share
-
-
-def resolution(run: WeakRecovery) -> float:
+def rounding(run: WeakRecovery) -> float:
     """What half a step at either end of the dimensions does to the exponent: it counts where steps are few."""
     known = [(n, m.value) for n, m in zip(run.dims, run.medians, strict=True) if np.isfinite(m.value)]
     if len(known) < 2:
         return 0.0
     (first, least), (last, most) = known[0], known[-1]
     return float(0.5 * (1 / least + 1 / most) / np.log(last / first))
-
-
-def median_points(ax: Axes, x: Any, runs: Any, colour: str, label: str, marker: str = "o", factor: Any = 1.0) -> None:
-    """Medians with their intervals; open ends stop at the axes."""
-    scale = np.broadcast_to(factor, len(runs))
-    known = [i for i, m in enumerate(runs) if np.isfinite(m.value)]
-    middle, low, high = (np.array([getattr(runs[i], k) for i in known]) for k in ("value", "low", "high"))
-    bars = [middle - np.maximum(low, 0), np.where(np.isfinite(high), high, middle) - middle]
-    ax.errorbar(
-        np.asarray(x, dtype=float)[known],
-        middle * scale[known],
-        np.maximum(bars, 0) * scale[known],
-        fmt=marker,
-        color=colour,
-        ms=4.5,
-        capsize=2.5,
-        lw=1.2,
-        label=label,
-        zorder=5,
-    )

@@ -1,9 +1,7 @@
-"""What the figures of escape share: the problem, measured first passages, and how a mean is judged.
+"""What the figures of escape share: the problem, measured first passages, and what predictions leave out.
 
-    z = (measured − predicted)/standard error,    agree when |measured − predicted| ≤ LIMIT·error + allowance
-
-The allowance is the part that the prediction leaves out by its own account: the corrected escape time holds for
-T d ≫ 1 + s, with relative corrections of that ratio inside its logarithm.
+The corrected escape time holds for T d ≫ 1 + s, with relative corrections of that ratio inside its logarithm: the
+allowance of a verdict.
 """
 
 from __future__ import annotations
@@ -18,19 +16,19 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 import twolayer as tl
+from twolayer.plot.canvas import Drawing
 
 if TYPE_CHECKING:
     from twolayer.analysis.escape import EscapeTime
     from twolayer.analysis.passage import Passage
 
 __all__ = [
-    "LIMIT",
-    "agree",
     "canvas",
     "colours",
     "growth",
     "known",
     "measured",
+    "median_points",
     "phase_retrieval",
     "plain_ticks",
     "points",
@@ -38,9 +36,6 @@ __all__ = [
     "predicted",
     "projected",
 ]
-
-LIMIT = 4.0
-"""Standard errors beyond which a difference counts as one."""
 
 PIECES = 64
 """A run stops at the first of so many save points at which all its seeds have crossed."""
@@ -100,14 +95,9 @@ def measured(
     return tl.first_passage(run)
 
 
-def agree(value: float, expected: float, error: float, allowance: float = 0.0) -> bool:
-    """Whether a measured value and what is expected differ by no more than LIMIT errors and the allowance."""
-    return bool(abs(value - expected) <= LIMIT * error + allowance)
-
-
 def canvas(columns: int, rows: int = 1, width: float = 4.4, height: float = 3.5) -> tuple[Figure, Sequence[Axes]]:
     """A figure and its panels in reading order."""
-    figure = Figure(figsize=(columns * width, rows * height))
+    figure = Drawing(figsize=(columns * width, rows * height))
     return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
 
 
@@ -124,6 +114,28 @@ def points(
     """Measured means with bars of two standard errors."""
     fill = face or colour
     ax.errorbar(x, y, 2 * error, fmt=marker, color=colour, mfc=fill, ms=4.5, capsize=2.5, lw=1.2, label=label, zorder=5)
+
+
+def median_points(ax: Axes, x: Any, runs: Any, colour: str, label: str, marker: str = "o", factor: Any = 1.0) -> None:
+    """Medians with their intervals; an end that is not known is an arrow to the edge of the axes."""
+    scale = np.broadcast_to(factor, len(runs))
+    known = [i for i, m in enumerate(runs) if np.isfinite(m.value)]
+    place = np.asarray(x, dtype=float)[known]
+    middle, low, high = (
+        np.array([getattr(runs[i], k) for i in known]) * scale[known] for k in ("value", "low", "high")
+    )
+    bars = [np.where(np.isfinite(end), np.abs(end - middle), 0.0) for end in (low, high)]
+    ax.errorbar(place, middle, bars, fmt=marker, color=colour, ms=4.5, capsize=2.5, lw=1.2, label=label, zorder=5)
+    for edge, ends in ((0.0, low), (1.0, high)):
+        for at, value in zip(place[~np.isfinite(ends)], middle[~np.isfinite(ends)], strict=True):
+            ax.annotate(
+                "",
+                (at, edge),
+                (at, value),
+                xycoords=("data", "axes fraction"),
+                textcoords="data",
+                arrowprops={"arrowstyle": "->", "color": colour, "lw": 1.0, "shrinkA": 0, "shrinkB": 0},
+            )
 
 
 def plain_ticks(axis: Axis) -> None:

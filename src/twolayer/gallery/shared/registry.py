@@ -23,10 +23,11 @@ import xarray as xr
 from matplotlib.animation import Animation, PillowWriter
 from matplotlib.figure import Figure
 
+from twolayer.gallery.shared.judging import Verdict
 from twolayer.gallery.shared.parts import keeping
 from twolayer.numerics.errors import InputError, choice, closest, reject, short
 
-__all__ = ["Entry", "Plate", "Verdict", "figure", "figures", "files_of", "read_setting", "run", "write"]
+__all__ = ["Entry", "Plate", "figure", "figures", "files_of", "read_setting", "run", "write"]
 
 GROUPS = {
     "escape": ("arnaboldi2023escaping",),
@@ -38,13 +39,6 @@ GROUPS = {
 """Groups of figures, with the papers behind them."""
 
 FRAMES_PER_SECOND = 12
-
-
-class Verdict(NamedTuple):
-    """Whether measurement and theory agree, and the numbers that say so in one line."""
-
-    agrees: bool
-    text: str
 
 
 class Plate(NamedTuple):
@@ -183,13 +177,13 @@ def run(
     Returns
     -------
     Plate
-        ``.figure`` (matplotlib), ``.data`` (xarray) and ``.verdict`` (``.agrees``, ``.text``).
+        ``.figure`` (matplotlib), ``.data`` (xarray) and ``.verdict`` (``.outcome``, ``.claim``, ``.checks``).
 
     Examples
     --------
     >>> plate = run("mediocrity", quick=True)
-    >>> plate.verdict.agrees
-    True
+    >>> plate.verdict.outcome
+    'agrees'
     """
     known = figures()
     entry = known[choice("name", name, known)]
@@ -212,6 +206,7 @@ def run(
             "gallery": name,
             "settings": json.dumps(described),
             "verdict": plate.verdict.text,
+            "outcome": plate.verdict.outcome,
             "agrees": json.dumps(plate.verdict.agrees),
             "versions": json.dumps(versions()),
             "papers": json.dumps(entry.papers),

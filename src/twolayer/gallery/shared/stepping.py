@@ -1,13 +1,15 @@
 """What the figures of giant steps share: theory and experiment from one start, and how far they are apart.
 
-    z = (mean of the runs − theory)/√(se² + error²)    over all steps, neurons and directions
+    |mean of the runs − theory| ≤ c √(se² + error²)    at all steps, for all neurons and directions
 
 A batch of α d samples makes steps of order one, so runs at finite d scatter by 1/√d about a theory without a dimension.
 """
 
 from __future__ import annotations
 
+import json
 import textwrap
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +18,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.judging import Check, largest
 from twolayer.gallery.shared.parts import part
 
-__all__ = ["Pair", "follow", "headline", "mark_steps", "orthogonal", "strength"]
+__all__ = ["Pair", "agree", "follow", "headline", "mark_steps", "orthogonal", "strength"]
 
 FLOOR = 1e-9  # below this a number counts as exact
+SHARE = 0.1  # of the range: deviations that must be seen
 
 
 def orthogonal(problem: tl.Problem) -> tl.Overlaps:
@@ -39,20 +43,34 @@ class Pair(NamedTuple):
         values = self.runs[name].values
         return values.mean(0), values.std(0, ddof=1) / np.sqrt(len(values))
 
-    def scores(self, name: str) -> np.ndarray:
-        """Deviations in units of their standard errors, from the first step on; exact numbers count as zero."""
+    def gaps(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Deviations and their standard errors, from the first step on; numbers below rounding count as equal."""
         mean, se = self.mean(name)
-        theory = self.theory[name].values[0]
         error = self.theory[f"{name}_error"].values[0] if f"{name}_error" in self.theory else 0.0
-        total = np.sqrt(se**2 + np.square(error))
-        gap = mean - theory
-        return np.asarray(np.where(total > FLOOR, gap / np.maximum(total, FLOOR), 0.0)[1:])
+        gap, total = (mean - self.theory[name].values[0])[1:], np.sqrt(se**2 + np.square(error))[1:]
+        exact = (total <= FLOOR) & (np.abs(gap) <= FLOOR)
+        return np.where(exact, 0.0, gap), np.where(exact, 0.0, np.maximum(total, FLOOR))
 
-    def worst(self, names: tuple[str, ...]) -> tuple[float, float]:
-        """Largest and root-mean-square deviation over all numbers of the given names."""
-        every = np.concatenate([self.scores(name).ravel() for name in names])
-        every = every[every != 0]
-        return float(np.abs(every).max()), float(np.sqrt((every**2).mean()))
+    def range(self, name: str) -> float:
+        """How far the theory moves, or a natural size where that is lost in the fluctuations of a run."""
+        values = self.theory[name].values[0]
+        moves, natural = float(np.ptp(values, axis=0).max()), 1.0 if name == "M" else float(np.abs(values).max())
+        dim = json.loads(self.runs.attrs["description"])["method"]["dim"]
+        return moves if moves > natural * dim**-0.5 else natural
+
+
+def agree(what: str, pairs: Iterable[Pair], names: tuple[str, ...]) -> Check:
+    """Whether the runs follow the theory in all entries of the given names at all steps of all pairs.
+
+    Deviations of a tenth of the range of their name must be seen.
+    """
+    every = list(pairs)
+    found = [pair.gaps(name) for pair in every for name in names]
+    sizes = [SHARE * pair.range(name) for pair in every for name in names]
+    gaps, errors = (np.concatenate([row[i].ravel() for row in found]) for i in range(2))
+    scales = np.concatenate([np.full(row[0].size, size) for row, size in zip(found, sizes, strict=True)])
+    freedom = min(pair.runs.sizes["seed"] for pair in every) - 1
+    return largest(f"{what}, entries of {', '.join(names)}", gaps, errors, resolution=scales, freedom=freedom)
 
 
 def follow(

@@ -1,13 +1,13 @@
 """Dynamical mean-field theory: n = α d samples that are used again and again.
 
-    h^t = M^t P⁺ h* + ω^t + Σ_{s<t} R_θ(t, s) F^s        what a sample sees: its own past comes back to it
-    θ^{t+1} = θ^t + u^t + Σ_{s≤t} R_F(t, s) θ^s          what the weights outside the target directions do
-    ω ~ GP(0, C_θ),   u ~ GP(0, C_F),   C_F = α E[F Fᵀ],   R_F = α E[∂F/∂ω]
+    h = m·h̃* + Σ_i l_i (ξ_i + e_i/√α)        what a sample sees: noise, and its own past that comes back to it
+    rows w = (m, l) move by the algorithm's own step, with the gradient B ⟨v x_i⟩ along every direction i
 
-The two sides determine each other step by step, without iteration: C_θ and R_θ up to t give the fields at t, whose
-averages give C_F and R_F at t, which give C_θ and R_θ at t + 1 (dmft_weights.py, dmft_fields.py). Everything is
-deterministic as d → ∞; the only error is that of the averages over the fields, estimated from independent replicates.
-The test risk has fields N(0, Ω^t); the training risk has those above, and differs from the first step on.
+Directions are those of the target, of the start, and one for every new push of the samples (samples.py). In their
+coordinates the limit d → ∞ is the algorithm itself, with rows of growing length (replicate.py). No equation is solved
+and no kernel factorised, so a hundred steps are as stable as one. The only error is that of averages over finitely
+many paths, estimated from independent replicates (ensemble.py); their number is raised until it meets a tolerance. The
+test risk has fields N(0, Ω^t); the training risk has those above, and differs from the first step on.
 """
 
 from __future__ import annotations
@@ -18,177 +18,152 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from twolayer.equations.kernel import Kernel
+from twolayer.equations.kernel import kernel_of
+from twolayer.equations.step import form_of, rates_of
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.risk import excess_risks
-from twolayer.loops.watching import LIMIT, watched_value
-from twolayer.methods.dmft.fields import POINTS, Fields, Plan, draw_points
-from twolayer.methods.dmft.weights import Averages, Rule, Weights
-from twolayer.numerics.errors import choice, positive_integer
+from twolayer.methods.dmft.ensemble import Ensemble, Watcher, standard_error
+from twolayer.methods.dmft.patterns import Pattern
+from twolayer.methods.dmft.points import KINDS, SOBOL, Points
+from twolayer.methods.dmft.replicate import Setting, Start, room_for
+from twolayer.numerics.errors import choice, finite_number, positive_integer, reject, require
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
 
 __all__ = ["DMFT"]
 
-RESPONSES = ("auto", "derivative", "stein")
-DIVERGED, REACHED = Outcome.CODES.index(Outcome.DIVERGED), Outcome.CODES.index(Outcome.REACHED)
-NS_PER_PRODUCT = 1.5  # for estimates of cost
-
-
-class Path:
-    """One start with one set of points: weights, fields, and the training risk of every visit."""
-
-    def __init__(self, weights: Weights, fields: Fields) -> None:
-        self.weights, self.fields = weights, fields
-        self.train_risk = np.zeros(len(weights.a))
-        self._averages: Averages
-        self._visit()
-
-    def _visit(self) -> None:
-        self._averages, self.train_risk[self.weights.at] = self.fields.visit(self.weights)
-        self.weights.record(self._averages)
-
-    def advance(self) -> None:
-        """One step of the weights, and the visit of the samples that follows it."""
-        self.weights.advance(self._averages)
-        if self.finite:
-            self._visit()
-
-    @property
-    def finite(self) -> bool:
-        """Whether the weights are within bounds."""
-        weights = self.weights
-        size = np.diagonal(weights.Q[weights.at]).max()
-        return bool(max(size, (weights.a[weights.at] ** 2).max()) < LIMIT)
+NS_PER_PRODUCT = 2.5  # for estimates of cost
+FEWEST = 4  # paths for each vector of the first basis
+FINER = 2  # each refinement has 2**FINER times as many points
 
 
 class DMFTEvolution(Evolution):
-    """Paths of all starts, several replicates each; what is reported is their mean."""
+    """Ensembles of all starts. A call advances all of them to their end, since early steps may be computed again."""
 
     def __init__(self, task: Task, method: DMFT) -> None:
         self.task, self.method = task, method
         problem, algorithm = task.problem, task.algorithm
-        self.steps = int(task.points[-1])
-        kernel = Kernel(problem.activation, problem.target, algorithm.loss)  # the geometry is that of the weights
-        self.derivative = method.uses_derivatives(problem)
-        self.L, inverse = target_frame(problem.P)
         assert algorithm.dataset is not None
-        lr, alpha = algorithm.lr.coefficient, algorithm.dataset.coefficient
-        batches = alpha / algorithm.batch.coefficient
-        gain = lr / (problem.p * algorithm.batch.coefficient)
-        plan = Plan(alpha, batches, algorithm.sampling == "replacement", float(np.sqrt(problem.noise)), gain)
-        shrink = 1.0 - lr * algorithm.weight_decay
-        rule = Rule(lr / problem.p, shrink, algorithm.momentum, algorithm.geometry, algorithm.train_second_layer)
-        shape = (self.L.shape[1], problem.p, self.steps, method.log2_points)
-        sets = [draw_points(plan, *shape, method.points, i) for i in range(method.replicates)]
-        self.paths = [
-            [
-                Path(Weights(rule, M @ inverse.T, Q, a, self.steps), Fields(kernel, plan, x, self.L, self.derivative))
-                for x in sets
-            ]
-            for Q, M, a in zip(*task.starts(), strict=True)
-        ]
-        until = task.until
-        risky = until is not None and until.quantity in ("risk", "excess_risk")
-        self.engine = select(problem, "squared").engine if risky else None
-        self.watched = [self._watched(i, 0) for i in range(task.seeds)]
-        self.levels = [0.0 if until is None else until.value * (x if until.relative else 1.0) for x in self.watched]
+        alpha = algorithm.dataset.coefficient
+        pattern = Pattern(algorithm.sampling, alpha / algorithm.batch.coefficient)
+        self.setting = Setting(
+            kernel_of(problem, algorithm),
+            form_of(algorithm),
+            rates_of(algorithm, problem.p, algorithm.lr(1)),  # the same at every d
+            float(np.sqrt(problem.noise)),
+            alpha,
+            pattern,
+            *target_frame(problem.P),
+            int(task.points[-1]),
+        )
+        self.watcher = None
+        if task.until is not None:
+            risky = task.until.quantity in ("risk", "excess_risk")
+            engine = select(problem, "squared").engine if risky else None
+            self.watcher = Watcher(task.until, engine, problem.noise)
+        self.starts = [Start(*x) for x in zip(*task.starts(), strict=True)]
+        least = (FEWEST * room_for(problem.k, problem.p, 0)).bit_length() - 1
+        self.log2_points = np.full(task.seeds, max(method.log2_points, least))
+        self._sets: dict[int, list[Points]] = {}
+        self._interrupted = False
+        self.ensembles = [self._ensemble(i) for i in range(task.seeds)]
+
+    def _ensemble(self, i: int) -> Ensemble:
+        """Start number i at its first step; all starts share their sets of points."""
+        n, method = int(self.log2_points[i]), self.method
+        if n not in self._sets:
+            self._sets[n] = [Points(n, method.points, r) for r in range(method.replicates)]
+        return Ensemble(self.setting, self.starts[i], self._sets[n], self.watcher)
 
     def initial(self) -> Any:
-        """Step 0, nothing stopped; the histories are kept in the paths."""
-        n = self.task.seeds
-        return np.zeros(n, int), np.zeros(n, np.int32), np.full(n, np.nan)
+        """Nothing: the histories are kept in the ensembles."""
+        return None
 
     def stopped(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
         """Outcome codes and steps."""
-        return state[1], state[2]
+        return np.array([x.code for x in self.ensembles], np.int32), np.array([x.stop for x in self.ensembles])
 
     def snapshot(self, state: Any) -> Snapshot:
-        """Means over the replicates at the step of each start."""
-        parts = [[x.mean(0)[None] for x in self._values(i, int(t))] for i, t in enumerate(state[0])]
-        return Snapshot(*(np.stack(x) for x in zip(*parts, strict=True)))
+        """The start."""
+        return self._snapshots(self.task.points[:1])
 
-    def _values(self, start: int, t: int) -> tuple[np.ndarray, ...]:
-        """Q, M, a and the training risk at step t, replicates first."""
-        paths = self.paths[start]
-        Q = [path.weights.Q[t] for path in paths]
-        M = [path.weights.A[t] @ self.L.T for path in paths]
-        return tuple(map(np.array, (Q, M, [x.weights.a[t] for x in paths], [x.train_risk[t] for x in paths])))
-
-    def _watched(self, start: int, t: int) -> float:
-        until = self.task.until
-        Q, M, a, _ = (x.mean(0) for x in self._values(start, t))
-        quantity = None if until is None else until.quantity
-        return float(watched_value(quantity, self.engine, Q, M, a, self.task.problem.noise))
+    def _snapshots(self, points: np.ndarray) -> Snapshot:
+        """Means over the replicates at save points."""
+        each = [[[x.mean(0) for x in e.values(int(t))] for t in points] for e in self.ensembles]
+        return Snapshot(*(np.array([[one[i] for one in times] for times in each]) for i in range(4)))
 
     def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Snapshot]:
-        """To the next save point, one step of all starts after the other."""
-        at, code, stop = (x.copy() for x in state)
-        for t in range(int(self.task.points[first]), int(self.task.points[first + 1])):
-            for i in np.flatnonzero(code == 0):
-                for path in self.paths[i]:
-                    path.advance()
-                if not all(path.finite for path in self.paths[i]):
-                    code[i], stop[i] = DIVERGED, t + 1.0
-                    continue
-                at[i] = t + 1
-                if self.task.until is not None:
-                    self._watch(int(i), t, code, stop)
-            tick(t + 1.0)
-        return (at, code, stop), self.snapshot((at, code, stop))
+        """To the end, one step of all starts after the other; what was finished when interrupted is handed over."""
+        points = self.task.points
+        if self._interrupted:
+            raise KeyboardInterrupt
+        last = int(points[first])
+        try:
+            while last < points[-1] and any(x.code == 0 for x in self.ensembles):
+                for i in range(self.task.seeds):
+                    if self.ensembles[i].code == 0:
+                        self.ensembles[i].advance()
+                        self._refine(i, tick)
+                last += 1
+                tick(float(last))
+        except KeyboardInterrupt:
+            self._interrupted = True  # told to the host loop at its next call
+        running = self._interrupted or any(x.code == 0 for x in self.ensembles)
+        count = np.searchsorted(points, last, "right") if running else np.searchsorted(points, last) + 1
+        if count == first + 1:
+            raise KeyboardInterrupt
+        return state, self._snapshots(points[first + 1 : count])
 
-    def _watch(self, i: int, t: int, code: np.ndarray, stop: np.ndarray) -> None:
-        """Mark a start that has passed the threshold, at the step interpolated linearly."""
-        until = self.task.until
-        assert until is not None
-        before, now, level = self.watched[i], self._watched(i, t + 1), self.levels[i]
-        self.watched[i] = now
-        if (now >= level) if until.quantity == "overlap" else (now <= level):
-            part = 1.0 if now == before else (before - level) / (before - now)
-            code[i], stop[i] = REACHED, t + float(np.clip(part, 0.0, 1.0))
+    def _refine(self, i: int, tick: Callable[[float], None]) -> None:
+        """Take more points for a start, from its first step on, as long as its error is above the tolerance."""
+        known = self.ensembles[i]
+        while known.error(known.at) > self.method.tolerance and self.log2_points[i] < self.method.max_log2_points:
+            self.log2_points[i] = min(self.log2_points[i] + FINER, self.method.max_log2_points)
+            finer = self._ensemble(i)
+            while finer.code == 0 and finer.at < known.at:
+                finer.advance()
+                tick(known.at - 1.0)
+            self.ensembles[i] = known = finer
 
     def notes(self) -> dict[str, Any]:
-        """How the averages were taken, and the largest standard error of M at the end."""
-        n = len(self.paths[0][0].fields.points.star)
-        kind = "Sobol" if self.method.points == "sobol" else "random"
-        notes: dict[str, Any] = {
-            "engine": f"{self.method.replicates} × {n} {kind} points",
-            "response": "derivative" if self.derivative else "stein",
-        }
-        if self.method.replicates > 1:
-            notes["engine_error"] = max(
-                float(self._error(self._replicates(i)[1])[-1].max()) for i in range(self.task.seeds)
+        """How the averages were taken, their largest error, and words for what went wrong."""
+        method, polynomial = self.method, self.task.problem.activation.polynomial
+        kind = "Sobol" if method.points == "sobol" else "random"
+        engine = f"{method.replicates} × {2 ** self.log2_points.max()} {kind} points"
+        tails = ""
+        if polynomial is not None and len(polynomial) > 2:
+            tails = (
+                "; a polynomial activation raises the fields to a higher power at each visit, so that averages have "
+                "heavy tails: use one that grows no faster than linearly"
             )
+        diverged = f"the weights grow without bound: use a smaller lr or geometry='projected'{tails}"
+        notes: dict[str, Any] = {"engine": engine, "advice": {Outcome.DIVERGED: diverged}}
+        if method.replicates > 1:
+            error = max(e.error(t) for e in self.ensembles for t in range(e.at + 1))
+            notes |= {"engine_error": error, "tolerance": method.tolerance}
         return notes
 
-    def _replicates(self, start: int) -> list[np.ndarray]:
-        """Q, M, a and the training risk at all save points, (time, replicate, …)."""
-        last = self.paths[start][0].weights.at
-        each = zip(*(self._values(start, min(int(t), last)) for t in self.task.points), strict=True)
-        return [np.stack(x) for x in each]
-
-    def _error(self, values: np.ndarray) -> np.ndarray:
-        """Standard error of the mean over the replicates."""
-        return np.asarray(values.std(1, ddof=1) / np.sqrt(self.method.replicates))
-
     def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-        """Standard errors, if there are replicates, and the kernels averaged over them."""
+        """Standard errors where there are replicates, and kernels."""
         found: dict[str, tuple[tuple[str, ...], np.ndarray]] = {}
         if self.method.replicates > 1:
-            each_start = [self._replicates(i) for i in range(self.task.seeds)]
-            risks = [excess_risks(self.task.problem, Q, M, a)[0] for Q, M, a, _ in each_start]
-            values = [*zip(*each_start, strict=True), risks]
-            Q, M, _, train, risk = (np.stack([self._error(x) for x in starts]) for starts in values)
+            each = [
+                [np.stack(x, axis=1) for x in zip(*(e.values(int(t)) for t in self.task.points), strict=True)]
+                for e in self.ensembles
+            ]
+            risks = [excess_risks(self.task.problem, Q, M, a)[0] for Q, M, a, _ in each]
+            values = (*zip(*each, strict=True), risks)
+            Q, M, _, train, risk = (np.stack([standard_error(x) for x in starts]) for starts in values)
             found["Q_error"] = ("seed", "time", "neuron", "neuron_"), Q
             found["M_error"] = ("seed", "time", "neuron", "direction"), M
             found["train_risk_error"] = ("seed", "time"), train
             found["risk_error"] = ("seed", "time"), risk
-        dims = ("seed", "visit", "visit_", "neuron", "neuron_")
-        for name in ("C_theta", "C_F", "R_theta", "R_F"):
-            each = [np.mean([getattr(path.weights, name) for path in paths], axis=0) for paths in self.paths]
-            found[name] = dims, np.stack(each)
+        smooth = None if not self.method.responses else not self.task.problem.activation.kinks
+        kernels = [e.kernels(smooth) for e in self.ensembles]
+        for name in kernels[0]:
+            found[name] = ("seed", "visit", "visit_", "neuron", "neuron_"), np.stack([x[name] for x in kernels])
         return found
 
 
@@ -200,38 +175,58 @@ class DMFT(Method):
     Parameters
     ----------
     log2_points : int
-        Points for averages over the fields, as a power of two, in each replicate.
+        Paths for averages over the samples, as a power of two, in each replicate, to begin with.
     replicates : int
-        Independent sets of points: the result is their mean, their spread its error (none for a single one).
-    response : str
-        ``"derivative"``: derivatives of the push along each path, for smooth activations; ``"stein"``: Gaussian
-        integration by parts, for any; ``"auto"``: the first unless σ has kinks, where σ'' is a delta function.
+        Independent sets of paths: the result is their mean, their spread its error. A single one has no known error.
+    tolerance : float
+        A start whose M or Q has a larger standard error (relative to those entries that are larger than one) is
+        computed again with four times as many paths,
+    max_log2_points : int
+        up to this number of them; an `AccuracyWarning` tells what was reached where that is not enough.
     points : str
         ``"sobol"`` (scrambled) or ``"random"``.
+    responses : bool
+        Report the response functions ``R_F`` and ``R_theta`` too; the dynamics does not need them.
 
     Notes
     -----
-    With N points and T steps: time O(N T² p²) and memory O(N T p) by integration by parts; time O(N T³ p³) and memory
-    O(N T p²) with derivatives; both for each replicate and start.
+    With N paths, T steps and n ≤ 2 + k + p + 2 p T vectors in the basis: time O(N n p) for a step, memory O(N n), for
+    each replicate and start; responses take O(N T³ p³) more unless the activation has kinks.
 
     Examples
     --------
     >>> DMFT(replicates=2)
-    DMFT(log2_points=17, replicates=2, response='auto', points='sobol')
+    DMFT(log2_points=14, replicates=2, tolerance=0.002, max_log2_points=17, points='sobol', responses=False)
     """
 
-    log2_points: int = 17
+    log2_points: int = 14
     replicates: int = 4
-    response: str = "auto"
+    tolerance: float = 2e-3
+    max_log2_points: int = 17
     points: str = "sobol"
+    responses: bool = False
     stepwise: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("dandi2024", "gerbelot2024", "celentano2021")
 
     def __post_init__(self) -> None:
         positive_integer("log2_points", self.log2_points, 4)
         positive_integer("replicates", self.replicates)
-        choice("response", self.response, RESPONSES)
-        choice("points", self.points, POINTS)
+        tolerance = finite_number("tolerance", self.tolerance, accepted="a positive number")
+        require(tolerance > 0, "tolerance", self.tolerance, "a positive number")
+        positive_integer("max_log2_points", self.max_log2_points, 4)
+        choice("points", self.points, KINDS)
+        if not isinstance(self.responses, bool):
+            reject("responses", self.responses, "True or False")
+
+    @property
+    def largest_error(self) -> float:
+        """The tolerance: beyond it a result comes with a warning."""
+        return self.tolerance
+
+    @property
+    def mending(self) -> str:
+        """What would make averages more accurate, as the end of a sentence."""
+        return f"; raise max_log2_points (now {self.max_log2_points}), or the tolerance"
 
     def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
         """Reused samples only, with n = α d, n_b = α_b d and lr of order one."""
@@ -252,18 +247,14 @@ class DMFT(Method):
         """Draw the points and visit them once."""
         return DMFTEvolution(task, self)
 
-    def uses_derivatives(self, problem: Problem) -> bool:
-        """Whether responses are derivatives."""
-        return self.response == "derivative" or (self.response == "auto" and not problem.activation.kinks)
-
     def cost(self, task: Task) -> float:
-        """Visits, each of O(N T p²), or O(N T² p³) with derivatives."""
-        steps, p = float(task.points[-1]) + 1, task.problem.p
-        work = 2**self.log2_points * self.replicates * steps**2 * p**2
-        return NS_PER_PRODUCT * 1e-9 * work * (4 + (steps * p if self.uses_derivatives(task.problem) else 0))
+        """Visits, each of O(N n p), and the drawing of points, at the first number of them."""
+        visits, p = int(task.points[-1]) + 1, task.problem.p
+        products = task.seeds * visits * (2 * p * (2 + task.problem.k + p + p * visits) + 40)
+        return NS_PER_PRODUCT * 1e-9 * 2**self.log2_points * self.replicates * (products + 10 * SOBOL)
 
     def footprint(self, task: Task) -> int:
-        """Innovations, pushes and, with derivatives, slopes of all visits."""
-        steps, p = int(task.points[-1]) + 1, task.problem.p
-        held = 4 + (3 * p if self.uses_derivatives(task.problem) else 0)
-        return super().footprint(task) + 8 * 2**self.log2_points * self.replicates * steps * p * held
+        """The bases of all paths, and their points."""
+        vectors = room_for(task.problem.k, task.problem.p, int(task.points[-1]))
+        held = 8 * 2**self.log2_points * self.replicates * (task.seeds * vectors + SOBOL)
+        return super().footprint(task) + held

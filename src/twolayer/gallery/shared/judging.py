@@ -1,0 +1,201 @@
+"""Verdicts of figures: a claim, the checks it rests on, and three outcomes.
+
+    |measured − expected| ≤ tolerance = c · standard error + allowance
+
+    differs     the deviation exceeds the tolerance
+    agrees      it does not, and deviation + tolerance ≤ resolution: what the claim must be told apart from
+    undecided   otherwise, and where there is nothing to judge by
+
+c is Student's, with one chance `LEVEL` of a false alarm for all the numbers of a check (numerics/significance.py). The
+allowance is what the prediction leaves out by its own account, and the resolution is stated by each figure: a test that
+would have passed whatever was measured is no agreement. Every check says what it compares, its threshold and its
+numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from twolayer.numerics.significance import LEVEL, limit_of
+
+__all__ = ["OUTCOMES", "Check", "Verdict", "between", "holds", "largest", "near", "same_law", "unknown", "verdict"]
+
+OUTCOMES = ("differs", "undecided", "agrees")
+"""From the one that decides: a verdict is the first that any of its checks has."""
+
+
+class Check(NamedTuple):
+    """One test: its outcome, and what was compared, with threshold and numbers."""
+
+    outcome: str
+    text: str
+
+
+class Verdict(NamedTuple):
+    """What a figure claims, the checks of it, and further numbers.
+
+    Examples
+    --------
+    >>> found = Verdict("a is 1", (near("a", 1.1, 1.0, 0.01, resolution=0.2), holds(True, "b is there")))
+    >>> found.outcome, found.agrees
+    ('differs', False)
+    """
+
+    claim: str
+    checks: tuple[Check, ...]
+    note: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """``"agrees"``, ``"differs"`` or ``"undecided"``."""
+        found = {check.outcome for check in self.checks}
+        return next((word for word in OUTCOMES if word in found), "undecided")
+
+    @property
+    def agrees(self) -> bool:
+        """Whether measurement and theory agree."""
+        return self.outcome == "agrees"
+
+    @property
+    def text(self) -> str:
+        """Claim and checks in one line."""
+        told = "; ".join(f"{c.text} [{c.outcome}]" for c in self.checks)
+        return f"{self.claim}: {told}" + (f". {self.note}" if self.note else "")
+
+
+def verdict(claim: str, checks: Iterable[Check], note: str = "") -> Verdict:
+    """A verdict from checks as they come."""
+    return Verdict(claim, tuple(checks), note)
+
+
+def near(
+    what: str,
+    value: float,
+    expected: float | tuple[float, float],
+    error: float,
+    *,
+    resolution: float,
+    allowance: float = 0.0,
+    freedom: float = np.inf,
+    count: int = 1,
+    digits: int = 3,
+) -> Check:
+    """Whether a measured number is the expected one.
+
+    Parameters
+    ----------
+    what : str
+        What is compared.
+    value, expected, error : float
+        With the standard error of the difference; two numbers are the ends of what is expected.
+    resolution : float
+        Deviation and tolerance together may be no more than this for agreement.
+    allowance : float
+        What the prediction leaves out.
+    freedom, count
+        Degrees of freedom of the error, and how many such numbers are looked at.
+
+    Examples
+    --------
+    >>> near("slope", 1.02, 1.0, 0.01, resolution=0.1).text
+    'slope 1.020 ± 0.010, expected 1.000, tolerance 0.039, resolution 0.100'
+    >>> near("slope", 4.05, 1.0, 1.01, resolution=0.25).outcome
+    'undecided'
+    """
+    low, high = expected if isinstance(expected, tuple) else (expected, expected)
+    said = f"expected {low:.{digits}f}" + (f" to {high:.{digits}f}" if high > low else "")
+    if not np.isfinite([value, error]).all():
+        return unknown(f"{what} could not be measured, {said}")
+    tolerance, gap = limit_of(count, freedom) * error + allowance, max(low - value, value - high, 0.0)
+    outcome = "differs" if gap > tolerance else "agrees" if gap + tolerance <= resolution else "undecided"
+    numbers = f"{value:.{digits}f} ± {error:.{digits}f}, {said}"
+    return Check(outcome, f"{what} {numbers}, tolerance {tolerance:.{digits}f}, resolution {resolution:.{digits}f}")
+
+
+def largest(
+    what: str,
+    gaps: Any,
+    errors: Any,
+    *,
+    resolution: Any,
+    allowance: Any = 0.0,
+    freedom: float = np.inf,
+) -> Check:
+    """Whether many deviations are within their errors: the largest in units of its tolerance, and what was seen.
+
+    ``resolution`` and ``allowance`` are numbers, or one for each deviation. What would have been seen is told as a part
+    of the resolution. Numbers without error and deviation are left out.
+
+    Examples
+    --------
+    >>> largest("M", [0.1, -0.02], [0.05, 0.01], resolution=1.0, freedom=31).text
+    'M: largest of 2 deviations 2.0 standard errors, 4.8 allowed, rms 2.0; seen from 0.34 of the resolution on'
+    """
+    gap, error, room, scale = (
+        np.asarray(x, dtype=float).ravel() for x in np.broadcast_arrays(np.abs(gaps), errors, allowance, resolution)
+    )
+    known = (error > 0) | (gap > room)
+    gap, error, room, scale = (x[known] for x in (gap, error, room, scale))
+    if not gap.size or not np.isfinite(gap).all():
+        return unknown(f"{what}: {'deviations are not finite' if gap.size else 'nothing was measured'}")
+    limit = limit_of(gap.size, freedom)
+    tolerance, safe = limit * error + room, np.where(error > 0, error, np.inf)
+    seen = float(((gap + tolerance) / scale).max())
+    outcome = "differs" if (gap > tolerance).any() else "agrees" if seen <= 1 else "undecided"
+    z = gap / safe
+    beside = f" beside {room.max():.2g}" if room.max() > 0 else ""
+    return Check(
+        outcome,
+        f"{what}: largest of {gap.size} deviations {z.max():.1f} standard errors, {limit:.1f} allowed{beside}, rms "
+        f"{np.sqrt((z**2).mean()):.1f}; seen from {seen:.2f} of the resolution on",
+    )
+
+
+def between(what: str, low: float, value: float, high: float, digits: int = 3) -> Check:
+    """Whether a number without error lies in an interval.
+
+    Examples
+    --------
+    >>> between("ratio", 0.9, 1.05, 1.1).text
+    'ratio 1.050, from 0.900 to 1.100 expected'
+    """
+    ends = f"from {low:.{digits}f} to {high:.{digits}f} expected"
+    return holds(low <= value <= high, f"{what} {value:.{digits}f}, {ends}")
+
+
+def same_law(what: str, one: Any, two: Any, count: int = 1, resolution: float = 0.5) -> Check:
+    """Whether two samples have one law, by Kolmogorov and Smirnov; infinite values are runs that have not arrived.
+
+    ``resolution`` is the distance of distribution functions that must be seen, ``count`` the number of such tests.
+
+    Examples
+    --------
+    >>> same_law("times", np.arange(40.0), np.arange(40.0) + 100).outcome
+    'differs'
+    >>> same_law("times", np.arange(4.0), np.arange(4.0)).outcome
+    'undecided'
+    """
+    from scipy import stats
+
+    n, m = len(one), len(two)
+    found = stats.ks_2samp(one, two)
+    level = LEVEL / count
+    seen = float(np.sqrt(-np.log(level / 2) / 2 * (1 / n + 1 / m)))
+    text = (
+        f"{what}: Kolmogorov–Smirnov distance {found.statistic:.2f}, p-value {found.pvalue:.2g}, threshold "
+        f"{level:.1g}; distances from {seen:.2f} on are seen, resolution {resolution:g}"
+    )
+    return Check("differs" if found.pvalue < level else "agrees" if seen <= resolution else "undecided", text)
+
+
+def holds(condition: Any, text: str) -> Check:
+    """A statement that is true or false as it stands."""
+    return Check("agrees" if bool(condition) else "differs", text)
+
+
+def unknown(text: str) -> Check:
+    """A check for which there is nothing to judge by."""
+    return Check("undecided", text)

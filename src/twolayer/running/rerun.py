@@ -1,0 +1,76 @@
+"""`rerun`: a result again, from its own description.
+
+description, start, save points and seed of a dataset  →  the same task  →  the same numbers
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from twolayer.numerics.errors import InputError
+from twolayer.numerics.precision import float64
+from twolayer.numerics.random import check_seed
+from twolayer.running.dataset import description_of, parts_of, start_of, unpack
+from twolayer.running.solve import finish
+from twolayer.running.stages import Leg, follow_legs
+from twolayer.task.clocks import Clocks
+from twolayer.task.method import Task, Until, from_start
+from twolayer.task.overlaps import Overlaps
+
+__all__ = ["rerun"]
+
+
+@float64
+def rerun(dataset: xr.Dataset, *, seed: int | None = None, progress: Any = None, throw: bool = True) -> xr.Dataset:
+    """Run a result again from its own description; on the same machine and versions the numbers are the same.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        From `solve` or `solve_stages`, or loaded from a file.
+    seed : int, optional
+        Other random numbers.
+
+    Examples
+    --------
+    >>> import twolayer as tl
+    >>> problem, start = tl.Problem("He2(z1)", "He2"), tl.Overlaps([[1.0]], [[0.5]])
+    >>> run = tl.solve(problem, tl.SGD("0.1/d"), tl.Chain(50), start, steps=10, seeds=2)
+    >>> bool((rerun(run).M == run.M).all())
+    True
+    """
+    if seed is not None:
+        check_seed(seed)
+    description = description_of(dataset)
+    if "stages" in description:
+        return _stages(dataset, description["stages"], seed, progress, throw)
+    known = unpack(dataset)
+    if not len(known["points"]):
+        raise InputError(
+            "Argument `dataset` must hold a save point, but has none: it was interrupted before the first."
+        )
+    method, problem, algorithm, start = (known[k] for k in ("method", "problem", "algorithm", "start"))
+    until = Until(*known["until"]) if "until" in known else None
+    clocks = Clocks(problem, algorithm, method.dimension or start.dim)
+    points, hidden = from_start(known["points"])
+    runs = (known["seeds"], known["seed"] if seed is None else seed, until, known.get("first", 0), hidden)
+    return finish(Task(problem, algorithm, start, points, clocks, *runs), method, progress, throw)
+
+
+def _stages(
+    dataset: xr.Dataset, stages: list[dict[str, Any]], seed: int | None, progress: Any, throw: bool
+) -> xr.Dataset:
+    problem, _, method = parts_of(stages[0])
+    run = stages[0]["run"]
+    legs = []
+    for stage in stages:
+        until = stage["run"].get("until")
+        algorithm = parts_of(stage)[1]
+        legs.append(Leg(algorithm, None if until is None else Until(*until), np.asarray(stage["run"]["points"])))
+    start = start_of(dataset, problem, run["start_dim"])
+    assert isinstance(start, Overlaps)
+    own = run["seed"] if seed is None else seed
+    return follow_legs(problem, legs, method, start, run["seeds"], own, progress, throw)
