@@ -25,6 +25,7 @@ ROOMS = (
     "task",  # what is asked
     "equations",  # what one step does, given its samples or their averages
     "gaussian",  # the averages
+    "pure",  # the floor for JAX users
     "loops",  # how a run advances
     "methods",  # the lenses
     "running",  # from a description to a result
@@ -83,7 +84,7 @@ def room_of(name: str) -> str:
 
 def test_every_module_has_a_room() -> None:
     at_the_root = {name for name in MODULES if "." not in name and MODULES[name].name != "__init__.py"}
-    assert at_the_root == {"__main__"}
+    assert at_the_root == {"__main__", "pure"}
     assert {room_of(name) for name in MODULES} - {"", "__main__"} == set(ROOMS)
     assert {name for name in MODULES if name.startswith("methods.") and "dmft" not in name} == {
         f"methods.{word}" for word in ("chain", "giant", "map", "meanfield", "ode", "population", "sde", "vectors")
@@ -138,23 +139,17 @@ def test_everything_imported_is_declared() -> None:
             assert top == "twolayer" or top in sys.stdlib_module_names or top.lower() in declared, f"{name}: {full}"
 
 
+LIGHT = ("numerics.errors", "numerics.tracing", "numerics.writing", "cli")
+
+
 def test_heavy_modules_wait_until_they_are_used() -> None:
     """What `twolayer --help` loads has no third-party import at its top."""
-    for name in (
-        "",
-        "__main__",
-        "numerics.errors",
-        "numerics.writing",
-        "cli",
-        *(n for n in MODULES if n.startswith("cli.")),
-    ):
+    for name in ("", "__main__", *LIGHT, *(n for n in MODULES if n.startswith("cli."))):
         for node in tree_of(name).body:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 tops = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
                 for top in tops:
-                    light = top in ("twolayer.numerics.errors", "twolayer.numerics.writing") or top.startswith(
-                        "twolayer.cli"
-                    )
+                    light = top.startswith(tuple(f"twolayer.{room}" for room in LIGHT))
                     assert light or top.split(".")[0] in sys.stdlib_module_names, f"{name} imports {top} at once"
 
 
@@ -209,7 +204,7 @@ def test_the_root_keeps_its_promises() -> None:
             assert thing.__doc__, word
             assert getattr(importlib.import_module(f"twolayer.{tl._HOME[word]}"), word) is thing
     assert dir(tl) == sorted(tl.__all__)
-    assert set(tl._HOME) | {"gallery", "plot"} == set(tl.__all__)
+    assert set(tl._HOME) | {"gallery", "plot", "pure"} == set(tl.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'Solve'"):
         _ = tl.Solve
 
@@ -222,7 +217,7 @@ def test_the_root_tells_type_checkers_the_same() -> None:
         for alias in node.names
     }
     assert {name: f"twolayer.{home}" for name, home in tl._HOME.items()} | dict.fromkeys(
-        ("gallery", "plot"), "twolayer"
+        ("gallery", "plot", "pure"), "twolayer"
     ) == seen
 
 

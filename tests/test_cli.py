@@ -82,7 +82,7 @@ def call(
             path.touch()
             return path
 
-        monkeypatch.setattr("twolayer.plot.pair.save_figure", blank)
+        monkeypatch.setattr("twolayer.plot.save_figure", blank)
 
     def run(*argv: str) -> Answer:
         code = main(list(argv))
@@ -139,9 +139,22 @@ def test_analyse_takes_an_activation_a_number_of_directions_and_a_figure(call: C
     fresh = call("analyse", "z1 + z1*z2", "--activation", "erf", "--json", "--out", "a.png").json["staircase"]
     assert fresh == [1, None]  # erf is odd: its second Hermite coefficient is zero
     assert call("analyse", "z1 + z1*z2", "--json").json["staircase"] == [1, 2]
-    assert "with erf               fresh [1, None]" in call("analyse", "z1 + z1*z2", "--set", "activation=erf").out
+    shown = call("analyse", "z1 + z1*z2", "--set", "activation=erf").out
+    assert "fresh, erf             (1, 0) at step 1; (0, 1) never\n" in shown
     assert call("analyse", "z1", "--set", "directions=3", "--json").json["unused"] != []
     assert files() == ["a.png", "task.toml"]
+
+
+def test_analyse_shows_steps_beside_their_own_directions(call: Call) -> None:
+    """Reused batches learn the second direction of this target, and never the first; fresh ones learn neither."""
+    lines = call("analyse", "He2(z1)*z2").out.splitlines()
+    assert "fresh batches          (1, 0) never; (0, 1) never" in lines
+    assert "reused batches         (0, 1) at step 2; (1, 0) never" in lines
+    values = call("analyse", "He2(z1)*z2", "--json").json
+    assert values["staircase_reused"] == [2, None]
+    assert np.abs(values["staircase_reused_directions"]) == pytest.approx(np.array([[0, 1], [1, 0]]), abs=0.02)
+    assert np.abs(values["staircase_directions"]) == pytest.approx(np.eye(2))
+    assert np.abs(values["generative_directions"]) == pytest.approx(np.array([[0, 1], [1, 0]]), abs=0.02)
 
 
 def test_a_formula_may_begin_with_a_minus_sign(call: Call) -> None:

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+import jax
 import pytest
 
 import twolayer as tl
 from twolayer.cli import COMMANDS, main
 from twolayer.files.taskfile import read_task
 from twolayer.functions import activation
-from twolayer.running.solve import METHODS  # not from methods.base: importing solving registers the methods
 from twolayer.task import losses
+from twolayer.task.method import METHODS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -61,11 +62,14 @@ def run(block: Block, page: Path, namespace: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=name)
-def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_blocks_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """In order, in one namespace and an empty folder; what a page registers is forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
+    request.addfinalizer(lambda: jax.config.update("jax_enable_x64", False))  # a page may switch it on
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    with patch.dict(METHODS), patch.dict(losses._LOSSES), patch.dict(activation._REGISTRY):
+    with patch.dict(METHODS.own), patch.dict(losses._LOSSES), patch.dict(activation._REGISTRY):
         for block in blocks(page, "python"):
             run(block, page, namespace)
 

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import twolayer as tl
+from twolayer.files import environment
 from twolayer.loops.host import Silent
 from twolayer.numerics.precision import float64
-from twolayer.numerics.writing import environment
 from twolayer.running import progress
 
 

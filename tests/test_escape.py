@@ -10,7 +10,8 @@ from scipy import special
 
 import twolayer as tl
 from twolayer import d
-from twolayer.analysis.mediocrity import contraction, growth_rate, noise_strength
+from twolayer.analysis.escape import resolved_threshold
+from twolayer.analysis.mediocrity import contraction, growth_rate, noise_gain, noise_strength
 from twolayer.cli import main
 
 
@@ -119,10 +120,49 @@ def test_the_noise_of_samples_shifts_the_exit(share: float) -> None:
     passage = tl.first_passage(run)
     assert passage.censored <= 1 and passage.diverged == 0
     # the formula itself holds up to O(1/(Td))
+    assert times.corrected is not None
     assert abs(passage.mean - times.corrected) < 4.5 * passage.standard_error + 0.02
     if share == 1.0:
         assert times.ode - times.corrected == pytest.approx(np.log(2) / 4, rel=1e-6)
         assert abs(passage.mean - times.ode) > 5 * passage.standard_error
+
+
+def test_no_number_outside_the_range_of_its_formula() -> None:
+    """At T d = 3 the correction once gave −0.13 for p = 10; below T d = 1 the linear formula has no logarithm."""
+    wide = tl.SGD(tl.optimal_lr(phase(10)), geometry="projected")
+    for dim, threshold in ((300, 0.01), (100, 0.001)):
+        times = tl.escape_time(phase(10), wide, dim, threshold)
+        assert times.corrected is times.quenched is times.annealed is times.quenched_error is None
+        assert set(times.missing) == {"annealed", "quenched", "quenched_error", "corrected", "from_zero"}
+        assert times.steps.corrected is None and times.steps.missing == times.missing
+        assert 0 < times.ode < 1 and times.ode_error < 0.2 * times.ode
+    beyond = tl.escape_time(phase(), projected(0.05), 1000, 0.6)
+    assert beyond.from_zero is None and "linear" in beyond.missing["from_zero"]
+    for p, least in ((1, 10), (2, 50)):
+        algorithm = tl.SGD(tl.optimal_lr(phase(p)), geometry="projected")
+        edge = resolved_threshold(phase(p), algorithm, 10_000)
+        assert edge == pytest.approx(least * (1 + noise_gain(phase(p), algorithm.lr.coefficient / p)) / 10_000)
+        below, above = (tl.escape_time(phase(p), algorithm, 10_000, x * edge, samples=32) for x in (0.99, 1.01))
+        assert below.corrected is None and "noise of single samples" in below.missing["corrected"]
+        assert above.corrected is not None and 0 < above.corrected < above.ode and "corrected" not in above.missing
+
+
+def test_the_correction_holds_where_it_is_given() -> None:
+    """p = 5 at γ_opt, at the smallest threshold: what is left is a fifth of the shift, and the ODE is rejected."""
+    problem, dim = phase(5), 4000
+    algorithm = tl.SGD(tl.optimal_lr(problem), geometry="projected")
+    T = 1.01 * resolved_threshold(problem, algorithm, dim)
+    times = tl.escape_time(problem, algorithm, dim, T)
+    assert times.corrected is not None
+    starts = tl.Overlaps.random(problem, dim, seed=3, size=256)
+    until = tl.Until("excess_risk", 1 - T, relative=True)
+    passage = tl.first_passage(
+        tl.solve(problem, algorithm, tl.Chain(dim), starts, time=4 * times.ode, save=16, until=until)
+    )
+    error, shift = float(np.hypot(passage.standard_error, times.ode_error)), times.ode - times.corrected
+    assert passage.censored <= 2
+    assert abs(passage.mean - times.corrected) < 0.2 * shift + 4.5 * error
+    assert times.ode - passage.mean > 4.5 * error
 
 
 def test_a_start_at_zero_leaves_by_noise_alone() -> None:
@@ -217,6 +257,12 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     times = tl.escape_time(problem, tl.SGD(tl.optimal_lr(problem), geometry="projected"), 500, 0.1)
     assert values["time"]["corrected"] == pytest.approx(times.corrected)
     assert values["steps"]["annealed"] == pytest.approx(times.steps.annealed)
+    assert main(["escape", "--width", "10", "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert values["threshold"] == 0.026 and values["time"]["corrected"] > 0.5
+    assert main(["escape", "--dim", "100", "--width", "10", "--threshold", "0.001"]) == 0
+    shown = capsys.readouterr()
+    assert "corrected not given: T·d = 0.1 is below" in shown.out and shown.err == ""
     assert main(["escape", "--lr", "0.3/d"]) == 2
     assert "d·lr/(p·n_b) <" in capsys.readouterr().err
     assert main(["escape", "--threshold", "2"]) == 2

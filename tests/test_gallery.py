@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 import twolayer as tl
 from twolayer.cli import main
 from twolayer.files.papers import PAPERS
-from twolayer.gallery import measuring, mediocrity, registry, trajectories
+from twolayer.gallery import mediocrity, trajectories
+from twolayer.gallery.shared import measuring, registry
 from twolayer.gallery.shared.parts import part
 
 NAMES = tuple(registry.figures())

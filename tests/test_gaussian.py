@@ -350,3 +350,14 @@ def test_a_neuron_of_norm_zero_at_a_kink_is_refused() -> None:
     with pytest.raises(tl.InputError, match="positive norm"):
         tl.moments(tl.Problem("z1", "relu"), start)
     assert np.isfinite(tl.moments(tl.Problem("z1", "erf"), start).psi).all()
+
+
+def test_averages_are_taken_at_overlaps() -> None:
+    problem = tl.Problem("z1**2", "square")
+    cloud = tl.Particles.sample(problem, 10, dim=50)
+    for ask in (lambda x: tl.moments(problem, x), lambda x: tl.rates(problem, tl.SGD("0.1/d"), x)):
+        for wrong in (cloud, None, "random", [[1.0]]):
+            with pytest.raises(tl.InputError, match="`start` must be Overlaps"):
+                ask(wrong)
+        with pytest.raises(tl.InputError, match="single point"):
+            ask(tl.Overlaps.random(problem, 50, size=3))

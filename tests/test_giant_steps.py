@@ -8,7 +8,8 @@ import xarray as xr
 
 import twolayer as tl
 from twolayer import d
-from twolayer.gallery import staircases, stepping
+from twolayer.gallery import staircases
+from twolayer.gallery.shared import stepping
 
 PROBLEM = tl.Problem("z1*z2 + z1", "relu", width=2, second_layer=[1.5, -1.2], noise=0.1)
 START = tl.Overlaps([[1.0, 0.2], [0.2, 1.0]], [[0.3, 0.0], [0.0, -0.2]])

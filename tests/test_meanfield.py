@@ -48,6 +48,31 @@ def close(one: Rates, two: Rates, tolerance: float) -> None:
         np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("quantity", ["overlap", "alignment"])
+def test_thresholds_refer_to_what_they_name(quantity: str) -> None:
+    """P ≠ 1, where ‖M‖_F is not the norm in orthonormal coordinates: the run stops where M itself reaches the level."""
+    problem = tl.Problem(tl.Teacher("square", 2), "square", width=3, gram=P)
+    start = tl.Overlaps(np.eye(3), [[0.3, 0.1], [0.1, 0.2], [0.05, 0.1]], P)
+    path = tl.solve(problem, FLOW, tl.MeanField(), start, time=1, save=200)
+    seen = np.sqrt((path.M.values[0] ** 2).sum((1, 2))) if quantity == "overlap" else path.M.values[0, :, 0, 0]
+    assert (np.diff(seen[:100]) > 0).all()
+    level = float((seen[60] + seen[61]) / 2)
+    run = tl.solve(problem, FLOW, tl.MeanField(), start, time=1, save=5, until=tl.Until(quantity, level))
+    assert run.outcome.values.tolist() == ["reached"]
+    assert path.time.values[60] < float(run.stop_time[0]) < path.time.values[61]
+
+
+def test_the_overlap_of_particles_does_not_depend_on_how_many_stand_for_a_neuron() -> None:
+    problem, level = tl.Problem("z1**2", "square"), tl.Until("overlap", 0.5)
+    m, q = np.array([[0.2], [0.4]]), np.array([0.9, 0.8])
+    two = tl.Particles(m, q, [0.5, 0.5])
+    four = tl.Particles(np.repeat(m, 2, axis=0), np.repeat(q, 2), [0.1, 0.4, 0.25, 0.25])
+    stops = [
+        tl.solve(problem, FLOW, tl.MeanField(), s, time=5, save=5, until=level).stop_time.item() for s in (two, four)
+    ]
+    assert stops[0] == pytest.approx(stops[1], rel=1e-6)
+
+
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("dimension", [3, math.inf])
 def test_square_closes_on_moments_and_agrees_by_nodes_and_pairs(own: bool, dimension: float) -> None:

@@ -21,6 +21,26 @@ from twolayer.methods import sde
 PHASE = tl.Problem("z1**2", "square", noise=0.5)
 
 
+def test_numbers_are_data_of_the_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another lr, batch, dimension, decay, noise or step of time is traced by nobody."""
+    traced, plain = [], sde.one_step
+    monkeypatch.setattr(sde, "one_step", lambda *args: traced.append(1) or plain(*args))
+    problem, start = tl.Problem("0.37*z1**2", "square", noise=0.5), tl.Overlaps([[1.0]], [[0.3]])
+
+    def run(noise: float = 0.5, dim: int = 100, dt: float = 0.01, **algorithm: Any) -> None:
+        tl.solve(
+            problem.replace(noise=noise), tl.SGD(**({"lr": 0.1 / d} | algorithm)), tl.SDE(dim, dt), start, time=0.1
+        )
+
+    run()
+    before = len(traced)
+    assert before > 0
+    for change in ({"lr": 0.2 / d}, {"batch": 3}, {"dim": 200}, {"dt": 0.02}, {"noise": 0.1}, {"weight_decay": 0.1}):
+        run(**change)  # type: ignore[arg-type]
+    run(lr=0.05 / d, momentum=0.3)
+    assert len(traced) == before
+
+
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("m", [0.0, 0.3, -0.8, 1.0])
 @pytest.mark.parametrize("gamma", [0.02, 0.1])

@@ -56,6 +56,52 @@ def test_risk_is_that_of_the_overlaps() -> None:
     assert tl.moments(PROBLEM, end).risk == pytest.approx(float(result.risk[0, -1]), rel=1e-12)
 
 
+FORMS: list[tuple[dict[str, Any], list[float]]] = [
+    ({"steps": [20, 70]}, [20, 70]),
+    ({"steps": [0, 20, 70]}, [0, 20, 70]),
+    ({"steps": [30]}, [30]),
+    ({"steps": 40, "save": [10, 40]}, [10, 40]),
+    ({"steps": 40, "save": 4}, [0, 10, 20, 30, 40]),
+]
+
+
+@pytest.mark.parametrize("method", [tl.Chain(40), tl.ODE(), tl.SDE(40, dt=1e-3)], ids=lambda m: m.name)
+@pytest.mark.parametrize(("form", "steps"), FORMS, ids=str)
+def test_a_result_holds_the_save_points_asked_for(method: tl.Method, form: Any, steps: list[float]) -> None:
+    start = tl.Overlaps(START.Q, START.M, dim=40)
+    run = tl.solve(PROBLEM, ALGORITHM, method, start, **form)
+    np.testing.assert_allclose(run.step, steps, rtol=1e-12)
+    assert run.risk.shape == (1, len(steps)) and run.save_point.shape == (len(steps),)
+    whole = tl.solve(PROBLEM, ALGORITHM, method, start, steps=70, save=7)
+    np.testing.assert_allclose(run.M, whole.M[:, [round(step / 10) for step in steps]], rtol=1e-6)
+    same(tl.rerun(run), run)
+
+
+def test_a_run_that_gets_no_further_than_its_start_holds_the_start() -> None:
+    there = tl.Until("overlap", 0.01)
+    run = tl.solve(PROBLEM, ALGORITHM, tl.Chain(40), START, steps=[20, 70], until=there)
+    assert run.outcome.values.tolist() == ["reached"] and run.step.values.tolist() == [0.0]
+    assert tl.first_passage(run).times.tolist() == [0.0]
+
+
+def test_everything_takes_results_without_their_start() -> None:
+    start = tl.Overlaps(START.Q, START.M, dim=40)
+    stages = [tl.Stage(ALGORITHM, steps=20, save=[5, 20]), tl.Stage(ALGORITHM, steps=20, save=[10, 20])]
+    staged = tl.solve_stages(PROBLEM, stages, tl.Chain(40), START)
+    assert staged.step.values.tolist() == [[5.0, 20.0, 30.0, 40.0]]
+    points = {"steps": [5, 10, 20, 40]}
+    tree = tl.compare(PROBLEM, ALGORITHM, [tl.ODE(), tl.Chain(40)], start, **points, seeds=4, quiet=True)
+    for name in ("ode", "chain"):
+        np.testing.assert_allclose(tree[name].step, points["steps"])
+    assert tl.plot.compare(tree).axes and tl.plot.trajectory(tree["chain"].to_dataset()).axes
+    grid = {"method.dim": [40, 80]}
+    swept = tl.sweep(PROBLEM, ALGORITHM, tl.Chain(40), grid, start=START, **points, reduce="trajectory", seeds=2)
+    assert swept.step.values[0, 0].tolist() == points["steps"] and swept.risk.sizes["save_point"] == 4
+    plain = tl.sweep(PROBLEM, ALGORITHM, tl.Chain(40), grid, start=START, steps=[0, *points["steps"]],
+                     reduce="trajectory", seeds=2)  # fmt: skip
+    np.testing.assert_array_equal(swept.M, plain.M[..., 1:, :, :])
+
+
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
 def test_adding_seeds_and_cutting_the_run_change_no_number(method: tl.Method, monkeypatch: Any) -> None:
     few = tl.solve(PROBLEM, ALGORITHM, method, START, steps=70, save=7, seeds=3)
@@ -63,7 +109,7 @@ def test_adding_seeds_and_cutting_the_run_change_no_number(method: tl.Method, mo
     same(few, many.isel(seed=slice(3)))
     # another grid of save points
     sparse = tl.solve(PROBLEM, ALGORITHM, method, START, steps=[20, 70], seeds=3)
-    np.testing.assert_array_equal(sparse.Q.values, few.Q.values[:, [0, 2, 7]])
+    np.testing.assert_array_equal(sparse.Q.values, few.Q.values[:, [2, 7]])
     # compiled calls of one block each
     monkeypatch.setattr(stepwise, "CALL_SECONDS", 0.0)
     same(few, tl.solve(PROBLEM, ALGORITHM, method, START, steps=70, save=7, seeds=3))

@@ -237,3 +237,16 @@ def test_interruption_keeps_what_is_done(tmp_path: Path) -> None:
         tl.sweep(**task(), store=tmp_path / "s.zarr", memory=1, progress=Stop())
     assert int(caught.value.result.runs.sum()) == 3
     assert int(tl.load_sweep(tmp_path / "s.zarr").runs.sum()) == 3
+
+
+def test_plans_look_at_no_start_of_their_own() -> None:
+    """Batches beyond 2¹⁷ are summed by what the start says of their tails, and mean fields cost by their particles."""
+    problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD(0.01, batch=2**17 + 1, geometry="projected")
+    over = {"method.dim": [50, 60]}
+    assert tl.plan_sweep(problem, algorithm, tl.Chain(50), over, steps=2).cells == 2
+    start = tl.Overlaps([[1.0]], [[0.5]])
+    result = tl.sweep(problem, algorithm, tl.Chain(50), over, start=start, steps=2, seeds=2)
+    alone = tl.solve(problem, algorithm, tl.Chain(60), start, steps=2, save=1, seeds=2, seed=int(result.cell_seed[1]))
+    np.testing.assert_array_equal(result.M.values[1], alone.M.values[:, -1])
+    wide = tl.plan_sweep(problem, tl.SGD("0.1/d"), tl.MeanField(50), {"problem.noise": [0.0, 0.1]}, time=1)
+    assert wide.runs == 2 and wide.seconds > 0

@@ -18,6 +18,7 @@ from sweep_tasks import OVER, Counts, fails_at_160, same, task
 
 import twolayer as tl
 from twolayer.numerics.errors import InputError, RunFailed
+from twolayer.sweeps import api
 from twolayer.sweeps import store as store_module
 
 HERE = Path(__file__).parent
@@ -205,3 +206,45 @@ def test_target_se_resumes_without_new_runs(tmp_path: Path) -> None:
     first, counts = tl.sweep(**arguments), Counts()
     assert int(first.runs.max()) > 3
     assert same(tl.sweep(**arguments, progress=counts), first) and counts.units == []
+
+
+CLAIM = """
+import sys
+from pathlib import Path
+from twolayer.sweeps.locks import Locks
+print(Locks.of(Path(sys.argv[1])).claim(int(sys.argv[2])))
+"""
+
+
+def free(path: Path, byte: int) -> bool:
+    """Whether another process can take a byte."""
+    command = [sys.executable, "-c", CLAIM, str(path / "journal" / "lock"), str(byte)]
+    return {"True\n": True, "False\n": False}[
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    ]
+
+
+def test_reading_a_store_drops_no_claim(tmp_path: Path) -> None:
+    """Closing any descriptor of the lock file would give back all that this process has claimed."""
+    path = tmp_path / "s.zarr"
+    arguments = task(over={"method.dim": [80, 160]})
+    tl.sweep(**arguments, store=path)
+    grid = api._prepared(**arguments)[0]
+    first, second = (store_module.Store.open(path, grid, 3) for _ in range(2))
+    byte = first._byte((0,), 0)
+    assert free(path, byte)
+    assert first.claim((0,), 0) and not free(path, byte)
+    tl.load_sweep(path)
+    tl.plan_sweep(**arguments, store=path)
+    assert not free(path, byte)
+    # another store of this process is as far from it as another process is
+    assert not second.claim((0,), 0) and second.claim((1,), 0)
+    second.close()
+    assert not free(path, byte) and free(path, first._byte((1,), 0))
+    first.release((0,), 0)
+    assert free(path, byte)
+    assert first.claim((0,), 0)
+    first.close()
+    assert free(path, byte)
+    (path / "journal" / "lock").unlink()  # a reader needs none
+    assert tl.load_sweep(path).runs.values.tolist() == [3, 3]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import twolayer as tl
+from twolayer.files import taskfile
 from twolayer.files.taskfile import read_task
-from twolayer.numerics.writing import taskfile
 from twolayer.running.compare import compare
 from twolayer.running.solve import solve
 from twolayer.task.method import Until

@@ -10,11 +10,14 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import twolayer as tl
 from twolayer import d
+from twolayer.analysis import weak_recovery as measured
+from twolayer.functions import exponents
 from twolayer.gallery.shared.batching import ALGORITHMS, batch_of
 from twolayer.gallery.shared.batching import law as batching_law
 
@@ -166,3 +169,25 @@ def test_runs_that_do_not_recover_are_censored() -> None:
 def test_starts_beyond_the_level_take_no_step() -> None:
     runs = tl.weak_recovery(hermite(3), law(2, 0, 0.05, 2), (5, 1000), level=0.3, seeds=8, start="typical", steps=64)
     assert (runs.steps[0] == 0).all() and runs.theta is None
+
+
+def test_a_registered_loss_is_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    loss = tl.Loss("clipped", lambda y, f: jnp.clip(y - f, -1.0, 1.0))
+    monkeypatch.setattr(measured, "solve", lambda *_, **__: pytest.fail("work was done before the check"))
+    for options in ({}, {"steps": 10}):
+        with pytest.raises(tl.InputError, match="'clipped'"):
+            tl.weak_recovery(hermite(3), law(2, 0, 0.05, 2).replace(loss=loss), (100, 200), **options)
+
+
+def test_the_target_is_analysed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    chains, plain = [], exponents._leap_chain
+    monkeypatch.setattr(exponents, "_leap_chain", lambda *args: chains.append(1) or plain(*args))
+    problem = tl.Problem("1.37*h3(z1)", "h3")
+    tl.weak_recovery(problem, law(2, 0, 0.05, 2), (1000, 2000, 3000), seeds=2, steps=2)
+    assert len(chains) == 1
+    first, second = tl.analyse(problem.target), tl.analyse(problem.target)
+    first.chain.append((7, 7))
+    first.hermite.clear()
+    assert second.chain == [(3, 1)] and second.hermite
+    with pytest.raises(ValueError, match="read-only"):
+        first.directions[:] = 0.0

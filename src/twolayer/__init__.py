@@ -18,7 +18,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from twolayer import gallery, plot
+    from twolayer import gallery, plot, pure
     from twolayer.analysis.escape import EscapeTime, escape_time
     from twolayer.analysis.measure import measure_histogram, measure_moments
     from twolayer.analysis.mediocrity import admissible_lr, escape_gain, optimal_lr, stationary_risk
@@ -188,6 +188,7 @@ __all__ = [
     "plan_sweep",
     "plot",
     "population_loss",
+    "pure",
     "rates",
     "recovery",
     "recovery_steps",
@@ -210,7 +211,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("gallery", "plot"):
+    if name in ("gallery", "plot", "pure"):
         return importlib.import_module(f"twolayer.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'twolayer' has no attribute {name!r}")

@@ -30,12 +30,16 @@ DYNAMICS = {
     "gradient flow": "gradient flow, dM = psi, dQ = phi + phiᵀ in t = lr·step/p (ODE)",
     "Saad–Solla": "dM = psi, dQ = phi + phiᵀ + γ0/(p n0) chi in t = lr·step/p (ODE)",
     "pure noise": "dM = 0, dQ = γ0/(p n0) chi, in t·d^(1−μ−δ) (ODE)",
-    "noise map": "discrete: M' = M, Q' = Q + γ0²/(p² n0) chi, then projection (Map)",
+    "noise map": "discrete: M' = M, Q' = Q + γ0²/(p² n0) chi, then projection (Map, Chain)",
     "giant steps": "discrete: giant steps with α = n0 (GiantSteps)",
     "blow-up": "no limit without projection: in one step the norms grow beyond bounds and the new direction is noise "
     "and gradient (Map, Chain)",
 }
 BATCH = "a number ≥ 0 (a batch has at least one sample)"
+SCATTERED = (
+    "random as d → ∞: the noise of a step is at least as long as the weights, and batches of O(1) samples do not "
+    "average it, so that no map of means describes a run (Chain)"
+)
 POPULATION = "discrete: gradient descent on the risk with steps of order one, chi dropped (GiantSteps, Map)"
 
 
@@ -319,8 +323,12 @@ def dynamics(mu: float, delta: float) -> str:
     --------
     >>> dynamics(0, 1)
     'dM = psi, dQ = phi + phiᵀ + γ0/(p n0) chi in t = lr·step/p (ODE)'
+    >>> dynamics(0, 0.5)[:14]
+    'random as d → '
     """
     name = regime_of(SGD(lr=Scaling(1.0, -delta), batch=Scaling(1.0, mu))).name
+    if name in ("noise map", "blow-up") and mu < TOLERANCE:
+        return SCATTERED
     return POPULATION if name == "giant steps" and mu > 1 + TOLERANCE else DYNAMICS[name]
 
 

@@ -19,9 +19,9 @@ import numpy as np
 
 from twolayer.equations.state import Overlap
 from twolayer.gaussian.engines import adapt, relative_error
-from twolayer.gaussian.moments import check_start
+from twolayer.gaussian.moments import check_point
 from twolayer.methods.ode import ODE, Field, field_of
-from twolayer.numerics.errors import InputError, Refused
+from twolayer.numerics.errors import Refused
 from twolayer.numerics.precision import float64
 from twolayer.task.algorithm import SGD
 from twolayer.task.overlaps import Overlaps
@@ -92,9 +92,7 @@ def rates(problem: Problem, algorithm: SGD, start: Overlaps, method: ODE | None 
     0.0
     """
     method = ODE() if method is None else method
-    check_start(problem, start)
-    if start.batch:
-        raise InputError(f"Argument `start` must be a single point, but holds {start.batch[0]} starts.")
+    check_point(problem, start)
     reason = method.refusal(problem, algorithm)
     if reason is not None:
         raise Refused("ODE", reason)

@@ -22,10 +22,10 @@ import xarray as xr
 
 from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.moments import check_start
-from twolayer.gaussian.sampling import sobol_normals
 from twolayer.numerics import random
 from twolayer.numerics.errors import InputError, finite_number, positive_integer, require
 from twolayer.numerics.precision import float64
+from twolayer.numerics.rules import sobol_normals
 from twolayer.running.dataset import unpack
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem

@@ -22,7 +22,7 @@ from twolayer.analysis.prefactors import RecoverySteps, check_level, expansion, 
 from twolayer.functions.activation import Activation
 from twolayer.functions.exponents import analyse
 from twolayer.methods.chain import Chain, tail_of
-from twolayer.numerics.errors import choice, positive_integer, reject
+from twolayer.numerics.errors import InputError, choice, positive_integer, reject
 from twolayer.numerics.statistics import Fit, Median, median, median_power_law, resolved, told
 from twolayer.running.solve import solve
 from twolayer.task.algorithm import SGD
@@ -193,6 +193,12 @@ def weak_recovery(
     sizes = tuple(positive_integer("dims", n, 2) for n in np.atleast_1d(np.asarray(dims, dtype=object)))
     if not sizes:
         reject("dims", dims, "at least one dimension")
+    if algorithm.loss.registered:
+        raise InputError(
+            f"Argument `loss` must be 'squared' or 'correlation', for which it is known where starts are drawn to and "
+            f"how long recovery takes, but got {algorithm.loss.name!r}: measure it with solve(…, "
+            f"until=Until('overlap', {eta:g})) and first_passage."
+        )
     if algorithm.geometry == "free":
         reject("geometry", "free", "'projected' or 'spherical': an overlap is a cosine only on the sphere")
     if start == "typical" and (problem.p, problem.k) != (1, 1):

@@ -46,8 +46,11 @@ def run(args: argparse.Namespace) -> int:
                 "generative_leap": result.generative_leap,
                 "generative_chain": result.generative_chain,
                 "staircase": fresh,
+                "staircase_directions": fresh.directions,
                 "staircase_reused": reused,
+                "staircase_reused_directions": reused.directions,
                 "directions": result.directions,
+                "generative_directions": result.generative_directions,
                 "unused": result.unused,
                 "hermite": {",".join(map(str, alpha)): c for alpha, c in result.hermite.items()},
             }
@@ -55,5 +58,5 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(result)
         if sigma is not None:
-            print(f"with {sigma:<18}fresh {list(fresh)}   reused {list(reused)}")
+            print(f"fresh, {sigma:<16}{fresh}\nreused, {sigma:<15}{reused}")
     return 0

@@ -124,11 +124,12 @@ def keep(result: Any, base: Path, figure: bool = True) -> list[str]:
     """Write a result of `solve` or `compare` and its figure, BASE.nc and BASE.png; returns the names of the files."""
     from twolayer import plot
     from twolayer.files.results import save
+    from twolayer.running.comparison import Comparison
 
     base.parent.mkdir(exist_ok=True)
     files = [save(result, named(base, ".nc"))]
     if figure:
-        drawn = plot.compare(result) if hasattr(result, "children") else plot.trajectory(result)
+        drawn = plot.compare(result) if isinstance(result, Comparison) else plot.trajectory(result)
         files.append(plot.save_figure(drawn, named(base, ".png")))
     return [str(file) for file in files]
 

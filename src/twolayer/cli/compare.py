@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from twolayer.cli.common import add_common, emit, keep, one_line_warnings, output_base, task_of
 from twolayer.cli.solve import failed
 from twolayer.numerics.errors import InputError
+
+if TYPE_CHECKING:
+    from twolayer.running.comparison import Comparison
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +30,8 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(
             f"{task.name}: compare follows all methods to the same end: leave out `run.until`, or use solve."
         )
+    import dataclasses
+
     from twolayer.numerics.errors import Interrupted
     from twolayer.running.compare import compare
 
@@ -35,18 +41,28 @@ def run(args: argparse.Namespace) -> int:
     start, arguments = task.start(problem), task.run_arguments()
     try:
         with one_line_warnings():
-            tree = compare(problem, algorithm, methods or None, start, quiet=args.json, **arguments)
+            done = compare(problem, algorithm, methods or None, start, progress=not args.json, **arguments)
     except Interrupted as stop:
         (path,) = keep(stop.result, base, figure=False)
-        print(f"interrupted; {', '.join(stop.result.children)} so far are in {path}")
+        print(f"interrupted; {', '.join(stop.result.results)} so far are in {path}")
         return 1
-    files = keep(tree, base)
+    files = keep(done, base)
     if args.json:
-        root = tree.to_dataset()
-        rows = [{c: root[c].values[i] for c in root.data_vars} for i in range(root.sizes.get("row", 0))]
-        skipped = json.loads(tree.attrs["skipped"])
-        emit({"reference": tree.attrs["reference"], "skipped": skipped, "rows": rows, "files": files})
+        rows = [dataclasses.asdict(row) for row in done.verdicts]
+        emit({"reference": done.reference, "skipped": done.skipped, "rows": rows, "files": files})
     else:
+        show(done)
         for file in files:
             print(f"wrote {file}")
-    return int(any(failed(child) for child in tree.children.values()))
+    return int(any(failed(result) for result in done.results.values()))
+
+
+def show(done: Comparison) -> None:
+    """The table, with verdicts in colour on a terminal."""
+    from rich.console import Console
+    from rich.text import Text
+
+    text = Text(str(done))
+    for word, style in (("agree", "green"), ("differ", "red"), ("undecided", "yellow")):
+        text.highlight_regex(rf"(?m)\b{word}$", style)
+    Console(file=sys.stdout, soft_wrap=True).print(text)

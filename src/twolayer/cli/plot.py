@@ -19,14 +19,13 @@ def run(args: argparse.Namespace) -> int:
     settings(args)
     if args.out is not None:
         figure_path(args.out)
-    import xarray as xr
-
     from twolayer import plot
     from twolayer.files.results import load
+    from twolayer.running.comparison import Comparison
 
     result = load(args.result)
     path = figure_path(str(Path(args.result).with_suffix(".png")) if args.out is None else args.out)
-    figure = plot.compare(result) if isinstance(result, xr.DataTree) else plot.trajectory(result)
+    figure = plot.compare(result) if isinstance(result, Comparison) else plot.trajectory(result)
     plot.save_figure(figure, path)
     if args.json:
         emit({"files": [str(path)]})

@@ -20,14 +20,13 @@ def run(args: argparse.Namespace) -> int:
     """Run again and say whether the numbers are the same."""
     settings(args)
     base = None if args.out is None else output_base(args.out, "")
-    import xarray as xr
-
     from twolayer.files.results import load
     from twolayer.numerics.errors import Interrupted
+    from twolayer.running.comparison import Comparison
     from twolayer.running.solve import rerun
 
     old = load(args.result)
-    if isinstance(old, xr.DataTree):
+    if isinstance(old, Comparison):
         raise InputError("rerun takes a result of solve, but this file holds a comparison.")
     if args.seed is not None:
         description = json.loads(old.attrs["description"])

@@ -12,8 +12,9 @@ of the ratio,
 
 With momentum the rows of the step before are carried along: W' = (s + β) W − β W_previous + η ḡ.
 
-Everything is written as W' = T (W, W_previous, W*) + noise, with D = v Ω⁺ in T and the Gram matrix of the noise added,
-so Q' is positive for every Ω, singular or not. Fluctuations follow the linearised map, S' = J S Jᵀ + noise of one step.
+Everything is written as W' = T (W, W_previous, W*) + noise, with D = v Ω⁺ = E[∂g/∂u] in T and the Gram matrix of the
+noise added, so Q' is positive for every Ω, singular or not. Fluctuations follow the linearised map,
+S' = J S Jᵀ + noise of one step.
 
 Cost per step: the averages, O((p + k)³), with the terms of a finite dimension nodes · p (p + k), and with fluctuations
 2F steps on 2¹³ points and nodes · F², F = p k + p (p + 1)/2.
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MeanStep", "Rows", "Terms", "Weights"]
 
-SINGULAR = 1e-11  # eigenvalues of Ω below this, relative to the largest, count as zero
 DIFFERENCE = 1e-4  # of the central differences of the linearised map
 
 
@@ -108,9 +108,11 @@ class MeanStep(eqx.Module):
         now, form, weights, eta = self.overlaps(y), self.form, self.weights, self.rates.step
         Q, M, a = now
         p = len(Q)
-        average = engine(Q, M, a, weights.noise)
-        v = jnp.concatenate([average.phi, average.psi], axis=1)
-        D = v @ _pseudo_inverse(jnp.block([[Q, M], [M.T, self.P]]))
+        average, gradient = engine(Q, M, a, weights.noise), engine.gradient(Q, M, a, weights.noise)
+        v, D = (
+            jnp.concatenate([average.phi, average.psi], axis=1),
+            jnp.concatenate([gradient.own, gradient.star], axis=1),
+        )
         normal = jnp.diagonal(average.phi) / jnp.diagonal(Q) if form.tangent else None
 
         # T over (W, W_previous, W*): the step of the coefficients of the rows
@@ -144,7 +146,7 @@ class MeanStep(eqx.Module):
         gram = jnp.block([[Q_next, side], [side.T, Q]])
         return step._replace(rows=Rows(gram, jnp.concatenate([M_next, M]), jnp.concatenate([a_next, a])))
 
-    def _around(self, now: Overlap, step: Step) -> tuple[Any, ...]:
+    def around(self, now: Overlap, step: Step) -> tuple[Any, ...]:
         """Arguments of the covariances: fields of the mean new rows, their overlaps with W, η d/n_b, χ and Γ."""
         p, eta = len(now.Q), self.rates.step
         rho = step.seen.student @ step.T[:, :p].T + step.seen.target @ step.T[:, p:].T
@@ -156,7 +158,7 @@ class MeanStep(eqx.Module):
         """Means of the ratios M'/√Q' and Q'_jl/√(Q'_jj Q'_ll) to second order."""
         assert self.nodes is not None
         s, size = step.scale, self.rates.step**2 * self.weights.single
-        own = self.nodes.own_covariance(*self._around(now, step))
+        own = self.nodes.own_covariance(*self.around(now, step))
         M_own, Q_own = own.M * size * s[:, None] ** 3, own.Q * size * s[:, None] ** 3 * s
         norms = own.norms * size * s[:, None] ** 2 * s**2
         v = 3 / 8 * jnp.diagonal(norms)
@@ -174,16 +176,10 @@ class MeanStep(eqx.Module):
             return pack(*self.overlaps(self.mean(Rows(Q, M, a if trained else y.a), engine).rows), trained)
 
         slopes = jax.lax.map(lambda h: (after(x + h) - after(x - h)) / (2 * DIFFERENCE), height)
-        kick = self.nodes.covariance(trained, *self._around(now, step)) * self.rates.step**2 * self.weights.norm
+        kick = self.nodes.covariance(trained, *self.around(now, step)) * self.rates.step**2 * self.weights.norm
         if self.form.normalises:
             s = step.scale
             units = pack(s[:, None] * s, jnp.broadcast_to(s[:, None], (p, k)), jnp.ones(p), trained)
             normalise = tangent(*self.overlaps(step.rows)[:2], trained) * units
             kick = normalise @ kick @ normalise.T
         return slopes.T @ y.spread @ slopes + kick
-
-
-def _pseudo_inverse(omega: Any) -> Any:
-    values, vectors = jnp.linalg.eigh(omega)
-    fine = values > SINGULAR * values[-1]
-    return (vectors * jnp.where(fine, 1 / jnp.where(fine, values, 1.0), 0.0)) @ vectors.T

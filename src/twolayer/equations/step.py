@@ -14,19 +14,17 @@ step, or particles. No other file knows momentum, decay or geometry.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from twolayer.equations.averages import Averages
 from twolayer.equations.kernel import Push
 from twolayer.equations.state import Overlap, tangent_part
 from twolayer.numerics.tracing import traced
 from twolayer.task.algorithm import SGD
 from twolayer.task.regimes import Regime
-
-if TYPE_CHECKING:
-    from twolayer.gaussian.averages import Averages
 
 __all__ = [
     "Form",

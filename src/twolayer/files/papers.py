@@ -134,10 +134,11 @@ def cite(*results: Any) -> str:
     """
     keys: list[str] = []
     for result in results:
+        tree = getattr(result, "tree", result)  # of a comparison
         if isinstance(result, Method):
             keys += result.papers
-        elif isinstance(result, xr.DataTree):
-            for child in [result, *result.children.values()]:
+        elif isinstance(tree, xr.DataTree):
+            for child in [tree, *tree.children.values()]:
                 keys += json.loads(child.attrs.get("papers", "[]"))
         elif isinstance(result, xr.Dataset):
             keys += json.loads(result.attrs.get("papers", "[]"))

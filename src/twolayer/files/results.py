@@ -9,28 +9,30 @@ import xarray as xr
 
 from twolayer.numerics.errors import InputError, short
 from twolayer.numerics.writing import write_atomically
+from twolayer.running.comparison import Comparison
 from twolayer.running.dataset import SCHEMA
 
 __all__ = ["load", "save"]
 
 
-def save(result: xr.Dataset | xr.DataTree, path: str | os.PathLike[str]) -> Path:
+def save(result: xr.Dataset | xr.DataTree | Comparison, path: str | os.PathLike[str]) -> Path:
     """Write a result as netCDF, all or nothing.
 
     Parameters
     ----------
-    result : xarray.Dataset or xarray.DataTree
-        From `solve` or `compare`.
+    result : xarray.Dataset, Comparison or xarray.DataTree
+        From `solve` or `compare`; the tree of a comparison will do.
     path : str or path
         A name that ends in ``.nc``.
     """
     if Path(path).suffix != ".nc":
         raise InputError(f"Argument `path` must end in .nc, but got {short(str(path))}.")
-    return write_atomically(path, lambda file: result.to_netcdf(file, engine="h5netcdf"))
+    data = result.tree if isinstance(result, Comparison) else result
+    return write_atomically(path, lambda file: data.to_netcdf(file, engine="h5netcdf"))
 
 
-def load(path: str | os.PathLike[str]) -> xr.Dataset | xr.DataTree:
-    """Read a result back: a Dataset from `solve`, a DataTree from `compare`."""
+def load(path: str | os.PathLike[str]) -> xr.Dataset | Comparison:
+    """Read a result back: a Dataset from `solve`, a Comparison from `compare`."""
     source = Path(path)
     if not source.is_file():
         raise InputError(f"Argument `path` must be an existing file, but {str(path)!r} is none.")
@@ -41,4 +43,4 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset | xr.DataTree:
         raise InputError(f"Argument `path` must be a netCDF file of twolayer, but {str(path)!r} is not.") from error
     if tree.attrs.get("schema") != SCHEMA:
         raise InputError(f"Argument `path` must be a result of twolayer, but {str(path)!r} has no such description.")
-    return tree if tree.children else tree.to_dataset()
+    return Comparison(tree) if tree.children else tree.to_dataset()

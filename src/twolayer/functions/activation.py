@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +28,7 @@ __all__ = ["Activation", "register_activation"]
 _REGISTRY: dict[str, Activation] = {}
 NAMED: Mapping[str, Activation] = _REGISTRY
 """Activations by name."""
+HERMITE = re.compile(r"(He|h)([1-9]\d?)")
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ class Activation:
         Where σ or σ' jumps.
     polynomial : tuple of float, optional
         Coefficients of 1, z, z², … when σ is a polynomial.
-    key : hashable
-        Identity for equality and caching.
+    key : tuple, optional
+        Identity for equality and caching; by default the function and what is said of it.
 
     Examples
     --------
@@ -59,8 +60,13 @@ class Activation:
     function: Callable[[Any], Any] = field(compare=False, repr=False)
     kinks: tuple[float, ...] = field(default=(), compare=False)
     polynomial: tuple[float, ...] | None = field(default=None, compare=False, repr=False)
-    key: Hashable = field(default=None, repr=False)
+    key: tuple[Hashable, ...] = field(default=(), repr=False)
     portable: bool = field(default=True, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.key:  # made by hand: the name alone would not tell two functions apart, nor bring one back
+            object.__setattr__(self, "key", ("given", self.function, self.kinks, self.polynomial))
+            object.__setattr__(self, "portable", False)
 
     def __call__(self, x: Any) -> Any:
         """σ(x), elementwise."""
@@ -86,6 +92,11 @@ class Activation:
         """Whether |σ| grows no faster than linearly, so that batches have light-tailed gradients."""
         return self.polynomial is None or len(self.polynomial) <= 2
 
+    @property
+    def registered(self) -> bool:
+        """Whether the name stands for a function of the user's, which may be another one tomorrow."""
+        return self.key[:1] == ("registered",)
+
     @classmethod
     def of(cls, source: str | Callable[[Any], Any] | Activation, kinks: Sequence[float] | None = None) -> Activation:
         """Make an activation of a registered name, a formula in z, or a JAX function.
@@ -103,9 +114,13 @@ class Activation:
         """
         if isinstance(source, Activation):
             return source
+        kinks = None if kinks is None else tuple(float(k) for k in kinks)
         if isinstance(source, str):
             name = source.strip()
-            return _REGISTRY[name] if name in _REGISTRY and kinks is None else _from_text(name, kinks)
+            if name not in _REGISTRY:
+                return _from_text(name, kinks)
+            known = _REGISTRY[name]
+            return known if kinks is None else replace(known, kinks=kinks, key=(*known.key, kinks))
         if callable(source):
             return _from_callable(source, kinks)
         reject("activation", source, "a name, a formula in z, or a JAX function")
@@ -117,7 +132,7 @@ def _checked(
     function: Callable[[Any], Any],
     kinks: Sequence[float] | None,
     polynomial: tuple[float, ...] | None,
-    key: Hashable,
+    key: tuple[Hashable, ...],
     portable: bool,
 ) -> Activation:
     """Probe the function (elementwise? finite?) and find its kinks."""
@@ -152,8 +167,7 @@ def _checked(
 
 def _from_text(text: str, kinks: Sequence[float] | None) -> Activation:
     if re.fullmatch(r"[A-Za-z_]\w*", text) and text != "z":
-        match = re.fullmatch(r"(He|h)([1-9]\d?)", text)
-        if not match:
+        if not HERMITE.fullmatch(text):
             raise InputError(
                 f"Argument `activation`: unknown activation {short(text)}{closest(text, _REGISTRY)}; named ones are "
                 f"{', '.join(_REGISTRY)}, or write a formula in z such as 'tanh(z + 0.7)'."
@@ -173,7 +187,7 @@ def _from_text(text: str, kinks: Sequence[float] | None) -> Activation:
 
 def _from_callable(function: Callable[[Any], Any], kinks: Sequence[float] | None) -> Activation:
     name = getattr(function, "__name__", type(function).__name__)
-    key = ("callable", function, None if kinks is None else tuple(kinks))
+    key = ("callable", function, kinks)
     return _checked(name, function, kinks, None, key, False)
 
 
@@ -181,6 +195,8 @@ def register_activation(
     name: str, kinks: Sequence[float] | None = None
 ) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
     """Decorator: make an elementwise JAX function available by name, in Python, files and flags.
+
+    A name that was registered before stands for the new function from then on.
 
     Examples
     --------
@@ -192,9 +208,12 @@ def register_activation(
     """
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
         reject("name", name, "an identifier")
+    if name in BUILT_IN or name == "z" or HERMITE.fullmatch(name):
+        reject("name", name, "another name: this one means a function of the package, and files rely on it")
+    given = None if kinks is None else tuple(float(k) for k in kinks)
 
     def decorate(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        _REGISTRY[name] = _checked(name, function, kinks, None, ("registered", name, function), True)
+        _REGISTRY[name] = _checked(name, function, given, None, ("registered", name, function, given), True)
         return function
 
     return decorate
@@ -217,3 +236,5 @@ _builtin("tanh", jnp.tanh)
 _builtin("sigmoid", jax.nn.sigmoid)
 _builtin("softplus", jax.nn.softplus)
 _builtin("gelu", lambda z: jax.nn.gelu(z, approximate=False))
+BUILT_IN = dict(_REGISTRY)
+"""Those of the package, whose names are taken."""

@@ -14,22 +14,22 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import ndtri
 
 from twolayer.functions.activation import Activation
 from twolayer.functions.hermite import gauss_panels, hermite_table
 from twolayer.functions.target import Target
 from twolayer.numerics.precision import float64
+from twolayer.numerics.rules import Nodes, draw_sobol_normals, hermite_rule, product_rule
 
 __all__ = ["Analysis", "Staircase", "analyse"]
 
-REPLICATES, POINTS = 8, 2**14
+REPLICATES, LOG2_POINTS = 8, 14
 LEGENDRE = 8  # functions of y tested in the generative case
 COUPLING = 4  # degree in what is already learned, for sampled averages
 FLOOR = 4e-3  # below this a sampled moment counts as zero
@@ -93,17 +93,14 @@ def _hermite_products(x: np.ndarray, orders: range) -> tuple[np.ndarray, list[tu
     return _products(hermite_table(max(orders), x.T), indices), indices
 
 
-def _grid(target: Target, order: int, panels: int) -> np.ndarray | None:
-    """Tensor grid of 1-d rules split at the kinks, as (points, k + 1) with the weight last."""
+def _grid(target: Target, order: int, panels: int) -> Nodes | None:
+    """Tensor grid of 1-d rules split at the kinks."""
     kinks = target.kinks
     assert kinks is not None
     rules = [gauss_panels(ks, order, panels) for ks in kinks]
     if math.prod(len(x) for x, _ in rules) > MAX_GRID:
         return None
-    points = np.stack([g.ravel() for g in np.meshgrid(*(x for x, _ in rules), indexing="ij")], 1)
-    weights = np.prod([g.ravel() for g in np.meshgrid(*(w for _, w in rules), indexing="ij")], 0)
-    keep = weights > 1e-18
-    return np.column_stack([points[keep], weights[keep]])
+    return product_rule(rules, negligible=1e-17)
 
 
 @float64
@@ -117,9 +114,7 @@ def _exact_nodes(target: Target) -> _Nodes | None:
     k, degree = target.directions, max((sum(a) for a in target.polynomial), default=0)
     if (degree + 1) ** k > MAX_GRID or degree < 1:
         return None
-    x, w = np.polynomial.hermite_e.hermegauss(degree + 1)
-    grid = np.stack([g.ravel() for g in np.meshgrid(*[x] * k, indexing="ij")], 1)
-    weights = np.prod([g.ravel() for g in np.meshgrid(*[w / w.sum()] * k, indexing="ij")], 0)
+    grid, weights = hermite_rule([degree + 1] * k)
     label = _standardised(_values(target, grid), weights)
     return _Nodes(grid, weights, label, 1, 1e-9, degree, degree)
 
@@ -137,7 +132,7 @@ def _quadrature_nodes(target: Target) -> _Nodes | None:
         grid = _grid(target, n, panels)
         if grid is None:
             return None
-        points, weights = grid[:, :-1], grid[:, -1]
+        points, weights = grid
         label = _standardised(_values(target, points), weights)
         low, _ = _hermite_products(points, range(1, 4))
         fine = (low * weights) @ label
@@ -150,13 +145,8 @@ def _quadrature_nodes(target: Target) -> _Nodes | None:
 
 
 def _sobol_nodes(target: Target) -> _Nodes:
-    from scipy.stats import qmc  # takes a second to import
-
     k = target.directions
-    points = np.concatenate(
-        [ndtri(qmc.Sobol(k, scramble=True, rng=np.random.default_rng(r)).random(POINTS)) for r in range(REPLICATES)]
-    )
-    points = np.clip(points, -8.0, 8.0)
+    points = np.concatenate([draw_sobol_normals(k, LOG2_POINTS, seed=r, bits=30) for r in range(REPLICATES)])
     weights = np.full(len(points), 1 / len(points))
     label = _standardised(_values(target, points), weights)
     return _Nodes(points, weights, label, REPLICATES, FLOOR, COUPLING, 6 if k <= 3 else 4)
@@ -273,6 +263,8 @@ class Staircase(list[int | None]):
     --------
     >>> analyse("z1 + z1*z2").staircase()
     [1, 2]
+    >>> print(analyse("He2(z1)*z2").staircase(reuse=True))
+    (0, 1) at step 2; (1, 0) never
     """
 
     directions: np.ndarray
@@ -280,6 +272,17 @@ class Staircase(list[int | None]):
     def __init__(self, steps: list[int | None], directions: np.ndarray) -> None:
         super().__init__(steps)
         self.directions = directions
+
+    def __str__(self) -> str:
+        """Every direction with its step."""
+        when = ("never" if step is None else f"at step {step}" for step in self)
+        rows = zip(self.directions, when, strict=True)
+        return "; ".join(f"{_written(row)} {word}" for row, word in rows) or "no direction"
+
+
+def _written(*rows: np.ndarray) -> str:
+    """Directions as they are printed."""
+    return "; ".join("(" + ", ".join(f"{x:.4g}" for x in row.round(4) + 0.0) + ")" for row in rows)
 
 
 @dataclass(frozen=True)
@@ -399,22 +402,24 @@ class Analysis:
         return Staircase([*steps, *[None] * len(never)], np.concatenate([known, never]))
 
     def __str__(self) -> str:
-        def rows(matrix: np.ndarray) -> str:
-            return "; ".join("(" + ", ".join(f"{x:.4g}" for x in row.round(4) + 0.0) + ")" for row in matrix)
+        def along(directions: np.ndarray) -> str:
+            return f" along {_written(*directions)}" if len(directions) else ""
 
+        seen, made = along(self.directions), along(self.generative_directions)
         lines = [
             f"target                 {self.target.name}",
             f"information exponent   {self.information}",
-            f"leap                   {self.leap}   chain {self.chain}",
-            f"generative exponent    {self.generative}   leap {self.generative_leap}   chain {self.generative_chain}",
-            f"staircase              fresh {list(self.staircase())}   reused {list(self.staircase(reuse=True))}",
-            f"directions             {rows(self.directions) or 'none'}",
+            f"leap                   {self.leap}   chain {self.chain}{seen}",
+            f"generative exponent    {self.generative}   leap {self.generative_leap}   "
+            f"chain {self.generative_chain}{made}",
+            f"fresh batches          {self.staircase()}",
+            f"reused batches         {self.staircase(reuse=True)}",
         ]
         if len(self.unused):
-            lines.append(f"does not enter         {rows(self.unused)}")
+            lines.append(f"does not enter         {_written(*self.unused)}")
         if len(self.unresolved):
             lines.append(
-                f"not resolved           {rows(self.unresolved)} (enters beyond order {self._nodes.max_order} "
+                f"not resolved           {_written(*self.unresolved)} (enters beyond order {self._nodes.max_order} "
                 f"or below {self.tolerance:.0e})"
             )
         return "\n".join(lines)
@@ -462,7 +467,13 @@ def analyse(target: Any, directions: int | None = None) -> Analysis:
     >>> result.information, result.leap, result.chain
     (1, 2, [(1, 1), (2, 2)])
     """
-    target = Target.of(target, directions)
+    kept = _analysed(Target.of(target, directions))
+    return replace(kept, chain=list(kept.chain))
+
+
+@lru_cache(maxsize=16)
+def _analysed(target: Target) -> Analysis:
+    """The analysis of a target, kept, for it is asked for several times over."""
     nodes = _exact_nodes(target) if target.polynomial is not None else _quadrature_nodes(target)
     nodes = nodes or _sobol_nodes(target)
     k = target.directions
@@ -473,4 +484,6 @@ def analyse(target: Any, directions: int | None = None) -> Analysis:
     unused, unresolved = hidden[~rest_enters], hidden[rest_enters]
     information = chain[0][0] if chain else None
     leap = max(q for q, _ in chain) if chain and not len(unresolved) else None
+    for directions in (known, unused, unresolved):
+        directions.flags.writeable = False  # everyone who asks gets the same ones
     return Analysis(target, information, leap, chain, known, unused, unresolved, nodes.tolerance, nodes)

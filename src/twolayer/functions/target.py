@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.functions.activation import NAMED, Activation
+from twolayer.functions.activation import BUILT_IN, Activation
 from twolayer.functions.expression import Expression, constant, parse
 from twolayer.functions.integrable import square_integrable
 from twolayer.functions.kinks import find_kinks
@@ -72,6 +72,11 @@ class Target:
     latex: str = field(default="", compare=False, repr=False)
     key: Hashable = field(default=None, repr=False)
     description: str | dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.key is None:  # made by hand: the name alone would not tell two functions apart
+            terms = None if self.polynomial is None else tuple(sorted(self.polynomial.items()))
+            object.__setattr__(self, "key", ("given", self.function, terms, self.ridge, self.smooth))
 
     def __call__(self, fields: Any) -> Any:
         """H at fields (..., k)."""
@@ -225,7 +230,7 @@ def _ridge_form(expression: Expression, names: tuple[str, ...]) -> Ridge | None:
         scale = math.sqrt(2) if name == "erf" else 1.0  # the activation erf is erf(z/√2)
         unit = [tuple(int(i == r) for i in range(len(names))) for r in range(len(names))]
         directions.append(tuple(scale * linear.get(e, 0.0) for e in unit))
-    activation = Activation.of(name if name in NAMED else f"{name}(z)")
+    activation = Activation.of(name if name in BUILT_IN else f"{name}(z)")
     return Ridge(activation, tuple(c for c, _ in terms), tuple(directions))
 
 

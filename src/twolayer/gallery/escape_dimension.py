@@ -17,6 +17,7 @@ from twolayer.gallery.shared.measuring import (
     canvas,
     colours,
     growth,
+    known,
     measured,
     phase_retrieval,
     points,
@@ -58,7 +59,7 @@ def escape_dimension(
         passage = measured(problem, lr, tl.Chain(dim), starts, threshold, end, seed)
         lost = (passage.censored + passage.diverged) / count
         mean, error, steps = passage.mean, passage.standard_error, passage.mean_steps
-        rows.append((count, mean, error, steps, lost, *(getattr(theory, name) for name in LINES), allowance))
+        rows.append((count, mean, error, steps, lost, *(known(getattr(theory, name)) for name in LINES), allowance))
     names = ("seeds", "time", "error", "steps", "lost", *LINES, "allowance")
     columns = dict(zip(names, np.array(rows).T, strict=True))
     data = xr.Dataset({k: ("dim", v) for k, v in columns.items()}, {"dim": sorted(dims)})

@@ -18,6 +18,7 @@ from twolayer.gallery.shared.measuring import (
     agree,
     canvas,
     colours,
+    known,
     measured,
     phase_retrieval,
     plain_ticks,
@@ -56,12 +57,12 @@ def escape_learning_rate(
         theory, end, allowance = predicted(problem, gamma, dim, threshold)
         passage = measured(problem, gamma, tl.Chain(dim), starts, threshold, end, seed)
         lost = passage.censored + passage.diverged
-        rows.append((gamma, passage.mean, passage.standard_error, theory.corrected, allowance, lost))
+        rows.append((gamma, passage.mean, passage.standard_error, known(theory.corrected), allowance, lost))
     table = np.array(rows).T
     columns = dict(zip(("time", "error", "predicted", "allowance", "lost"), table[1:], strict=True))
     grid = highest * np.linspace(0.04, 0.96, 93)
     theories = [tl.escape_time(problem, projected(gamma), dim, threshold).steps for gamma in grid]
-    lines = {name: ("grid", [getattr(theory, name) for theory in theories]) for name in LINES}
+    lines = {name: ("grid", [known(getattr(theory, name)) for theory in theories]) for name in LINES}
     data = xr.Dataset({**{k: ("lr", v) for k, v in columns.items()}, **lines}, {"lr": table[0], "grid": grid})
     data["steps"] = data.time * dim / data.lr
     return Plate(_draw(data, problem, dim, seeds, threshold), data, _verdict(data, problem))
@@ -71,7 +72,7 @@ def _verdict(data: xr.Dataset, problem: tl.Problem) -> Verdict:
     z = ((data.time - data.predicted) / data.error).values
     columns = (data.time, data.predicted, data.error, data.allowance)
     near = all(agree(*map(float, row)) for row in zip(*columns, strict=True))
-    best, least = (float(x[np.argmin(y.values)]) for x, y in ((data.lr, data.steps), (data.grid, data.corrected)))
+    best, least = (float(x[np.nanargmin(y.values)]) for x, y in ((data.lr, data.steps), (data.grid, data.corrected)))
     text = (
         f"measured − corrected is {z.mean():+.2f} standard errors on average, at most {abs(z).max():.2f}; fewest steps "
         f"measured at γ = {best:.4f}, γ_opt = {tl.optimal_lr(problem).coefficient:.4f}, with the correction {least:.4f}"

@@ -19,6 +19,7 @@ from twolayer.gallery.shared.measuring import (
     agree,
     canvas,
     colours,
+    known,
     measured,
     phase_retrieval,
     points,
@@ -72,16 +73,17 @@ def _measure(p: int, noise: float, gamma: float, dim: int, threshold: float, see
     theory, end, left_out = predicted(problem, gamma, dim, threshold, seed)
     starts = tl.Overlaps.random(problem, dim, seed, size=seeds)
     passage = measured(problem, gamma, tl.Chain(dim), starts, threshold, end, seed)
-    allowance = left_out + (SHARE * theory.corrected if p > 1 else 0.0)
+    allowance = left_out + (SHARE * known(theory.corrected) if p > 1 else 0.0)
     error = float(np.hypot(passage.standard_error, theory.ode_error))
     lost = passage.censored + passage.diverged
-    return [passage.mean, error, theory.annealed, theory.quenched, theory.corrected, allowance, lost]
+    lines = (known(x) for x in (theory.annealed, theory.quenched, theory.corrected))
+    return [passage.mean, error, *lines, allowance, lost]
 
 
 def _verdict(data: xr.Dataset) -> Verdict:
     def near(prefix: str) -> bool:
-        columns = (data[f"{prefix}{name}"].values.ravel() for name in ("time", "corrected", "error", "allowance"))
-        return all(map(agree, *columns))
+        columns = [data[f"{prefix}{name}"].values.ravel() for name in ("time", "corrected", "error", "allowance")]
+        return all(agree(*row) for row in zip(*columns, strict=True) if np.isfinite(row[1]))
 
     last, first = data.isel(width=-1), data.isel(width=0)
     gain = float(first.time_steps / last.time_steps)

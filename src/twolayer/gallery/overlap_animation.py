@@ -80,7 +80,7 @@ def _plane(p: int, dim: int, lr: float, frames: int, time: float, seed: int) -> 
     M = SPREAD * np.random.default_rng(seed).normal(size=(p, 2))
     start = tl.Overlaps(0.25 * np.eye(p) + M @ M.T, M, dim=dim)
     runs = tl.solve(problem, online(lr), tl.Chain(dim), start, time=time, save=frames - 1, seed=seed)
-    theory = tl.solve(problem, online(lr), tl.ODE(), start, time=runs.time.values[1:])
+    theory = tl.solve(problem, online(lr), tl.ODE(), start, time=runs.time.values)
     worst = sup_overlap(runs, theory)[0]
     return {"sgd": runs.M.values[0], "ode": theory.M.values[0], "time": runs.time.values, "deviation": worst}
 

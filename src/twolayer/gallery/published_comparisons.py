@@ -76,7 +76,7 @@ def _line(
         start = tl.Overlaps(drawn.Q, drawn.M, problem.P, drawn.a, dim)
         runs = tl.solve(problem, online(gamma), tl.Chain(dim), start, time=time, save=SAVE, seeds=seeds, seed=seed)
         method = tl.ODE() if field is None else tl.MeanField(field)
-        theory = tl.solve(problem, online(gamma), method, start, time=runs.time.values[1:])
+        theory = tl.solve(problem, online(gamma), method, start, time=runs.time.values)
         found = {"time": runs.time.values, "sgd": runs.excess_risk.values, "theory": theory.excess_risk.values[0]}
         if panel == 2:
             both = [

@@ -67,7 +67,7 @@ def _cell(dim: int, p: int, gamma: float, seeds: int, time: float, seed: int) ->
     start = tl.Overlaps.random(problem, 50, seed)
     start = tl.Overlaps(start.Q, start.M, problem.P, start.a, dim)
     runs = tl.solve(problem, online(gamma), tl.Chain(dim), start, time=time, save=20, seeds=seeds, seed=seed)
-    theory = tl.solve(problem, online(gamma), tl.ODE(), start, time=runs.time.values[1:])
+    theory = tl.solve(problem, online(gamma), tl.ODE(), start, time=runs.time.values)
     return sup_overlap(runs, theory)
 
 

@@ -20,6 +20,7 @@ from twolayer.gallery.shared.measuring import (
     canvas,
     colours,
     growth,
+    known,
     measured,
     phase_retrieval,
     points,
@@ -57,7 +58,7 @@ def stochasticity(
         lenses = (tl.Chain(dim), tl.SDE(dim), tl.ODE())
         times.append([measured(problem, gamma, lens, starts, threshold, end, seed).times for lens in lenses])
         means.append(theory.ode)
-        shifts.append(theory.corrected - theory.ode)
+        shifts.append(known(theory.corrected) - theory.ode)
         allowances.append(allowance)
     data = xr.Dataset(
         {"times": (("lr", "lens", "seed"), np.array(times)), "predicted": ("lr", shifts)},

@@ -70,7 +70,7 @@ def three_regimes(
 def _risk(
     problem: tl.Problem, algorithm: tl.SGD, method: Any, start: tl.Overlaps, points: np.ndarray, seeds: int, seed: int
 ) -> dict[str, Any]:
-    run = tl.solve(problem, algorithm, method, start, steps=points, seeds=seeds, seed=seed)
+    run = tl.solve(problem, algorithm, method, start, steps=[0, *points], seeds=seeds, seed=seed)
     risk = run.excess_risk.values
     error = risk.std(0, ddof=1) / np.sqrt(len(risk)) if len(risk) > 1 else np.zeros(risk.shape[1])
     return {"risk": risk.mean(0), "error": error}

@@ -20,23 +20,12 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.kernel import Kernel, Sample
+from twolayer.equations.kernel import Kernel
 from twolayer.equations.orthogonal import Sums
-from twolayer.gaussian.full import symmetric_root
-from twolayer.gaussian.quadrature import nested_rule
-from twolayer.gaussian.sampling import sobol_normals
+from twolayer.gaussian.visits import Nodes, covariance, covariance_nodes, visit
+from twolayer.numerics.special import symmetric_root
 
 __all__ = ["Nodes", "covariance_nodes", "gaussian_sums", "size_of_features", "tail"]
-
-MAX_NODES = 30_000
-LOG2_POINTS = 13
-
-
-class Nodes(NamedTuple):
-    """Points (ξ*, ξ⊥, ξ) with weights, for the covariance of the features of one sample."""
-
-    xi: Any
-    weights: Any
 
 
 def size_of_features(p: int, rank: int, columns: int) -> int:
@@ -48,40 +37,6 @@ def size_of_features(p: int, rank: int, columns: int) -> int:
     4
     """
     return p * (rank + columns) + p * (p + 1) // 2 + p
-
-
-def covariance_nodes(kernel: Kernel, rank: int, columns: int, noisy: bool) -> tuple[Nodes, str]:
-    """Nodes for the covariance of the features, and what they are."""
-    sigma, h = kernel.activation.polynomial, kernel.target.polynomial
-    fields = rank + columns
-    noise_points = 3 if noisy else 1
-    if sigma is not None and h is not None and kernel.loss.student is not None:
-        D, E = len(sigma) - 1, max(len(sigma) - 1, max(map(sum, h), default=0))
-        n = 2 * (D - 1 + E) + 1
-        if n**fields * noise_points <= MAX_NODES:
-            rules = [_hermite(n)] * fields + [_hermite(noise_points)]
-            return _tensor(rules), "exact"
-    # the columns of B are coordinates, not fields: kinks are not on the axes, so nothing is split
-    order = 6
-    if (4 * order) ** fields * noise_points <= MAX_NODES and not kernel.activation.kinks and kernel.target.smooth:
-        points, weights = nested_rule(np.eye(fields), [()] * fields, order, np.eye(fields, dtype=bool))
-        noise, w = _hermite(noise_points)
-        xi = np.concatenate([np.repeat(points, len(noise), axis=0), np.tile(noise, len(points))[:, None]], axis=1)
-        return Nodes(xi, np.repeat(weights, len(w)) * np.tile(w, len(weights))), "quadrature"
-    xi = sobol_normals(fields + 1, LOG2_POINTS)
-    return Nodes(np.asarray(xi), np.full(len(xi), 1 / len(xi))), f"2^{LOG2_POINTS} Sobol points"
-
-
-def _hermite(n: int) -> tuple[np.ndarray, np.ndarray]:
-    x, w = np.polynomial.hermite_e.hermegauss(n)
-    return x, w / w.sum()
-
-
-def _tensor(rules: list[tuple[np.ndarray, np.ndarray]]) -> Nodes:
-    points = np.stack([g.ravel() for g in np.meshgrid(*(x for x, _ in rules), indexing="ij")], 1)
-    weights = np.prod([g.ravel() for g in np.meshgrid(*(w for _, w in rules), indexing="ij")], 0)
-    keep = weights > 1e-22 * weights.max()
-    return Nodes(points[keep], weights[keep])
 
 
 class Frame(NamedTuple):
@@ -105,20 +60,12 @@ def _spread(frame: Frame, g: Any, weights: Any) -> Any:
     return ((weights * (h**2).sum(1))[:, None] * h).T @ h - jnp.diag(frame.kept)
 
 
-def _at_nodes(kernel: Kernel, A: Any, B: Any, a: Any, L: Any, noise: Any, nodes: Nodes) -> tuple[Any, Any, Any]:
-    """ξ*, ξ⊥ and what a sample pushes, at all nodes."""
-    r, c = A.shape[1], B.shape[1]
-    star, own = nodes.xi[:, :r], nodes.xi[:, r : r + c]
-    sample = Sample(star @ A.T + own @ B.T, star @ L.T, jnp.sqrt(noise) * nodes.xi[:, -1])
-    return star, own, kernel.push(sample, a)
-
-
 def tail(kernel: Kernel, A: Any, B: Any, a: Any, L: Any, noise: Any, nodes: Nodes) -> Any:
     """n_b v = (E|h|⁴ − rank)/rank, h = R⁻¹ g: the batch from which on the mean of g gᵀ fluctuates less than itself.
 
     2 for linear neurons, 54 for h2, 1900 for h3, 57 000 for h4.
     """
-    g = _at_nodes(kernel, A, B, a, L, noise, nodes)[2].first
+    g = visit(kernel, nodes, A, B, L, a, noise).g
     frame = _frame((nodes.weights[:, None] * g).T @ g)
     return jnp.trace(_spread(frame, g, nodes.weights)) / jnp.maximum(frame.kept.sum(), 1.0)
 
@@ -141,21 +88,19 @@ def gaussian_sums(
     ``A``, ``B`` are the rows of the student neurons, ``L`` and ``inverse`` the frame of the target, ``noise`` is Δ.
     """
     p, r, c = A.shape[0], A.shape[1], B.shape[1]
-    xi_star, xi_own, push = _at_nodes(kernel, A, B, a, L, noise, nodes)
-    g, upper = push.first, np.triu_indices(p)
+    at = visit(kernel, nodes, A, B, L, a, noise)
+    g, upper = at.g, np.triu_indices(p)
     pairs = g[:, upper[0]] * g[:, upper[1]]
-    star = (g[:, :, None] * xi_star[:, None, :]).reshape(-1, p * r)
-    own = (g[:, :, None] * xi_own[:, None, :]).reshape(-1, p * c)
-    features = jnp.concatenate([star, own, pairs, push.second], axis=1)
+    star = (g[:, :, None] * at.xi[:, None, :r]).reshape(-1, p * r)
+    own = (g[:, :, None] * at.xi[:, None, r:]).reshape(-1, p * c)
+    features = jnp.concatenate([star, own, pairs, at.second], axis=1)
     rough = nodes.weights @ features
-    centred = features - rough
-    covariance = (nodes.weights[:, None] * centred).T @ centred
     average = engine(A @ A.T + B @ B.T, A @ L.T, a, noise)
     mean_star = average.psi @ inverse.T
     mean_own = (average.phi - mean_star @ A.T) @ jnp.linalg.pinv(B).T
     cut = np.cumsum([p * r, p * c, len(upper[0])])
     mean = jnp.concatenate([mean_star.ravel(), mean_own.ravel(), rough[cut[1] : cut[2]], average.second])
-    deviation = symmetric_root(covariance) @ normals / jnp.sqrt(batch)
+    deviation = symmetric_root(covariance(nodes.weights, features)) @ normals / jnp.sqrt(batch)
     drawn = mean + deviation
     frame = _frame(_symmetric(rough[cut[1] : cut[2]], p))
     S = _spread(frame, g, nodes.weights) / batch

@@ -24,9 +24,9 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.averages import Gradient
 from twolayer.equations.kernel import Push
 from twolayer.functions.activation import Activation
-from twolayer.gaussian.averages import Gradient
 from twolayer.gaussian.engines import LOG2_POINTS, ORDERS, ROUNDING, Averager, Engine, select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.task.losses import Loss

@@ -20,20 +20,20 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.averages import Averages, Gradient
 from twolayer.equations.kernel import Kernel
 from twolayer.functions.activation import Activation
-from twolayer.gaussian.averages import Averages, Gradient
 from twolayer.gaussian.forms import Forms, NumericForms
 from twolayer.gaussian.full import FullRule
 from twolayer.gaussian.nodes import target_frame, target_nodes
 from twolayer.gaussian.polynomial import graphs
 from twolayer.gaussian.quadratic import quadratic_averages, quadratic_gradient, quadratic_task
 from twolayer.gaussian.relu import ReluForms
-from twolayer.gaussian.sampling import SCRAMBLINGS, sobol_normals
 from twolayer.gaussian.targets import NodeTarget, RidgeTarget, forms_of, ridge_target, student_rows, student_terms
 from twolayer.gaussian.variance import ErfNodes, ErfRidge, PolynomialNodes, PolynomialRidge, ReluRidge
 from twolayer.numerics.errors import choice
 from twolayer.numerics.precision import float64
+from twolayer.numerics.rules import SCRAMBLINGS, sobol_normals
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem
 

@@ -13,17 +13,12 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.averages import Averages
 from twolayer.equations.kernel import Kernel, Sample
-from twolayer.gaussian.averages import Averages
 from twolayer.gaussian.quadrature import nested_rule
+from twolayer.numerics.special import symmetric_root
 
 __all__ = ["FullRule", "triangular_root"]
-
-
-def symmetric_root(C: Any) -> Any:
-    """C^{1/2} of a positive semidefinite matrix, continuous in C also where it is singular."""
-    values, vectors = jnp.linalg.eigh(C)
-    return (vectors * jnp.sqrt(jnp.maximum(values, 0.0))) @ vectors.T
 
 
 def triangular_root(C: Any) -> Any:

@@ -7,18 +7,19 @@ second_j = E[e σ(λ_j)]    risk = ½ E[(y − f)²]    excess_risk = risk − �
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from twolayer.gaussian.engines import LOG2_POINTS, adapt, relative_error
-from twolayer.numerics.errors import InputError
+from twolayer.numerics.errors import InputError, reject
 from twolayer.numerics.precision import float64
 from twolayer.task.losses import Loss
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.particles import Particles
 from twolayer.task.problem import Problem
 
-__all__ = ["Moments", "check_start", "moments"]
+__all__ = ["Moments", "check_point", "check_start", "moments"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +70,15 @@ def check_start(problem: Problem, start: Overlaps | Particles) -> None:
         )
 
 
+def check_point(problem: Problem, start: Any) -> None:
+    """Refuse what is not one point (Q, M, P, a) of the problem."""
+    if not isinstance(start, Overlaps):
+        reject("start", start, "Overlaps, one point (Q, M) at which averages are taken")
+    check_start(problem, start)
+    if start.batch:
+        raise InputError(f"Argument `start` must be a single point, but holds {start.batch[0]} starts.")
+
+
 def _check_particles(problem: Problem, start: Particles) -> None:
     if start.k != problem.k:
         raise InputError(
@@ -112,9 +122,7 @@ def moments(
     >>> m.psi.round(6).tolist(), round(m.excess_risk, 6), m.engine
     ([[0.0]], 1.5, 'closed form (quadratic)')
     """
-    check_start(problem, start)
-    if start.batch:
-        raise InputError(f"Argument `start` must be a single point, but holds {start.batch[0]} starts.")
+    check_point(problem, start)
     a = problem.a() if start.a is None else start.a
     chosen, _ = adapt(problem, loss, start.Q, start.M, a, engine=engine, tolerance=tolerance, log2_points=log2_points)
     values = chosen(start.Q, start.M, a, problem.noise)

@@ -17,10 +17,10 @@ import numpy as np
 from twolayer.functions.hermite import hermite_table
 from twolayer.functions.target import Target
 from twolayer.gaussian.quadrature import nested_rule
-from twolayer.gaussian.sampling import sobol_normals
+from twolayer.numerics.rules import hermite_rule, sobol_normals
 from twolayer.task.overlaps import Overlaps
 
-__all__ = ["NodeRule", "product_hermite", "target_frame", "target_nodes", "vanishes"]
+__all__ = ["NodeRule", "target_frame", "target_nodes", "vanishes"]
 
 MAX_NODES = 2**17
 TOLERANCE = 1e-7
@@ -56,13 +56,6 @@ def _rule(target: Target, L: np.ndarray, points: np.ndarray, weights: np.ndarray
     return NodeRule(label, points, weights, np.asarray(target(jnp.asarray(points @ L.T))))
 
 
-def product_hermite(n: int, dimension: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss–Hermite points (n^dimension, dimension) and weights for standard normals."""
-    x, w = np.polynomial.hermite_e.hermegauss(n)
-    points = np.stack([g.ravel() for g in np.meshgrid(*[x] * dimension, indexing="ij")], 1)
-    return points, np.prod([g.ravel() for g in np.meshgrid(*[w / w.sum()] * dimension, indexing="ij")], 0)
-
-
 def _exact(target: Target, L: np.ndarray, student_degree: int) -> NodeRule | None:
     """Gauss–Hermite rule exact for every average with a student polynomial of the given degree."""
     assert target.polynomial is not None
@@ -71,7 +64,7 @@ def _exact(target: Target, L: np.ndarray, student_degree: int) -> NodeRule | Non
     n, r = highest // 2 + 1, L.shape[1]
     if n**r > MAX_NODES:
         return None
-    return _rule(target, L, *product_hermite(n, r), f"exact ({n**r} nodes)")
+    return _rule(target, L, *hermite_rule([n] * r), f"exact ({n**r} nodes)")
 
 
 def _fingerprint(rule: NodeRule) -> np.ndarray:

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.averages import Averages, Gradient
 from twolayer.functions.activation import Activation
 from twolayer.functions.target import Target
-from twolayer.gaussian.averages import Averages, Gradient
 
 __all__ = ["QuadraticTask", "quadratic_averages", "quadratic_form", "quadratic_gradient", "quadratic_task"]
 

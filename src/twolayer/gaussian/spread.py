@@ -23,12 +23,11 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.kernel import Kernel, Sample, kernel_of
+from twolayer.equations.kernel import Kernel, kernel_of
 from twolayer.equations.state import pack
-from twolayer.gaussian.batch_sums import Nodes, covariance_nodes
 from twolayer.gaussian.engines import QuadraticEngine, select
-from twolayer.gaussian.full import symmetric_root
 from twolayer.gaussian.nodes import target_frame
+from twolayer.gaussian.visits import Nodes, covariance, covariance_nodes, rows_of, visit
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
 
@@ -131,18 +130,11 @@ class NodeSpread(Spread):
 
     def __call__(self, Q: Any, M: Any, a: Any, noise: Any, rho: Any) -> Any:
         """Σ at one point."""
-        r = self.L.shape[1]
-        A = M @ self.inverse.T
-        B = symmetric_root(Q - A @ A.T)
-        own, other = self.nodes.xi[:, :r], self.nodes.xi[:, r:-1]
-        student, target = own @ A.T + other @ B.T, own @ self.L.T
-        push = self.kernel.push(Sample(student, target, jnp.sqrt(noise) * self.nodes.xi[:, -1]), a)
-        g = push.first
-        mixed = g[:, :, None] * student[:, None, :]
-        quadratic = mixed + mixed.swapaxes(1, 2) + rho * g[:, :, None] * g[:, None, :]
-        X = pack(quadratic, g[:, :, None] * target[:, None, :], push.second, self.trained)
-        centred = X - self.nodes.weights @ X
-        return (self.nodes.weights[:, None] * centred).T @ centred
+        at = visit(self.kernel, self.nodes, *rows_of(Q, M, self.inverse), self.L, a, noise)
+        mixed = at.g[:, :, None] * at.student[:, None, :]
+        quadratic = mixed + mixed.swapaxes(1, 2) + rho * at.g[:, :, None] * at.g[:, None, :]
+        X = pack(quadratic, at.g[:, :, None] * at.target[:, None, :], at.second, self.trained)
+        return covariance(at.weights, X)
 
 
 def spread_of(problem: Problem, algorithm: SGD) -> Spread:

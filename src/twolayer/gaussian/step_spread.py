@@ -16,26 +16,14 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.kernel import Kernel, Sample, kernel_of
+from twolayer.equations.kernel import Kernel, kernel_of
 from twolayer.equations.state import Overlap, pack
 from twolayer.equations.step import form_of
-from twolayer.gaussian.batch_sums import Nodes, covariance_nodes
-from twolayer.gaussian.full import symmetric_root
+from twolayer.gaussian.visits import Nodes, Visited, covariance, covariance_nodes, rows_of, visit
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
 
-__all__ = ["OwnCovariance", "StepNodes", "Visited"]
-
-
-class Visited(NamedTuple):
-    """What the nodes see at one point: weights, coordinates ξ, fields, g and e σ(λ)."""
-
-    weights: Any
-    xi: Any
-    student: Any
-    target: Any
-    g: Any
-    second: Any
+__all__ = ["OwnCovariance", "StepNodes"]
 
 
 class OwnCovariance(NamedTuple):
@@ -65,12 +53,7 @@ class StepNodes(eqx.Module):
 
     def visit(self, y: Overlap, noise: Any) -> Visited:
         """Fields and gradients at the nodes."""
-        r, xi = self.L.shape[1], self.nodes.xi
-        A = y.M @ self.inverse.T
-        B = symmetric_root(y.Q - A @ A.T)
-        student, target = xi[:, :r] @ A.T + xi[:, r:-1] @ B.T, xi[:, :r] @ self.L.T
-        push = self.kernel.push(Sample(student, target, jnp.sqrt(noise) * xi[:, -1]), y.a)
-        return Visited(self.nodes.weights, xi[:, :-1], student, target, push.first, push.second)
+        return visit(self.kernel, self.nodes, *rows_of(y.Q, y.M, self.inverse), self.L, y.a, noise)
 
     def finite_dimension(self, y: Overlap, at: Visited) -> Any:
         """E[g_j g_l (uᵀΩ⁺u − r)], r = rank Ω, less the normal components where gradients are tangent."""
@@ -116,8 +99,7 @@ class StepNodes(eqx.Module):
         """Cov of the packed (M, Q, a) in units of η²/n_b. Cost O(nodes · F²), F = p k + p (p + 1)/2 + p."""
         star, square = self._features(y, at, rho, own, ratio)
         X = pack(square, star, at.second, trained)
-        centred = X - at.weights @ X
-        total = (at.weights[:, None] * centred).T @ centred
+        total = covariance(at.weights, X)
         j, l = np.triu_indices(len(chi))
         ends = ((j, l), (l, j))
         wishart = sum(chi[np.ix_(a, c)] * gamma[np.ix_(b, d)] for a, b in ends for c, d in ends)

@@ -23,12 +23,12 @@ from scipy import special
 from twolayer.gaussian.engines import FLOOR
 from twolayer.gaussian.ensemble import BLOCK, Cloud, Ensemble, NodeEnsemble, PairEnsemble, QuadraticEnsemble, Rates
 from twolayer.gaussian.forms import NumericForms
-from twolayer.gaussian.nodes import NodeRule, product_hermite, target_frame, target_nodes
+from twolayer.gaussian.nodes import NodeRule, target_frame, target_nodes
 from twolayer.gaussian.quadratic import QuadraticTask, quadratic_task
 from twolayer.gaussian.quadrature import nested_rule
-from twolayer.gaussian.sampling import SCRAMBLINGS, sobol_normals
 from twolayer.gaussian.targets import forms_of, ridge_target
 from twolayer.numerics.precision import float64
+from twolayer.numerics.rules import SCRAMBLINGS, hermite_rule, sobol_normals
 from twolayer.task.losses import Loss
 from twolayer.task.overlaps import rank_of
 from twolayer.task.problem import Problem
@@ -257,7 +257,7 @@ def _field_nodes(problem: Problem, L: np.ndarray, order: int, log2_points: int, 
         weights, label = np.full(len(points), 1 / len(points)), f"Sobol (2^{log2_points} nodes)"
     else:
         if _smooth(problem):
-            points, weights = product_hermite(order, rank)
+            points, weights = hermite_rule([order] * rank)
         else:
             kinks = [*(target.kinks or ())]
             if rank == 1:  # fields that cross a kink of σ at zero do so together

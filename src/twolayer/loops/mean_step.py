@@ -15,10 +15,10 @@ import numpy as np
 from twolayer.equations.mean import MeanStep, Rows, Terms, Weights
 from twolayer.equations.state import Overlap, size_of, unpack
 from twolayer.equations.step import Rates, form_of
-from twolayer.gaussian.batch_sums import LOG2_POINTS
 from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.step_spread import StepNodes
+from twolayer.gaussian.visits import LOG2_POINTS
 from twolayer.loops.averaged import AveragedEvolution, Precision
 from twolayer.loops.flow import Control, Equation
 from twolayer.loops.watching import Lane, Watch, accept, watched_value

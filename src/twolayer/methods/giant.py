@@ -75,7 +75,7 @@ class GiantSteps(Method):
         return (
             f"giant steps have lr = O(1) and batches of at least order d, such as lr = 0.5, batch = 4*d, but with "
             f"lr = {algorithm.lr}, batch = {algorithm.batch} the limit is another one; Map iterates the mean step at "
-            "any lr and batch"
+            "a finite d where batches average, and Chain is exact at any lr and batch"
         )
 
     def prepare(self, task: Task) -> Evolution:

@@ -49,6 +49,8 @@ class Drift(Equation):
     ensemble: Ensemble
     limit: Limit
     label_noise: Any
+    L: Any
+    neurons: Any
     form: Form = eqx.field(static=True)
 
     def size(self, y: Cloud) -> Any:
@@ -56,11 +58,14 @@ class Drift(Equation):
         return jnp.maximum(((y.A**2).sum(1) + y.s**2).max(), (y.a**2).max())
 
     def watched(self, quantity: str | None, y: Cloud) -> Any:
-        """What a threshold refers to."""
+        """What a threshold refers to; ‖M‖_F of p neurons distributed as the particles are."""
         if quantity is None:
             return jnp.zeros(())
+        M = y.A @ self.L.T
         if quantity == "overlap":
-            return jnp.sqrt((y.A**2).sum())
+            return jnp.sqrt(self.neurons * (y.weights @ M**2).sum())
+        if quantity == "alignment":
+            return M[0, 0]
         return self.ensemble(y).excess_risk + (self.label_noise / 2 if quantity == "risk" else 0.0)
 
     def __call__(self, t: Any, y: Cloud, args: Any = None) -> Cloud:
@@ -123,8 +128,9 @@ class MeanFieldEvolution(FlowEvolution):
         """The ensemble at the present fineness."""
         problem, algorithm = self.task.problem, self.task.algorithm
         limit = as_data(limit_in(regime_of(algorithm), algorithm, problem.p))
-        noise = jnp.asarray(problem.noise, float)
-        return Drift(self.wide.build(self.fineness)[0], limit, noise, form_of(algorithm))
+        # arrays, not floats: they are data of the compiled code
+        noise, L, neurons = (jnp.asarray(x, float) for x in (problem.noise, self.L, problem.p))
+        return Drift(self.wide.build(self.fineness)[0], limit, noise, L, neurons, form_of(algorithm))
 
     def refine(self, end: Cloud) -> bool:
         """Finer nodes or more orders, if the present ones are too coarse here."""
@@ -158,7 +164,9 @@ class MeanField(Method):
         d: overlaps of the orthogonal parts are averaged over directions uniform on their sphere. At infinity they
         vanish, and the equation is the high-dimensional mean field.
     self_interaction : bool
-        Whether a particle's term with itself has correlation one: the leading 1/p correction of p equal particles.
+        Whether a particle's term with itself has correlation one, Ξ_ii = 1: the source's MF-ODE at finite p. It is
+        exact at a random start, but no 1/p correction: later it is further from a network of p neurons than the
+        default (docs/mean_field.md has numbers).
     interaction : str
         ``"auto"``, ``"nodes"`` over the target fields, O(particles), or ``"pairs"``, O(particles²).
     rtol : float

@@ -134,7 +134,7 @@ class ODE(Method):
         if regime.name == "noise map":
             return (
                 f"with {laws} every step changes the norms by order one: the limit is a discrete map, not an "
-                "equation; Map iterates the mean step at finite d"
+                "equation; Map iterates the mean step at a finite d where batches average, and Chain is exact"
             )
         if not regime.continuous:
             return (

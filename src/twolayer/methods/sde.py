@@ -26,7 +26,6 @@ import numpy as np
 from twolayer.equations.state import Overlap, pack, tangent, unpack
 from twolayer.equations.step import form_of, limit_at
 from twolayer.gaussian.engines import adapt
-from twolayer.gaussian.full import symmetric_root
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.spread import Spread, spread_of
 from twolayer.loops.lanes import Lanes, in_groups, lane_axes
@@ -35,6 +34,7 @@ from twolayer.loops.watching import Lane, Watch, accept, watched_value
 from twolayer.methods.ode import ODE, Field, as_data
 from twolayer.numerics import random
 from twolayer.numerics.errors import finite_number, positive_integer
+from twolayer.numerics.special import symmetric_root
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
@@ -200,7 +200,7 @@ class SDE(Method):
         stride = self.stride(clocks.problem, clocks.algorithm)
         points = save_steps(clocks, time, steps, save)
         rounded = np.unique(np.round(points / stride).astype(np.int64)) * stride
-        return rounded if len(rounded) > 1 else np.array([0, stride])
+        return rounded if rounded[-1] > 0 else np.append(rounded, stride)
 
     def prepare(self, task: Task) -> Evolution:
         """Set up drift and covariance."""

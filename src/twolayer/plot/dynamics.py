@@ -13,9 +13,9 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-import twolayer.running.solve  # noqa: F401  makes all methods known
 from twolayer.numerics.errors import reject
 from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, TITLE, house_style
+from twolayer.running.comparison import Comparison
 from twolayer.running.dataset import quantities
 from twolayer.task.method import METHODS, Outcome
 
@@ -164,12 +164,12 @@ def _colours(words: dict[str, str]) -> dict[str, str]:
     return out
 
 
-def compare(tree: xr.DataTree, figure: Figure | None = None) -> Figure:
+def compare(comparison: Comparison | xr.DataTree, figure: Figure | None = None) -> Figure:
     """Risk and overlaps of all methods of a comparison: theory as lines, simulations with their seed bands.
 
     Parameters
     ----------
-    tree : xarray.DataTree
+    comparison : Comparison or xarray.DataTree
         From `compare`.
     figure : matplotlib Figure, optional
         Where to draw.
@@ -179,14 +179,13 @@ def compare(tree: xr.DataTree, figure: Figure | None = None) -> Figure:
     >>> import twolayer as tl
     >>> problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD(lr="0.1/d", geometry="projected")
     >>> start, methods = tl.Overlaps([[1.0]], [[0.5]]), [tl.Chain(10), tl.Chain(15)]
-    >>> both = tl.compare(problem, algorithm, methods, start, time=0.1, save=2, seeds=3, quiet=True)
+    >>> both = tl.compare(problem, algorithm, methods, start, time=0.1, save=2, seeds=3)
     >>> compare(both).axes[0].get_legend_handles_labels()[1]
     ['Chain, d = 10, 3 seeds', 'Chain, d = 15, 3 seeds']
     """
-    if not isinstance(tree, xr.DataTree) or "reference" not in tree.attrs:
-        reject("tree", type(tree).__name__, "a result of compare")
-    results = {name: child.to_dataset() for name, child in tree.children.items()}
-    reference = results[tree.attrs["reference"]]
+    known = comparison if isinstance(comparison, Comparison) else Comparison(comparison)
+    results = known.results
+    reference = results[known.reference]
     names = [n for n in quantities(reference) if n != "risk"]
     labels = _distinct({name: _label(dataset) for name, dataset in results.items()})
     simulations = [name for name, dataset in results.items() if _random(dataset)]

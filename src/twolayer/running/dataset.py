@@ -32,12 +32,12 @@ from twolayer.loops.host import Record
 from twolayer.numerics import random
 from twolayer.numerics.errors import InputError
 from twolayer.task.algorithm import SGD
-from twolayer.task.method import METHODS, Measure, Method, Snapshot, Task
+from twolayer.task.method import METHODS, Measure, Method, Outcome, Snapshot, Task
 from twolayer.task.overlaps import Overlaps, pseudo_inverse
 from twolayer.task.particles import Particles
 from twolayer.task.problem import Problem
 
-__all__ = ["describe_problem", "known_risks", "quantities", "to_dataset", "unpack"]
+__all__ = ["advice_on", "describe_problem", "known_risks", "quantities", "to_dataset", "unpack"]
 
 SCHEMA = "twolayer/1"
 PACKAGES = ("twolayer", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
@@ -134,7 +134,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
         "method": method.describe(),
         "run": run,
     }
-    advice = {o: record.advice(o) for o in sorted(set(record.outcome))}
+    advice = {o: advice_on(record, o, task.algorithm) for o in sorted(set(record.outcome))}
     dataset.attrs = {
         "schema": SCHEMA,
         "description": json.dumps(description),
@@ -143,7 +143,19 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
         "complete": json.dumps(not record.interrupted),
         "papers": json.dumps(list(method.papers)),
     }
-    return dataset
+    # a start that was not asked for is no save point, unless the run has got no further
+    return dataset.isel(time=slice(task.hidden, None)) if count > task.hidden else dataset
+
+
+def advice_on(record: Record, outcome: str, algorithm: SGD) -> str:
+    """What goes with an outcome of this algorithm: nothing is recommended that it does already."""
+    text = record.advice(outcome)
+    if outcome != Outcome.DIVERGED or text != Outcome.ADVICE[outcome] or algorithm.geometry == "free":
+        return text
+    what = (
+        "the second layer grows" if algorithm.train_second_layer else "the overlaps grow, although rows are normalised,"
+    )
+    return f"{what} without bound: use a smaller lr or a larger batch"
 
 
 def _risks(problem: Problem, record: Record) -> tuple[np.ndarray, str]:
@@ -211,7 +223,10 @@ def unpack(dataset: xr.Dataset) -> dict[str, Any]:
     problem = Problem(**description["problem"])
     algorithm = SGD(**description["algorithm"])
     knobs = description["method"]
-    method = METHODS[knobs.pop("name")](**knobs)
+    word = knobs.pop("name")
+    if word not in METHODS:
+        raise InputError(f"The method of this result, {word!r}, is not known here: register it to run it again.")
+    method = METHODS[word](**knobs)
     run = description["run"]
     M, a, dim = dataset.start_M.values, dataset.start_a.values, run["start_dim"]
     start: Overlaps | Particles

@@ -14,31 +14,19 @@ import xarray as xr
 
 from twolayer.gaussian.moments import check_start
 from twolayer.loops.host import follow
-from twolayer.methods.chain import Chain
-from twolayer.methods.dmft.method import DMFT
-from twolayer.methods.giant import GiantSteps
-from twolayer.methods.map import Map
-from twolayer.methods.meanfield import MeanField
-from twolayer.methods.ode import ODE
-from twolayer.methods.population import Population
-from twolayer.methods.sde import SDE
-from twolayer.methods.vectors import Vectors
 from twolayer.numerics import random
 from twolayer.numerics.errors import InputError, Interrupted, Refused, RunFailed, choice, positive_integer, reject
 from twolayer.numerics.precision import float64
-from twolayer.running.dataset import to_dataset, unpack
+from twolayer.running.dataset import advice_on, to_dataset, unpack
 from twolayer.running.progress import monitor_for
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
-from twolayer.task.method import METHODS, Method, Outcome, Task, Until
+from twolayer.task.method import METHODS, Method, Outcome, Task, Until, from_start
 from twolayer.task.overlaps import Overlaps, rank_of
 from twolayer.task.particles import Particles
 from twolayer.task.problem import Problem
 
 __all__ = ["DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "rerun", "solve"]
-
-for _cls in (Chain, DMFT, GiantSteps, Map, MeanField, ODE, Population, SDE, Vectors):  # whatever was imported first
-    METHODS[_cls.__name__.lower()] = METHODS.pop(_cls.__name__.lower())
 
 
 class DivergenceWarning(UserWarning):
@@ -153,7 +141,8 @@ def solve(
     time, steps : float or int, or increasing sequence
         End of the run in time t = lr·step/p, or in steps; a sequence gives the save points themselves.
     save : int, "log" or increasing sequence
-        Number of intervals between save points, points in geometric progression, or the save points.
+        N for N intervals from the start on (N + 1 save points), points in geometric progression, or the save points.
+        The result holds the save points asked for: the start is among them if 0 is.
     seeds : int
         Number of independent runs of a stochastic method.
     seed : int
@@ -173,6 +162,7 @@ def solve(
 
     Examples
     --------
+    >>> from twolayer import Chain
     >>> problem = Problem("He2(z1)", "He2", noise=0.1)
     >>> algorithm = SGD(lr="0.05/d", geometry="projected")
     >>> result = solve(problem, algorithm, Chain(dim=1000), Overlaps([[1.0]], [[0.5]]), time=1, seeds=4)
@@ -228,8 +218,8 @@ def make_task(
             stacklevel=4,  # through make_task, solve and its decorator to the caller
         )
     clocks = Clocks(problem, algorithm, method.dimension or start.dim)
-    points = method.save_points(clocks, time, steps, save)
-    return Task(problem, algorithm, start, points, clocks, _seeds(start, seeds, method), seed, until, first)
+    points, hidden = from_start(method.save_points(clocks, time, steps, save))
+    return Task(problem, algorithm, start, points, clocks, _seeds(start, seeds, method), seed, until, first, hidden)
 
 
 def _finish(task: Task, method: Method, progress: Any, throw: bool) -> xr.Dataset:
@@ -246,7 +236,7 @@ def _finish(task: Task, method: Method, progress: Any, throw: bool) -> xr.Datase
         step = f"step {int(np.nanmin(record.stop[lost]))}, " if method.stepwise else ""
         warnings.warn(
             f"{int(lost.sum())} of {task.seeds} runs diverged, the first at {step}time {first:.4g}: "
-            f"{record.advice(Outcome.DIVERGED)}.",
+            f"{advice_on(record, Outcome.DIVERGED, task.algorithm)}.",
             DivergenceWarning,
             stacklevel=4,  # through _finish, solve and its decorator to the caller
         )
@@ -266,6 +256,7 @@ def rerun(dataset: xr.Dataset, *, progress: Any = None, throw: bool = True) -> x
     method, problem, algorithm, start = (known[k] for k in ("method", "problem", "algorithm", "start"))
     until = Until(*known["until"]) if "until" in known else None
     clocks = Clocks(problem, algorithm, method.dimension or start.dim)
-    runs = (known["seeds"], known["seed"], until, known.get("first", 0))
-    task = Task(problem, algorithm, start, known["points"], clocks, *runs)
+    points, hidden = from_start(known["points"])
+    runs = (known["seeds"], known["seed"], until, known.get("first", 0), hidden)
+    task = Task(problem, algorithm, start, points, clocks, *runs)
     return _finish(task, method, progress, throw)

@@ -150,7 +150,7 @@ def _joined(parts: Sequence[xr.Dataset], stepwise: bool) -> xr.Dataset:
     states: dict[str, list[np.ndarray]] = {name: [] for name in STATES}
     numbers: list[int] = []
     for number, part in enumerate(parts):
-        first = 0 if number == 0 else 1  # a stage begins where the one before it ended
+        first = int(number > 0 and part.save_point.values[0] == 0)  # a stage begins where the one before it ended
         end = _ends(part, stepwise)
         here = np.minimum(part.time.values[None, first:], end[:, None])
         for clock in CLOCKS:

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from twolayer.functions.activation import NAMED, Activation
 from twolayer.gaussian.risk import excess_risks
 from twolayer.loops.host import Record, Silent, follow
 from twolayer.numerics.errors import InputError, RunFailed
@@ -30,7 +31,7 @@ from twolayer.sweeps.grid import Cell, Run
 from twolayer.sweeps.reductions import Block, Reduction, Values
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
-from twolayer.task.method import Method, Outcome, Stackable, Task
+from twolayer.task.method import Method, Outcome, Stackable, Task, from_start
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
@@ -87,13 +88,16 @@ made_with = lru_cache(maxsize=1)(versions)
 
 
 @lru_cache(maxsize=1024)
-def _problem(text: str) -> Problem:
+def _problem(text: str, activations: frozenset[Activation]) -> Problem:
+    """A problem by its description and what the names in it stand for now."""
     return Problem(**json.loads(text))
 
 
-@lru_cache(maxsize=1024)
-def _algorithm(text: str) -> SGD:
-    return SGD(**json.loads(text))
+def _parts(job: Job) -> tuple[Problem, SGD]:
+    problem, algorithm = job.problem, job.algorithm
+    if isinstance(problem, str):
+        problem = _problem(problem, frozenset(NAMED.values()))
+    return problem, SGD(**json.loads(algorithm)) if isinstance(algorithm, str) else algorithm
 
 
 @lru_cache(maxsize=256)
@@ -120,17 +124,20 @@ def _start(job: Job, problem: Problem) -> Overlaps:
 
 
 def outline(cell: Cell, save: Any) -> Task:
-    """The task of a cell without its start: enough to tell its compiled form, cost and size."""
+    """The task of a cell as far as its compiled form, cost and size go: with a start of the kind, not its own."""
     clocks = Clocks(cell.problem, cell.algorithm, cell.method.dimension or cell.run.dim)
-    points = cell.method.save_points(clocks, cell.run.time, cell.run.steps, save)
-    start: Any = None
-    return Task(cell.problem, cell.algorithm, start, points, clocks, 1, cell.seed, cell.run.until)
+    points, hidden = from_start(cell.method.save_points(clocks, cell.run.time, cell.run.steps, save))
+    start, p, k = cell.run.start, cell.problem.p, cell.problem.k
+    if not isinstance(start, Overlaps):
+        start = Overlaps(np.eye(p), np.zeros((p, k)), cell.problem.P)  # where random starts tend to
+    elif start.batch:
+        start = _part(start, 0, 1)
+    return Task(cell.problem, cell.algorithm, start, points, clocks, 1, cell.seed, cell.run.until, hidden=hidden)
 
 
 def tasks_of(job: Job, ends_only: bool) -> list[Task]:
     """The runs of a unit as one task, or one for each start where the method is deterministic."""
-    problem = _problem(job.problem) if isinstance(job.problem, str) else job.problem
-    algorithm = _algorithm(job.algorithm) if isinstance(job.algorithm, str) else job.algorithm
+    problem, algorithm = _parts(job)
     run, start = job.run, _start(job, problem)
     arguments = {
         "time": run.time,
@@ -205,14 +212,14 @@ def _risks(pairs: Sequence[tuple[Method, Task]], records: Sequence[Record]) -> l
 
 def _block(method: Method, task: Task, record: Record, risk: np.ndarray) -> Block:
     unit = method.unit(task.algorithm)
-    position = np.asarray(task.points)
+    position = np.asarray(task.saved)
     time = task.clocks.time(position) if method.stepwise else position
     stop = task.clocks.time(record.stop) if method.stepwise else record.stop
     clocks = {k: v[0] for k, v in task.clocks.coordinates(np.asarray(time, float), unit).items() if k != "sample"}
     stops = task.clocks.coordinates(np.asarray(stop, float), unit)
     if method.stepwise:
         clocks["step"] = position.astype(float)
-    M, a = record.snapshot.M, record.snapshot.a
+    M, a, risk = (x[:, task.hidden :] for x in (record.snapshot.M, record.snapshot.a, risk))
     total = risk + task.problem.noise / 2
     return Block(M, a, total, risk, clocks, record.outcome, stops["time"][0], stops["step"][0])
 

@@ -13,7 +13,7 @@ import xarray as xr
 from twolayer.numerics.errors import InputError
 from twolayer.numerics.precision import float64
 from twolayer.sweeps.batch import Result
-from twolayer.sweeps.grid import digest
+from twolayer.sweeps.grid import digest, unmarked
 from twolayer.sweeps.store import Store, read_header
 from twolayer.sweeps.table import Index, Table
 
@@ -38,6 +38,7 @@ class StoredGrid:
             self.axes[key] = [v for i, v in enumerate(every) if v not in every[:i]]
             if all(isinstance(v, int | float) for v in self.axes[key]):
                 self.axes[key].sort()
+        self.names = self.axes
         self.shape = tuple(len(axis) for axis in self.axes.values())
         self.seeds = max(header["seeds"] for header in headers)
 
@@ -53,7 +54,7 @@ class StoredGrid:
         run = self.description["run"]
         seed = int(values.get("run.seed", run.get("seed", 0)))
         if run["streams"] == "independent":
-            seed = int(digest([seed, values])[:16], 16)
+            seed = int(digest([seed, {key: unmarked(key, value) for key, value in values.items()}])[:16], 16)
         return _Cell(digest([self.hash, values]), seed)
 
     def labels(self) -> dict[str, list[Any]]:
@@ -66,8 +67,14 @@ class StoredGrid:
                 return int(value) if whole else value
             return json.dumps(value, sort_keys=True)
 
-        numeric = {k: all(isinstance(v, float) and v == int(v) for v in axis) for k, axis in self.axes.items()}
-        return {key: [label(v, numeric[key]) for v in axis] for key, axis in self.axes.items()}
+        found = {}
+        for key, axis in self.axes.items():
+            plain = [unmarked(key, v) for v in axis]
+            # a function that was another one before stands there twice, each with its fingerprint
+            shown = [p if plain.count(p) == 1 else v for p, v in zip(plain, axis, strict=True)]
+            whole = all(isinstance(v, float) and v == int(v) for v in axis)
+            found[key] = [label(v, whole) for v in shown]
+        return found
 
 
 @float64

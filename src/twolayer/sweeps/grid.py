@@ -3,6 +3,7 @@
     over = {"algorithm.lr": ["0.05/d", "0.1/d"], "run.dim": [100, 200]}      → 2 × 2 cells
     identity of the sweep = hash of everything that is not swept;    of a cell = that, and its swept values
 
+Registered functions enter by their fingerprint, beside their name (fingerprint.py).
 The number of seeds and the values on the axes are no part of a sweep's identity: both may grow later. By default each
 cell draws from its own seed, a hash of (seed, swept values), so that cells are independent and their standard errors
 may be fitted together.
@@ -23,13 +24,14 @@ import numpy as np
 from twolayer.numerics import random
 from twolayer.numerics.errors import InputError, choice, closest, positive_integer, reject, require
 from twolayer.running.dataset import describe_problem
+from twolayer.sweeps.fingerprint import fingerprint_of
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Method, Until
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 from twolayer.task.scaling import Scaling
 
-__all__ = ["Cell", "Grid", "Run", "digest", "text_of"]
+__all__ = ["Cell", "Grid", "Run", "digest", "text_of", "unmarked"]
 
 FORMAT = "twolayer-sweep/1"
 LAWS = ("sphere", "hemisphere", "gaussian")
@@ -85,6 +87,18 @@ def text_of(value: Any) -> str:
     (True, '"0.1/d"')
     """
     return json.dumps(_plain(value), sort_keys=True)
+
+
+def _name(key: str, value: Any) -> Any:
+    """A swept value as a store knows it: plain, and beside a registered function's name its fingerprint."""
+    mark = fingerprint_of(key, value)
+    return _plain(value) if mark is None else [_plain(value), mark]
+
+
+def unmarked(key: str, name: Any) -> Any:
+    """The value without the fingerprint."""
+    function = key in ("problem.activation", "problem.target", "algorithm.loss")
+    return name[0] if function and isinstance(name, list) else name
 
 
 def digest(value: Any) -> str:
@@ -187,6 +201,7 @@ class Grid:
         self._parts: dict[str, Any] = {}
         for index in self:  # every cell is made once now: bad values are told before any work
             self.cell(index)
+        self.names = {key: [_name(key, value) for value in axis] for key, axis in self.axes.items()}
 
     def keys(self) -> list[str]:
         """All keys that can be swept."""
@@ -215,6 +230,15 @@ class Grid:
             "run": self.run.describe(),
         }
         fixed = {part: {k: v for k, v in table.items() if f"{part}.{k}" not in swept} for part, table in whole.items()}
+        parts = {
+            "problem.activation": self.problem.activation,
+            "problem.target": self.problem.target,
+            "algorithm.loss": self.algorithm.loss,
+        }
+        marks = {key: fingerprint_of(key, value) for key, value in parts.items() if key not in swept}
+        functions = {key: mark for key, mark in marks.items() if mark is not None}
+        if functions:
+            fixed["functions"] = functions
         return {"format": FORMAT, **fixed, "swept": sorted(self.axes), "reduce": reduction, "random": random.NAME}
 
     def cell(self, index: tuple[int, ...]) -> Cell:
@@ -237,7 +261,8 @@ class Grid:
         seed = made["run"].seed
         if self.run.streams == "independent":
             seed = int(digest([seed, canonical])[:16], 16)
-        return Cell(index, values, **made, key=digest([self.hash, canonical]), seed=seed)
+        named = {k: _name(k, v) for k, v in values.items()}
+        return Cell(index, values, **made, key=digest([self.hash, named]), seed=seed)
 
     def _part(self, part: str, own: dict[str, Any]) -> Any:
         if part == "run":

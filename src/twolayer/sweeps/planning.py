@@ -98,7 +98,7 @@ class Outlines:
             try:
                 task = outline(cell, 1 if self.reduction.ends_only else cell.run.save)
                 key, method = cell.method.stack_key(task), cell.method
-                self._known[index] = Form(key, method.cost(task), method.footprint(task), len(task.points))
+                self._known[index] = Form(key, method.cost(task), method.footprint(task), len(task.saved))
             except InputError:  # the cell will fail when it is run, and say why
                 self._known[index] = Form(None, 0.0, 0, 2)
         return self._known[index]

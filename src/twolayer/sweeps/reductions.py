@@ -12,8 +12,6 @@ afterwards, on the result.
 from __future__ import annotations
 
 import importlib
-import inspect
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -22,6 +20,7 @@ import numpy as np
 import xarray as xr
 
 from twolayer.numerics.errors import InputError, choice
+from twolayer.sweeps.fingerprint import fingerprint
 from twolayer.task.method import Outcome
 
 __all__ = ["Block", "Reduction", "Variable", "reduction_of"]
@@ -198,14 +197,5 @@ def reduction_of(reduce: Any) -> Reduction:
     name = f"{getattr(reduce, '__module__', '?')}.{getattr(reduce, '__qualname__', 'function')}"
     found = _importable(reduce)
     if found:  # the text of the function is part of its name: a changed reduction is another sweep
-        try:
-            source = inspect.getsource(reduce)
-        except OSError:
-            source = ""
-        name += f"#{hash_text(source)}"
+        name += f"#{fingerprint(reduce)}"
     return Reduction(name, of_run=reduce, importable=found)
-
-
-def hash_text(text: str) -> str:
-    """Eight digits that change with the text."""
-    return f"{zlib.crc32(text.encode()):08x}"

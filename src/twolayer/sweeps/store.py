@@ -33,12 +33,11 @@ import numpy as np
 from twolayer.numerics.errors import InputError, RunFailed
 from twolayer.sweeps.batch import SEED_BLOCK, Result
 from twolayer.sweeps.grid import FORMAT, text_of
+from twolayer.sweeps.locks import Locks, locks_module
 from twolayer.sweeps.reductions import Values, Variable
 from twolayer.sweeps.table import Index, Layout, Table, blank, fits
 
 __all__ = ["Store", "read_header"]
-
-WHOLE = 0  # the byte of the lock file that stands for the store itself
 
 
 def zarr_module() -> Any:
@@ -48,15 +47,6 @@ def zarr_module() -> Any:
     except ImportError:
         raise InputError("A store needs the package zarr: pip install 'twolayer[sweep]'.") from None
     return zarr
-
-
-def locks_module() -> Any:
-    """File locks of the system, or where there are none."""
-    try:
-        import fcntl
-    except ImportError:
-        raise InputError("A store needs POSIX file locks, which this system does not have.") from None
-    return fcntl
 
 
 def write_durably(path: Path, text: str) -> None:
@@ -108,7 +98,8 @@ class Store:
         self.path, self.grid = Path(path), grid
         self._read: set[str] = set()
         self._refresh_header()
-        self._lock = os.open(self.path / "journal" / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        self._opened: Locks | None = None
+        self._claimed: set[int] = set()
 
     @staticmethod
     def check(path: str | os.PathLike[str], grid: Layout, resume: bool) -> None:
@@ -171,7 +162,7 @@ class Store:
             raise InputError(f"The store {str(self.path)!r} holds another sweep: {difference(header, self.grid)}.")
         self.header = header
         known = {key: {text_of(v): i for i, v in enumerate(axis)} for key, axis in header["axes"].items()}
-        self._places = [[known[key].get(text_of(v)) for v in axis] for key, axis in self.grid.axes.items()]
+        self._places = [[known[key].get(text_of(v)) for v in axis] for key, axis in self.grid.names.items()]
         # the store keeps its own order of axes
         order = list(self.grid.axes)
         self._order = [order.index(key) for key in header["axes"]]
@@ -189,10 +180,10 @@ class Store:
 
     def extend(self, seeds: int) -> None:
         """Make room for the grid's cells and for seeds; nothing that is there moves."""
-        with self._locked(WHOLE, wait=True):
+        with self._locks.whole():
             self._refresh_header()
             axes: dict[str, list[Any]] = self.header["axes"]
-            for key, axis in self.grid.axes.items():
+            for key, axis in self.grid.names.items():
                 known = {text_of(v) for v in axes[key]}
                 axes[key] += [json.loads(text_of(v)) for v in axis if text_of(v) not in known]
             self.header["seeds"] = max(self.header["seeds"], seeds)
@@ -201,7 +192,7 @@ class Store:
 
     def allocate(self, variables: Mapping[str, Variable]) -> None:
         """Make the arrays, or let them grow to the sizes asked for."""
-        with self._locked(WHOLE, wait=True):
+        with self._locks.whole():
             self._refresh_header()
             old = self.header["variables"]
             for name, variable in variables.items():
@@ -258,36 +249,39 @@ class Store:
 
     # claims
 
-    @contextlib.contextmanager
-    def _locked(self, byte: int, wait: bool) -> Iterator[None]:
-        fcntl = locks_module()
-        fcntl.lockf(self._lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, byte)
-        try:
-            yield
-        finally:
-            fcntl.lockf(self._lock, fcntl.LOCK_UN, 1, byte)
+    @property
+    def _locks(self) -> Locks:
+        """The lock file, opened when it is first needed: readers leave it alone."""
+        if self._opened is None:
+            self._opened = Locks.of(self.path / "journal" / "lock")
+        return self._opened
 
     def _byte(self, index: Index, low: int) -> int:
         name = f"{self.grid.cell(index).key}:{low // SEED_BLOCK}"
         return 1 + int(hashlib.sha256(name.encode()).hexdigest()[:12], 16)
 
     def claim(self, index: Index, low: int) -> bool:
-        """Take a cell's block of seeds for this process, unless another one has it."""
-        fcntl = locks_module()
-        try:
-            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, self._byte(index, low))
-        except OSError:
+        """Take a cell's block of seeds, unless another process or another store of this one has it."""
+        byte = self._byte(index, low)
+        if not self._locks.claim(byte):
             return False
+        self._claimed.add(byte)
         return True
 
     def release(self, index: Index, low: int) -> None:
         """Give it back."""
-        fcntl = locks_module()
-        fcntl.lockf(self._lock, fcntl.LOCK_UN, 1, self._byte(index, low))
+        byte = self._byte(index, low)
+        self._locks.release(byte)
+        self._claimed.discard(byte)
 
     def close(self) -> None:
         """Give everything back."""
-        os.close(self._lock)
+        if self._opened is not None:
+            for byte in self._claimed:
+                self._opened.release(byte)
+            self._opened.close()
+            self._opened = None
+            self._claimed.clear()
 
     # reading and writing
 

@@ -27,6 +27,7 @@ class Layout(Protocol):
     """What a table and a store need to know of a grid."""
 
     axes: dict[str, list[Any]]
+    names: dict[str, list[Any]]
     shape: tuple[int, ...]
     hash: str
     description: dict[str, Any]

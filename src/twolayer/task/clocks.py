@@ -86,7 +86,7 @@ def _increasing(name: str, values: Sequence[float] | np.ndarray) -> np.ndarray:
         reject(name, values, "a number or an increasing sequence of numbers")
     if array.size == 0 or not np.isfinite(array).all() or array[0] < 0 or (np.diff(array) <= 0).any():
         reject(name, list(values), "finite, non-negative and strictly increasing")
-    return array if array[0] == 0 else np.concatenate([[0.0], array])
+    return array
 
 
 def _end(time: Any, steps: Any) -> tuple[str, Any]:
@@ -98,10 +98,10 @@ def _end(time: Any, steps: Any) -> tuple[str, Any]:
 
 
 def save_times(clocks: Clocks, time: Any, steps: Any, save: Any, unit: float = 0.0) -> np.ndarray:
-    """Save points of a continuous method, from 0, in units of d^unit when there is no dimension.
+    """Save points of a continuous method, in units of d^unit when there is no dimension.
 
-    ``time`` (or ``steps``) is the end of the run or the save points themselves; ``save`` is how many intervals to
-    save, the save points, or "log" for points in geometric progression.
+    ``time`` (or ``steps``) is the end of the run or the save points themselves, with or without 0; ``save`` is how many
+    intervals to save from 0 on, the save points, or "log" for 0 and points in geometric progression.
     """
     name, end = _end(time, steps)
     scale = 1.0
@@ -116,7 +116,7 @@ def save_times(clocks: Clocks, time: Any, steps: Any, save: Any, unit: float = 0
 
 
 def save_steps(clocks: Clocks, time: Any, steps: Any, save: Any) -> np.ndarray:
-    """Save points of a stepwise method, as integers from 0."""
+    """Save points of a stepwise method, as integers; those that fall on the same step are one."""
     name, end = _end(time, steps)
     points = _points(name, end, save)
     if name == "time":

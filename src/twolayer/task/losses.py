@@ -26,10 +26,12 @@ class Loss:
         e = −∂ℓ/∂f, elementwise in JAX.
     student : float, optional
         s when e = y − s·f exactly; None for a residual that is not linear. Linear residuals have exact averages.
+
+    Losses are equal if their residuals are the same function: what was compiled for one belongs to that one alone.
     """
 
     name: str
-    residual: Callable[[Any, Any], Any] = field(compare=False, repr=False)
+    residual: Callable[[Any, Any], Any] = field(repr=False)
     student: float | None = None
 
     @classmethod
@@ -41,17 +43,27 @@ class Loss:
         >>> Loss.of("squared").student
         1.0
         """
-        return loss if isinstance(loss, Loss) else _LOSSES[choice("loss", loss, _LOSSES)]
+        if not isinstance(loss, Loss):
+            return _LOSSES[choice("loss", loss, _LOSSES)]
+        if BUILT_IN.get(loss.name, loss) != loss:
+            reject("loss", loss.name, "of another name where its residual is not that of the package's own loss")
+        return loss
+
+    @property
+    def registered(self) -> bool:
+        """Whether the name stands for a function of the user's, which may be another one tomorrow."""
+        return BUILT_IN.get(self.name) != self
 
 
-_LOSSES: dict[str, Loss] = {
+BUILT_IN = {
     "squared": Loss("squared", lambda y, f: y - f, 1.0),
     "correlation": Loss("correlation", lambda y, f: y + 0.0 * f, 0.0),
 }
+_LOSSES: dict[str, Loss] = dict(BUILT_IN)
 
 
 def register_loss(name: str) -> Callable[[Callable[[Any, Any], Any]], Callable[[Any, Any], Any]]:
-    """Decorator: add a loss by its residual e(y, f) = −∂ℓ/∂f.
+    """Decorator: add a loss by its residual e(y, f) = −∂ℓ/∂f, or replace one that was added under the same name.
 
     Examples
     --------
@@ -64,6 +76,8 @@ def register_loss(name: str) -> Callable[[Callable[[Any, Any], Any]], Callable[[
     """
     if not name.isidentifier():
         reject("name", name, "an identifier")
+    if name in BUILT_IN:
+        reject("name", name, "another name: this one is a loss of the package, whose closed forms would be used for it")
 
     def decorate(residual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         _LOSSES[name] = Loss(name, residual)

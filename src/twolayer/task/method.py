@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable, Hashable, Sequence
+import importlib
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from twolayer.numerics.errors import choice, finite_number
+from twolayer.numerics.errors import choice, finite_number, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps, save_times
 from twolayer.task.overlaps import Overlaps
@@ -32,6 +33,7 @@ __all__ = [
     "Stackable",
     "Task",
     "Until",
+    "from_start",
     "register_method",
 ]
 
@@ -66,8 +68,8 @@ class Until:
     Parameters
     ----------
     quantity : str
-        ``"overlap"``: ‖M‖_F from below; ``"alignment"``: M_11 with its sign, from below; ``"risk"`` or
-        ``"excess_risk"``: from above.
+        ``"overlap"``: ‖M‖_F from below, of p neurons also where particles stand for them; ``"alignment"``: M_11 with
+        its sign, from below; ``"risk"`` or ``"excess_risk"``: from above.
     value : float
     relative : bool
         Whether the value is a fraction of the start's.
@@ -115,7 +117,11 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One run as a method sees it. ``points`` are the save points on the method's own clock."""
+    """One run as a method sees it.
+
+    ``points`` are the save points on the method's own clock, from 0 on, where every run begins; ``hidden`` is 1 where
+    that point was not asked for and is left out of the result, else 0.
+    """
 
     problem: Problem
     algorithm: SGD
@@ -126,6 +132,12 @@ class Task:
     seed: int
     until: Until | None = None
     first: int = 0
+    hidden: int = 0
+
+    @property
+    def saved(self) -> np.ndarray:
+        """The save points that were asked for."""
+        return self.points[self.hidden :]
 
     @property
     def runs(self) -> np.ndarray:
@@ -143,6 +155,18 @@ class Task:
             np.broadcast_to(M, (n, p, k)).copy(),
             np.broadcast_to(a, (n, p)).copy(),
         )
+
+
+def from_start(points: np.ndarray) -> tuple[np.ndarray, int]:
+    """Save points with 0, and whether that was not among them: ``points`` and ``hidden`` of a `Task`.
+
+    Examples
+    --------
+    >>> from_start(np.array([2, 5])), from_start(np.array([0, 5]))
+    ((array([0, 2, 5]), 1), (array([0, 5]), 0))
+    """
+    hidden = int(points[0] > 0)
+    return (np.concatenate([np.zeros(1, points.dtype), points]) if hidden else points), hidden
 
 
 class Evolution(abc.ABC):
@@ -247,11 +271,55 @@ class Stackable(Method):
         return self.prepare_stack([(self, task)])
 
 
-METHODS: dict[str, type[Method]] = {}
+HOMES = {
+    "chain": ("chain", "Chain"),
+    "dmft": ("dmft.method", "DMFT"),
+    "giantsteps": ("giant", "GiantSteps"),
+    "map": ("map", "Map"),
+    "meanfield": ("meanfield", "MeanField"),
+    "ode": ("ode", "ODE"),
+    "population": ("population", "Population"),
+    "sde": ("sde", "SDE"),
+    "vectors": ("vectors", "Vectors"),
+}
+"""The methods of the package by the word used in files and flags: module of `twolayer.methods`, and class."""
+
+
+class Registry(Mapping[str, type[Method]]):
+    """Methods by their word: those of the package, imported when one is asked for, then those registered by users."""
+
+    def __init__(self) -> None:
+        self.own: dict[str, type[Method]] = {}
+
+    def __getitem__(self, word: str) -> type[Method]:
+        if word not in HOMES:
+            return self.own[word]
+        module, name = HOMES[word]
+        found: type[Method] = getattr(importlib.import_module(f"twolayer.methods.{module}"), name)
+        return found
+
+    def __contains__(self, word: object) -> bool:
+        return word in HOMES or word in self.own
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*HOMES, *self.own))
+
+    def __len__(self) -> int:
+        return len(HOMES) + len(self.own)
+
+
+METHODS = Registry()
 """Methods by the word used in files and flags."""
 
 
 def register_method(cls: type[Method]) -> type[Method]:
-    """Class decorator: make a method known to `applicable`, `compare`, files and flags."""
-    METHODS[cls.__name__.lower()] = cls
+    """Class decorator: make a method known to `applicable`, `compare`, files and flags.
+
+    A class of the same name that was registered before is replaced; the names of the package's own methods are taken.
+    """
+    word = cls.__name__.lower()
+    if word not in HOMES:
+        METHODS.own[word] = cls
+    elif cls.__module__ != f"twolayer.methods.{HOMES[word][0]}":
+        reject("cls", cls.__name__, "a class of another name: this one is a method of the package")
     return cls

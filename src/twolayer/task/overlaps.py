@@ -14,6 +14,7 @@ import numpy as np
 
 from twolayer.numerics import random
 from twolayer.numerics.errors import InputError, choice, positive_integer, require
+from twolayer.numerics.special import symmetric_root
 from twolayer.numerics.tracing import traced
 from twolayer.numerics.wishart import draw_factor
 from twolayer.task.problem import Problem, finite_array
@@ -192,22 +193,27 @@ class Overlaps:
             )
         return cls(W @ W.T, W @ W_star.T, W_star @ W_star.T, a, W.shape[1])
 
+    @classmethod
+    def unchecked(cls, Q: Any, M: Any, P: Any, a: Any, dim: int | None = None) -> Overlaps:
+        """Overlaps from arrays of JAX that are taken on trust."""
+        return _unflatten(dim, (Q, M, P, a))
+
+    def __getitem__(self, index: Any) -> Overlaps:
+        """One start, or some, of several.
+
+        Examples
+        --------
+        >>> Overlaps(Q=np.ones((3, 1, 1)), M=np.zeros((3, 1, 1)))[1]
+        Overlaps(p=1, k=1)
+        """
+        if not self.batch:
+            raise InputError("Overlaps of a single start cannot be indexed: they have no leading axis.")
+        return _unflatten(self.dim, (self.Q[index], self.M[index], self.P, None if self.a is None else self.a[index]))
+
     def __repr__(self) -> str:
         many = f", starts={self.batch[0]}" if self.batch else ""
         where = f", dim={self.dim}" if self.dim else ""
         return f"Overlaps(p={self.p}, k={self.k}{many}{where})"
-
-
-def symmetric_root(matrix: np.ndarray) -> np.ndarray:
-    """The symmetric square root of positive semidefinite matrices; rounding below zero is cut off.
-
-    Examples
-    --------
-    >>> symmetric_root(np.diag([4.0, 0.0])).tolist()
-    [[2.0, 0.0], [0.0, 0.0]]
-    """
-    values, vectors = np.linalg.eigh(matrix)
-    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2))
 
 
 def pseudo_inverse(P: np.ndarray) -> np.ndarray:

@@ -29,6 +29,7 @@ __all__ = [
     "canvas",
     "colours",
     "growth",
+    "known",
     "measured",
     "phase_retrieval",
     "plain_ticks",
@@ -74,7 +75,18 @@ def predicted(problem: tl.Problem, gamma: float, dim: int, threshold: float, see
     """The formulas at γ; a start closer to m = 0 than the end allows for is not met."""
     c, s = growth(problem, gamma / problem.p)
     theory = tl.escape_time(problem, projected(gamma), dim, threshold, seed=seed)
-    return Prediction(theory, 4 * theory.quenched + 5 / c, (1 + s) / (threshold * dim) / (2 * c))
+    return Prediction(theory, 4 * theory.ode + 5 / c, (1 + s) / (threshold * dim) / (2 * c))
+
+
+def known(value: float | None) -> float:
+    """A number of theory; NaN, which is not drawn, where its formula does not hold.
+
+    Examples
+    --------
+    >>> known(1.5), known(None)
+    (1.5, nan)
+    """
+    return np.nan if value is None else value
 
 
 def measured(

@@ -22,8 +22,8 @@ import numpy as np
 from scipy.special import ndtri, pdtr
 
 from twolayer.equations.kernel import Kernel, Sample
-from twolayer.gaussian.sampling import draw_sobol_normals
 from twolayer.methods.dmft.weights import Averages, Weights
+from twolayer.numerics.rules import draw_sobol_normals
 
 __all__ = ["Fields", "Plan", "Points", "draw_points"]
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from twolayer.numerics.errors import RunFailed
-from twolayer.task.overlaps import symmetric_root
+from twolayer.numerics.special import symmetric_root
 
 __all__ = ["Averages", "Rule", "Weights"]
 

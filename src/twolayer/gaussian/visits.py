@@ -1,0 +1,79 @@
+"""What single samples do at given overlaps: fields at nodes, the push of each, and the covariance of what follows.
+
+    λ* = L ξ*,    λ = A ξ* + B ξ⊥,    A = M L⁺ᵀ,    B Bᵀ = Q − A Aᵀ
+    E[X] = Σ_ν w_ν X_ν,    Cov[X] = Σ_ν w_ν (X_ν − E X)(X_ν − E X)ᵀ
+
+The nodes lie over (ξ*, ξ⊥, ξ), ξ the label noise: exact for polynomial tasks in few dimensions, quadrature where all is
+smooth, Sobol points otherwise. Covariances of increments and sums over large batches are averages over them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer.equations.kernel import Kernel, Sample
+from twolayer.gaussian.quadrature import nested_rule
+from twolayer.numerics.rules import Nodes, hermite_rule, sobol_normals
+from twolayer.numerics.special import symmetric_root
+
+__all__ = ["LOG2_POINTS", "Visited", "covariance", "covariance_nodes", "rows_of", "visit"]
+
+MAX_NODES = 30_000
+LOG2_POINTS = 13
+
+
+class Visited(NamedTuple):
+    """What the nodes see at one point: weights, coordinates ξ*, ξ⊥ (N, r + columns), fields, g and e σ(λ)."""
+
+    weights: Any
+    xi: Any
+    student: Any
+    target: Any
+    g: Any
+    second: Any
+
+
+def rows_of(Q: Any, M: Any, inverse: Any) -> tuple[Any, Any]:
+    """A (p, r) and B (p, p): the rows of the student in the frame of the target and beyond."""
+    A = M @ inverse.T
+    return A, symmetric_root(Q - A @ A.T)
+
+
+def visit(kernel: Kernel, nodes: Nodes, A: Any, B: Any, L: Any, a: Any, noise: Any) -> Visited:
+    """Fields and pushes at the nodes, for rows (A, B) of the student and L of the target. Cost O(N p (p + k))."""
+    r = A.shape[1]
+    fields = r + B.shape[1]
+    star, own = nodes.xi[:, :r], nodes.xi[:, r:fields]
+    student, target = star @ A.T + own @ B.T, star @ L.T
+    push = kernel.push(Sample(student, target, jnp.sqrt(noise) * nodes.xi[:, -1]), a)
+    return Visited(nodes.weights, nodes.xi[:, :fields], student, target, push.first, push.second)
+
+
+def covariance(weights: Any, X: Any) -> Any:
+    """Cov of features X (N, F). Cost O(N F²)."""
+    centred = X - weights @ X
+    return (weights[:, None] * centred).T @ centred
+
+
+def covariance_nodes(kernel: Kernel, rank: int, columns: int, noisy: bool) -> tuple[Nodes, str]:
+    """Nodes for covariances of g and e σ(λ) with the fields, and what they are."""
+    sigma, h = kernel.activation.polynomial, kernel.target.polynomial
+    fields = rank + columns
+    noise_points = 3 if noisy else 1
+    if sigma is not None and h is not None and kernel.loss.student is not None:
+        D, E = len(sigma) - 1, max(len(sigma) - 1, max(map(sum, h), default=0))
+        n = 2 * (D - 1 + E) + 1
+        if n**fields * noise_points <= MAX_NODES:
+            return hermite_rule([n] * fields + [noise_points]), "exact"
+    # the columns of B are coordinates, not fields: kinks are not on the axes, so nothing is split
+    order = 6
+    if (4 * order) ** fields * noise_points <= MAX_NODES and not kernel.activation.kinks and kernel.target.smooth:
+        points, weights = nested_rule(np.eye(fields), [()] * fields, order, np.eye(fields, dtype=bool))
+        noise, w = hermite_rule([noise_points])
+        xi = np.concatenate([np.repeat(points, len(noise), axis=0), np.tile(noise, (len(points), 1))], axis=1)
+        return Nodes(xi, np.repeat(weights, len(w)) * np.tile(w, len(weights))), "quadrature"
+    xi = sobol_normals(fields + 1, LOG2_POINTS)
+    return Nodes(np.asarray(xi), np.full(len(xi), 1 / len(xi))), f"2^{LOG2_POINTS} Sobol points"

@@ -1,0 +1,382 @@
+"""The floor for JAX users: the same equations as pure functions, for `jit`, `vmap` and `grad`.
+
+    averages(problem, loss)(Ω)                psi, phi, chi, second, excess_risk       gaussian/
+    vector_field(problem, algorithm)(Ω)       dΩ/dt                                    equations/step.py
+    integrate(field, Ω, times)                Ω(t)
+    increment(problem, algorithm)(λ, λ*, ξ)   g and e σ(λ) of single samples           equations/kernel.py
+    mean_step(problem, algorithm, dim)(Ω)     E[Ω after a step]                        equations/mean.py
+    chain_step(problem, algorithm, dim)       Ω after a step, from its normals         equations/orthogonal.py
+
+`solve` stands on these functions. Functions and widths are fixed when one of them is made, on the host; numbers are
+data: learning rates, noise levels, overlaps and second layers may be traced, mapped over and differentiated. They need
+double precision: ``jax.config.update("jax_enable_x64", True)``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from twolayer.equations.averages import Averages
+from twolayer.equations.kernel import Kernel, Push, Sample, kernel_of
+from twolayer.equations.mean import MeanStep, Rows, Terms, Weights
+from twolayer.equations.orthogonal import Frame, Reduced, batch_sums, exact_step, overlaps
+from twolayer.equations.state import Overlap
+from twolayer.equations.step import Form, Limit, Memory, Rates, form_of, limit_in, motion, rates_of
+from twolayer.gaussian.engines import Engine, adapt, select
+from twolayer.gaussian.nodes import target_frame
+from twolayer.gaussian.step_spread import StepNodes
+from twolayer.gaussian.visits import rows_of
+from twolayer.numerics.errors import InputError, Refused, choice, positive_integer
+from twolayer.numerics.wishart import GramFactor
+from twolayer.task.algorithm import SGD
+from twolayer.task.losses import Loss
+from twolayer.task.overlaps import Overlaps
+from twolayer.task.problem import Problem
+from twolayer.task.regimes import regime_of
+
+__all__ = [
+    "ChainStep",
+    "Increment",
+    "Mean",
+    "MeanAverages",
+    "VectorField",
+    "averages",
+    "chain_step",
+    "increment",
+    "integrate",
+    "mean_step",
+    "vector_field",
+]
+
+
+ADJOINTS: dict[str, diffrax.AbstractAdjoint] = {
+    "reverse": diffrax.RecursiveCheckpointAdjoint(),
+    "forward": diffrax.ForwardMode(),
+}
+
+
+def _engine(problem: Problem, loss: Loss | str, at: Overlaps | None) -> Engine:
+    """The engine of a problem, refined at a point if one is given."""
+    if not jax.config.read("jax_enable_x64"):  # type: ignore[no-untyped-call]
+        raise InputError("tl.pure needs double precision: call jax.config.update('jax_enable_x64', True) first.")
+    if at is None:
+        return select(problem, loss).engine
+    return adapt(problem, loss, at.Q, at.M, problem.a() if at.a is None else at.a)[0].engine
+
+
+class MeanAverages(eqx.Module):
+    """Overlaps → the averages; what `averages` returns."""
+
+    engine: Engine
+    layer: Any
+    noise: Any
+
+    def __call__(self, start: Overlaps) -> Averages:
+        """The averages at overlaps. Cost that of the engine."""
+        return self.engine(start.Q, start.M, self.layer if start.a is None else start.a, self.noise)
+
+
+def averages(problem: Problem, loss: Loss | str = "squared", at: Overlaps | None = None) -> MeanAverages:
+    """The averages that drive the dynamics, as a function of the overlaps.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its noise may be traced.
+    loss : str or Loss
+    at : Overlaps, optional
+        A point at which quadratures are refined until they have converged.
+
+    Returns
+    -------
+    callable
+        Overlaps → psi (p, k), phi (p, p), chi (p, p), second (p,) and excess_risk.
+
+    Examples
+    --------
+    >>> problem, start = Problem("He2(z1)", "He2"), Overlaps([[1.0]], [[0.5]])
+    >>> with jax.enable_x64(True):
+    ...     slope = jax.grad(lambda start: averages(problem)(start).excess_risk)(start)
+    >>> slope.M.tolist()
+    [[-2.0]]
+    """
+    return MeanAverages(_engine(problem, loss, at), problem.a(), problem.noise)
+
+
+class VectorField(eqx.Module):
+    """The right-hand side of the limit d → ∞: an engine, and what the step makes of its averages.
+
+    Called with overlaps it returns their rates of change; diffrax calls `rate`.
+    """
+
+    engine: Engine
+    limit: Limit
+    noise: Any
+    layer: Any
+    form: Form = eqx.field(static=True)
+    noisy: bool = eqx.field(static=True, default=True)  # False: the second-order part is not even computed
+
+    def rate(self, t: Any, y: Overlap, args: Any = None) -> Overlap:
+        """dy/dt of (Q, M, a)."""
+        average = self.engine((y.Q + y.Q.T) / 2, y.M, y.a, self.noise)
+        return motion(self.form, self.limit, y, average, self.noisy)
+
+    def __call__(self, start: Overlaps) -> Overlaps:
+        """Rates of change of overlaps, in their place."""
+        rate = self.rate(0.0, self.state(start))
+        return Overlaps.unchecked(rate.Q, rate.M, jnp.zeros_like(start.P), rate.a, start.dim)
+
+    def state(self, start: Overlaps) -> Overlap:
+        """(Q, M, a), with the second layer of the problem where the overlaps have none."""
+        return Overlap(*map(jnp.asarray, (start.Q, start.M, self.layer if start.a is None else start.a)))
+
+
+def vector_field(problem: Problem, algorithm: SGD, at: Overlaps | None = None) -> VectorField:
+    """The right-hand side of the ODE, in the regime of the algorithm's laws.
+
+    Parameters
+    ----------
+    problem, algorithm : Problem, SGD
+        Noise, momentum, decay and the coefficients of lr and batch may be traced.
+    at : Overlaps, optional
+        A point at which quadratures are refined until they have converged.
+
+    Examples
+    --------
+    >>> from twolayer.task.scaling import d
+    >>> problem, start = Problem("He2(z1)", "He2"), Overlaps([[1.0]], [[0.5]])
+    >>> def pull(lr):
+    ...     return vector_field(problem, SGD(lr=lr / d, geometry="projected"))(start).M[0, 0]
+    >>> with jax.enable_x64(True):
+    ...     round(float(pull(0.1)), 6), round(float(jax.grad(pull)(0.1)), 6)
+    (0.6, -9.0)
+    """
+    regime = regime_of(algorithm)
+    if algorithm.dataset is not None or not regime.continuous:
+        why = "samples are reused" if algorithm.dataset is not None else f"the regime is {regime.name}"
+        raise Refused("vector_field", f"there is no equation of motion where {why}")
+    # arrays, not floats: they are data of compiled code, which runs at all rates then share
+    limit = Limit(*(jnp.asarray(x, float) for x in limit_in(regime, algorithm, problem.p)))
+    engine, noise = _engine(problem, algorithm.loss, at), jnp.asarray(problem.noise, float)
+    return VectorField(engine, limit, noise, problem.a(), form_of(algorithm), regime.noise > 0)
+
+
+def integrate(
+    field: VectorField,
+    start: Overlaps,
+    times: Float[Array, " n"],
+    *,
+    rtol: float = 1e-8,
+    max_steps: int = 4096,
+    mode: str = "reverse",
+) -> Overlaps:
+    """The overlaps at increasing times, from the start at time 0.
+
+    Parameters
+    ----------
+    field : VectorField
+        From `vector_field`.
+    start : Overlaps
+    times : array (n,)
+    rtol : float
+        Relative tolerance; the absolute one is a hundredth of it.
+    max_steps : int
+        Steps of the integrator, beyond which the run fails.
+    mode : str
+        How the result may be differentiated: ``"reverse"`` (`jax.grad`, `jax.vjp`) or ``"forward"`` (`jax.jvp`,
+        `jax.jacfwd`), which is also the fastest where nothing is differentiated.
+
+    Returns
+    -------
+    Overlaps
+        With a leading axis of times.
+
+    Examples
+    --------
+    >>> from twolayer.task.scaling import d
+    >>> problem, start = Problem("He2(z1)", "He2", noise=0.1), Overlaps([[1.0]], [[0.5]])
+    >>> def risk(lr):
+    ...     field = vector_field(problem, SGD(lr=lr / d, geometry="projected"))
+    ...     return averages(problem)(integrate(field, start, jnp.array([2.0]))[-1]).excess_risk
+    >>> with jax.enable_x64(True):
+    ...     round(float(jax.grad(risk)(0.05)), 4)
+    0.2123
+    """
+    solution = diffrax.diffeqsolve(
+        diffrax.ODETerm(field.rate),
+        diffrax.Dopri8(),
+        t0=0.0,
+        t1=times[-1],
+        dt0=None,
+        y0=field.state(start),
+        saveat=diffrax.SaveAt(ts=times),
+        stepsize_controller=diffrax.PIDController(rtol=rtol, atol=rtol * 1e-2),
+        adjoint=ADJOINTS[choice("mode", mode, ADJOINTS)],
+        max_steps=max_steps,
+    )
+    path = solution.ys
+    return Overlaps.unchecked(path.Q, path.M, start.P, path.a, start.dim)
+
+
+class Increment(eqx.Module):
+    """Fields and noise of samples → what they do to the two layers; what `increment` returns."""
+
+    kernel: Kernel = eqx.field(static=True)
+    layer: Any
+    noise: Any
+
+    def __call__(
+        self,
+        student: Float[Array, "n p"],
+        target: Float[Array, "n k"],
+        noise: Float[Array, " n"],
+        a: Float[Array, " p"] | None = None,
+    ) -> Push:
+        """G and e σ(λ), (n, p) each, from λ, λ* and the normals ξ of the label noise. Cost O(n p)."""
+        sample = Sample(student, target, jnp.sqrt(self.noise) * noise)
+        return self.kernel.push(sample, jnp.asarray(self.layer if a is None else a))
+
+
+def increment(problem: Problem, algorithm: SGD) -> Increment:
+    """What single samples do to the weights: g of the first layer and e σ(λ) of the second.
+
+    Examples
+    --------
+    >>> push = increment(Problem("z1", "linear"), SGD(lr="1/d"))
+    >>> push(jnp.array([[0.5]]), jnp.array([[2.0]]), jnp.zeros(1)).first.tolist()
+    [[1.5]]
+    """
+    return Increment(kernel_of(problem, algorithm), problem.a(), problem.noise)
+
+
+class Mean(eqx.Module):
+    """One step of the means; what `mean_step` returns."""
+
+    step: MeanStep
+    layer: Any
+
+    def start(self, start: Overlaps) -> Rows:
+        """The state of rows at rest."""
+        n, a = self.step.form.copies, self.layer if start.a is None else start.a
+        return Rows(jnp.tile(start.Q, (n, n)), jnp.tile(start.M, (n, 1)), jnp.tile(jnp.asarray(a), n))
+
+    def __call__(self, state: Rows) -> Rows:
+        """The state after one step."""
+        return self.step(state)
+
+    def overlaps(self, state: Rows) -> Overlaps:
+        """The overlaps of a state."""
+        now = self.step.overlaps(state)
+        return Overlaps.unchecked(now.Q, now.M, self.step.P, now.a, None)
+
+
+def mean_step(problem: Problem, algorithm: SGD, dim: int | None = None, at: Overlaps | None = None) -> Mean:
+    """The mean of one step at dimension d, or as d → ∞ for giant steps.
+
+    Parameters
+    ----------
+    problem, algorithm : Problem, SGD
+        Noise, momentum, decay and the coefficient of lr may be traced, and that of batch where dim is None.
+    dim : int, optional
+        d; None for the limit of batches n_b = α d with lr of order one.
+    at : Overlaps, optional
+        A point at which quadratures are refined until they have converged.
+
+    Examples
+    --------
+    >>> with jax.enable_x64(True):
+    ...     step = mean_step(Problem("z1", "linear"), SGD(lr=0.5, batch="2*d"))
+    ...     step.overlaps(step(step.start(Overlaps([[1.0]], [[0.0]])))).M.tolist()
+    [[0.5]]
+    """
+    form, p = form_of(algorithm), problem.p
+    nodes, terms = None, Terms()
+    if dim is None:
+        if regime_of(algorithm).name != "giant steps":
+            raise Refused("mean_step", "as d → ∞ steps are of order one only for lr = O(1) and batches of order d")
+        lr, batch = algorithm.lr.coefficient, algorithm.batch
+        weights = Weights(1 / batch.coefficient if batch.exponent < 1 + 1e-9 else 0.0, 0.0, True, problem.noise)
+    else:
+        lr, n_b = algorithm.lr(positive_integer("dim", dim)), algorithm.batch_at(dim)
+        weights = Weights(dim / n_b, 1 / n_b, True, problem.noise)
+        terms = Terms(finite=True, ratio=form.normalises and not form.carries)
+        nodes = StepNodes.build(problem, algorithm, *target_frame(problem.P))
+    rates = Rates(*(jnp.asarray(x, float) for x in rates_of(algorithm, p, lr)))
+    engine = _engine(problem, algorithm.loss, at)
+    return Mean(MeanStep(engine, rates, weights, problem.P, form, terms, nodes, None), problem.a())
+
+
+class ChainStep(eqx.Module):
+    """One step of SGD in d dimensions on its overlaps, exact in law; what `chain_step` returns."""
+
+    at: Reduced = eqx.field(static=True)
+    frame: Frame
+    inverse: Any
+    layer: Any
+
+    @property
+    def draws(self) -> int:
+        """How many independent standard normals a step takes."""
+        return self.at.batch * self.at.width + self.at.factor.draws
+
+    def start(self, start: Overlaps) -> Memory:
+        """Rows with these overlaps, at rest."""
+        A, B = rows_of(start.Q, start.M, self.inverse)
+        spare = jnp.zeros((self.at.p, max(0, self.at.columns - self.at.p)))
+        a = jnp.asarray(self.layer if start.a is None else start.a)
+        return Memory.at_rest(self.at.form, jnp.concatenate([A, B[:, : self.at.columns], spare], axis=1), a)
+
+    def __call__(self, state: Memory, normals: Float[Array, " draws"]) -> Memory:
+        """The state after one step, from normals (draws,). Cost O(n_b p (p + k) + p³)."""
+        at, own = self.at, self.at.batch * self.at.width
+        sums = batch_sums(at, self.frame, state.now, normals[:own].reshape(at.batch, at.width))
+        T = at.factor.build(normals[own:], self.frame.table)
+        return exact_step(at, self.frame.rates, state, sums, T)[0]
+
+    def overlaps(self, state: Memory) -> Overlaps:
+        """The overlaps of a state."""
+        Q, M = overlaps(state.now.W, self.frame.L)
+        return Overlaps.unchecked(Q, M, self.frame.L @ self.frame.L.T, state.now.a, None)
+
+
+def chain_step(problem: Problem, algorithm: SGD, dim: int) -> ChainStep:
+    """One step of SGD in d dimensions that carries only the overlaps, exact in law, as a function of its normals.
+
+    Parameters
+    ----------
+    problem, algorithm : Problem, SGD
+        Noise, momentum, decay and the coefficient of lr may be traced.
+    dim : int
+        d, at least 2p + k; `Chain` knows what happens below.
+
+    Examples
+    --------
+    >>> step = chain_step(Problem("He2(z1)", "He2"), SGD(lr="0.05/d", geometry="projected"), dim=1000)
+    >>> def run(key):
+    ...     state = step.start(Overlaps([[1.0]], [[0.5]]))
+    ...     normals = jax.random.normal(key, (100, step.draws))
+    ...     return step.overlaps(jax.lax.scan(lambda y, x: (step(y, x), None), state, normals)[0]).M[0, 0]
+    >>> with jax.enable_x64(True):
+    ...     jax.vmap(run)(jax.random.split(jax.random.key(0), 8)).shape
+    (8,)
+    """
+    if algorithm.dataset is not None:
+        raise Refused("chain_step", "samples are reused, so the overlaps are no Markov chain")
+    L, inverse = target_frame(problem.P)
+    form, batch, p = form_of(algorithm), algorithm.batch_at(dim), problem.p
+    least = p * (1 + form.copies) + L.shape[1]
+    if positive_integer("dim", dim) < least:
+        raise InputError(
+            f"Argument `dim` must be at least {least} for {p} neurons, but got {dim}; use solve and Chain."
+        )
+    columns = p * form.copies
+    factor = GramFactor(min(p, batch), dim - L.shape[1] - columns)
+    at = Reduced(kernel_of(problem, algorithm), form, p, L.shape[1], columns, batch, factor)
+    rates = Rates(*(jnp.asarray(x, float) for x in rates_of(algorithm, p, algorithm.lr(dim))))
+    return ChainStep(at, Frame(rates, L, factor.table(), jnp.asarray(problem.noise, float)), inverse, problem.a())

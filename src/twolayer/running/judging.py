@@ -1,0 +1,354 @@
+"""Whether the runs of a method agree with a theory: a test of the whole trajectory, with three outcomes.
+
+    deviation(t) = mean over seeds − theory,      tolerance(t) = allowance(t) + c · standard error(t)
+
+    differ      |deviation| > tolerance at some time
+    agree       |deviation| ≤ tolerance at every time, and |deviation| + tolerance ≤ a tenth of the range
+    undecided   otherwise: the theory could be off by more than a tenth of the range without being seen
+
+c leaves a chance `LEVEL` of a false alarm to all times, quantities and entries of a method together
+(numerics/significance.py); the allowance is what a finite dimension does (finite_size.py) and the error of the theory's
+averages. |deviation| + tolerance is what would have been seen: with that confidence the theory is not further off.
+
+Entries are compared one by one: the risk, every M_jr, Q_jl and, where it is trained, a_j. All methods start from the
+same overlaps, so neurons keep their numbers, and the mean of an overlap that is never learned is zero at every d; the
+mean of its square would be of order 1/d. The range of a quantity is how far the theory moves, or its natural size where
+that is lost in the fluctuations d^(−1/2) of single runs.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from scipy.interpolate import make_interp_spline
+
+from twolayer.numerics.significance import limit_of_curves, path_length
+
+__all__ = [
+    "Correction",
+    "Deviation",
+    "Judgement",
+    "Test",
+    "at_times",
+    "deviations",
+    "entries",
+    "judge",
+    "linear",
+    "ranges",
+]
+
+SHARE = 0.1
+"""Part of the range that a theory may be off without being seen, for a verdict of agreement."""
+
+ROUNDING = 1e-9  # of the natural size: below this numbers are equal
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict on one quantity of one method, with the numbers that it rests on.
+
+    Attributes
+    ----------
+    method, dim, quantity
+        What was judged: ``"risk"``, ``"M1"`` for the overlaps M_j1 of all neurons, ``"Q"``, ``"a"``.
+    verdict, reason : str
+        ``"agree"``, ``"differ"`` or ``"undecided"``, and why, where it does not agree.
+    entry : str
+        The entry that the numbers belong to: the one with the largest deviation over its tolerance.
+    reference, mean, standard_error, deviation, allowance, tolerance : float
+        At the end of the run.
+    worst_ratio, worst_time, worst_deviation, worst_tolerance : float
+        Where the deviation over the tolerance is largest; above 1 the two differ.
+    seen : float
+        A theory that is off by more than this at some time would have been seen.
+    range, limit : float
+        The range of the quantity, and c.
+    """
+
+    method: str
+    dim: int
+    quantity: str
+    verdict: str
+    reason: str = ""
+    entry: str = ""
+    reference: float = np.nan
+    mean: float = np.nan
+    standard_error: float = np.nan
+    deviation: float = np.nan
+    allowance: float = np.nan
+    tolerance: float = np.nan
+    worst_ratio: float = np.nan
+    worst_time: float = np.nan
+    worst_deviation: float = np.nan
+    worst_tolerance: float = np.nan
+    seen: float = np.nan
+    range: float = np.nan
+    limit: float = np.nan
+
+
+class Deviation(NamedTuple):
+    """Mean over seeds less the theory and its standard error, (time, entries), and the path length of each entry."""
+
+    mean: np.ndarray
+    error: np.ndarray
+    length: np.ndarray
+    points: np.ndarray
+
+
+class Correction(NamedTuple):
+    """What finite size does to one quantity, (time, entries) or a number: a known shift, an allowance for the rest."""
+
+    shift: Any
+    allowance: Any
+
+
+def entries(dataset: xr.Dataset) -> dict[str, np.ndarray]:
+    """The quantities of a result, (seed, time, entries) each."""
+    M, a = dataset.M.values, dataset.a.values
+    found = {"risk": dataset.risk.values[..., None]}
+    found |= {f"M{r + 1}": M[..., r] for r in range(M.shape[-1])}
+    if "Q" in dataset:
+        j, l = np.triu_indices(M.shape[2])
+        found["Q"] = dataset.Q.values[..., j, l]
+    if np.ptp(a, axis=1).max() > 0:
+        found["a"] = a
+    return found
+
+
+def _label(quantity: str, entry: int, p: int) -> str:
+    """An entry as people write it.
+
+    Examples
+    --------
+    >>> _label("M2", 0, 3), _label("Q", 1, 3)
+    ('M[1,2]', 'Q[1,2]')
+    """
+    if quantity == "risk":
+        return "risk"
+    if quantity == "Q":
+        j, l = (int(x[entry]) + 1 for x in np.triu_indices(p))
+        return f"Q[{j},{l}]"
+    return f"a[{entry + 1}]" if quantity == "a" else f"M[{entry + 1},{quantity[1:]}]"
+
+
+def at_times(times: np.ndarray, values: np.ndarray, where: np.ndarray, axis: int = 1) -> np.ndarray:
+    """Smooth curves at other times."""
+    if times.shape == where.shape and np.allclose(times, where, rtol=1e-12, atol=0):
+        return values
+    spline = make_interp_spline(times, values, k=min(3, len(times) - 1), axis=axis)
+    return np.asarray(spline(np.clip(where, times[0], times[-1])))
+
+
+def linear(times: np.ndarray, values: np.ndarray, where: np.ndarray) -> np.ndarray:
+    """Values (time, entries) at other times, point to point."""
+    return np.stack([np.interp(where, times, column) for column in values.T], axis=1)
+
+
+def deviations(result: xr.Dataset, theory: xr.Dataset, unit: float = 1.0) -> dict[str, Deviation]:
+    """The deviations of a result from a theory, seed by seed where the theory has as many.
+
+    ``unit`` is how many units of time of the result make one of the theory.
+    """
+    mine, other, times = entries(result), entries(theory), result.time.values
+    found = {}
+    for name in mine.keys() & other.keys():
+        gap = mine[name] - at_times(theory.time.values, other[name], times / unit)
+        n = len(gap)
+        mean = gap.mean(axis=0)
+        if n == 1:
+            zero = np.zeros(gap.shape[2])
+            found[name] = Deviation(mean, np.zeros_like(mean), zero, np.ones_like(zero))
+            continue
+        gap -= mean
+        spread = np.sqrt((gap**2).sum(axis=0) / (n - 1))
+        loud = spread > ROUNDING * np.maximum(1.0, np.abs(mean))
+        both = loud[1:] & loud[:-1]
+        product = (gap[:, 1:] * gap[:, :-1]).sum(axis=0) / (n - 1)
+        # a point without fluctuations is no step of the path
+        correlation = np.where(both, product / np.where(both, spread[1:] * spread[:-1], 1.0), 1.0)
+        found[name] = Deviation(mean, spread / np.sqrt(n), path_length(correlation), loud.sum(axis=0))
+    return {name: found[name] for name in mine if name in found}
+
+
+def ranges(theory: xr.Dataset, gram: np.ndarray, dim: int | None) -> dict[str, tuple[float, float]]:
+    """The range and the natural size of every quantity of a theory."""
+    curves = {name: values.mean(axis=0) for name, values in entries(theory).items()}
+    moved = {name: float(np.ptp(curve, axis=0).max()) for name, curve in curves.items()}
+    norm = float(np.abs(curves["Q"]).max()) if "Q" in curves else 1.0
+    overlap = max(size for name, size in moved.items() if name.startswith("M"))
+    out = {}
+    for name, curve in curves.items():
+        moves, natural = moved[name], float(np.abs(curve).max())
+        if name == "risk":
+            natural = float(theory.excess_risk.values.mean(axis=0).max())
+        elif name.startswith("M"):
+            moves, natural = overlap, float(np.sqrt(norm * np.diagonal(gram).max()))
+        elif name == "Q":
+            moves = max(moves, overlap)
+        lost = 0.0 if dim is None else natural * dim**-0.5
+        out[name] = (moves if moves > lost else natural), natural
+    return out
+
+
+def _own_errors(theory: xr.Dataset, times: np.ndarray) -> dict[str, np.ndarray]:
+    """Standard errors of the theory's own averages, (time, entries), where it gives them."""
+    named = {name: theory[f"{name}_error"] for name in ("risk", "M", "Q") if f"{name}_error" in theory}
+    if not named:
+        return {}
+    known = entries(theory.assign(named))
+    return {
+        name: linear(theory.time.values, values.mean(axis=0), times)
+        for name, values in known.items()
+        if name in named or name[0] in named
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Test:
+    """One quantity along the run: deviation, c standard errors, allowance and rounding, (time, entries)."""
+
+    times: np.ndarray
+    mean: np.ndarray
+    noise: np.ndarray
+    room: np.ndarray
+    rounding: float
+    range: float
+
+    @property
+    def tolerance(self) -> np.ndarray:
+        """Deviations up to this are no evidence."""
+        return self.room + self.noise + self.rounding
+
+    @property
+    def ratio(self) -> np.ndarray:
+        """Deviations in units of it."""
+        return np.abs(self.mean) / self.tolerance
+
+    @property
+    def seen(self) -> np.ndarray:
+        """A larger error of the theory would have been seen."""
+        return np.abs(self.mean) + self.tolerance
+
+    @property
+    def worst(self) -> tuple[int, int]:
+        """Time and entry of the largest ratio."""
+        t, e = np.unravel_index(int(np.argmax(self.ratio)), self.ratio.shape)
+        return int(t), int(e)
+
+    @property
+    def verdict(self) -> str:
+        """Agree, differ or undecided."""
+        if self.ratio.max() > 1:
+            return "differ"
+        return "agree" if self.seen.max() <= SHARE * self.range else "undecided"
+
+    def reason(self, seeds: int) -> str:
+        """What a verdict that is not agreement rests on, and what would decide it."""
+        if self.verdict == "agree":
+            return ""
+        if self.verdict == "differ":
+            many = (self.ratio > 1).any(axis=1).mean()
+            when = f"at t = {self.times[self.worst[0]]:.3g}, and at {many:.0%} of the times"
+            return f"off by {self.ratio.max():.1f} tolerances {when}"
+        at = np.unravel_index(int(np.argmax(self.seen)), self.seen.shape)
+        finite, random, gap = (float(np.abs(x[at])) / self.range for x in (self.room, self.noise, self.mean))
+        left = SHARE - finite - gap
+        when = f"of the range at t = {self.times[at[0]]:.3g}"
+        if finite > random or left <= 0.2 * SHARE:
+            return f"finite size may take {finite:.0%} {when}: give a larger dim"
+        return f"noise may hide {random:.0%} {when}: give about {_round(seeds * (random / left) ** 2)} seeds"
+
+
+def _round(number: float) -> int:
+    """Up to two leading digits.
+
+    Examples
+    --------
+    >>> _round(3.2), _round(1234.0)
+    (4, 1300)
+    """
+    step = 10 ** max(0, int(np.floor(np.log10(max(number, 1.0)))) - 1)
+    return int(-(-number // step) * step)
+
+
+def judge(
+    label: str,
+    dim: int | None,
+    result: xr.Dataset,
+    theory: xr.Dataset,
+    scales: dict[str, tuple[float, float]],
+    base: xr.Dataset | None = None,
+    corrections: dict[str, Correction] | None = None,
+    unit: float = 1.0,
+    whole: float = 0.0,
+) -> list[Judgement]:
+    """One verdict for each quantity.
+
+    Parameters
+    ----------
+    label, dim
+        Of the method.
+    result, theory
+        What is judged, and by what.
+    scales
+        From `ranges`.
+    base : optional
+        What deviations are taken from where the theory itself is reached by a shift: the mean step at this dimension.
+    corrections : optional
+        Shift and allowance of finite size; none where nothing is left out.
+    unit
+        Units of time of the result in one of the theory.
+    whole
+        Relative error of the sizes of batches, which are whole numbers: that part of the range is allowed for.
+    """
+    times, n = result.time.values, result.sizes["seed"]
+    found = deviations(result, theory, unit) if base is None else deviations(result, base)
+    own = _own_errors(theory, times / unit)
+    averages = 0.0 if own else float(json.loads(theory.attrs.get("notes", "{}")).get("engine_error", 0.0))
+    averages += whole
+    limit = limit_of_curves(
+        np.concatenate([x.length for x in found.values()]),
+        np.concatenate([np.maximum(x.points, 1) for x in found.values()]),
+        max(n - 1, 1),
+    )
+    rows = []
+    for name, deviation in found.items():
+        size, natural = scales[name]
+        known = (corrections or {}).get(name, Correction(0.0, 0.0))
+        mean = deviation.mean + known.shift
+        error = np.hypot(deviation.error, own.get(name, 0.0))
+        room = np.broadcast_to(known.allowance + averages * size, mean.shape)
+        test = Test(times, mean, limit * error, room, ROUNDING * natural, size)
+        values = entries(result)[name]
+        still = np.ptp(values, axis=1).max() <= test.rounding and np.abs(mean).max() <= test.rounding
+        if natural > 0 and not still:  # as the norms of normalised rows are
+            (t, e), last = test.worst, -1
+            end = at_times(theory.time.values, entries(theory)[name], times[-1:] / unit)
+            rows.append(
+                Judgement(
+                    method=label,
+                    dim=dim or 0,
+                    quantity=name,
+                    verdict=test.verdict,
+                    reason=test.reason(n),
+                    entry=_label(name, e, result.sizes["neuron"]),
+                    reference=float(end[:, 0, e].mean()),
+                    mean=float(values[:, -1, e].mean()),
+                    standard_error=float(error[last, e]),
+                    deviation=float(mean[last, e]),
+                    allowance=float(room[last, e]),
+                    tolerance=float(test.tolerance[last, e]),
+                    worst_ratio=float(test.ratio[t, e]),
+                    worst_time=float(times[t]),
+                    worst_deviation=float(mean[t, e]),
+                    worst_tolerance=float(test.tolerance[t, e]),
+                    seen=float(test.seen.max()),
+                    range=size,
+                    limit=limit,
+                )
+            )
+    return rows

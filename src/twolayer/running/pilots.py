@@ -1,0 +1,219 @@
+"""Runs at smaller dimensions that tell what a finite dimension does to a comparison (finite_size.py).
+
+a method at d against a limit           the same method at d/4 and d/16 against it
+exact runs against a limit far away     the mean step at d, d/4, d/16 has the slow part, and no noise; runs at d/4
+                                        and d/16 against it tell the rest
+two methods at one d                    both at d/4 and d/16; nothing where both are exact in law
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from twolayer.methods.chain import Chain
+from twolayer.methods.map import Map
+from twolayer.methods.vectors import Vectors
+from twolayer.numerics.errors import InputError
+from twolayer.running.announcing import Announcer
+from twolayer.running.finite_size import (
+    LEVELS,
+    allowance,
+    dimensions,
+    extrapolate,
+    left_by_the_mean_step,
+    rounding,
+    slowest,
+    usable,
+)
+from twolayer.running.judging import Correction, Deviation, deviations, linear
+from twolayer.running.solve import DivergenceWarning, make_task, solve
+from twolayer.task.algorithm import SGD
+from twolayer.task.method import Method, Outcome
+from twolayer.task.overlaps import Overlaps
+from twolayer.task.problem import Problem
+
+__all__ = ["Finite", "Pair", "Pilots", "clock_ratio"]
+
+EXACT = (Chain, Vectors)  # in law, at any dimension
+AFFORDABLE = 20.0  # estimated seconds that the mean step at d may take
+FOREVER = "what a finite d adds does not go away as a power of d with these laws of lr and batch"
+
+
+Dims = tuple[int, int, int]
+"""D, and those of the two pilots."""
+
+
+class Pair(NamedTuple):
+    """A method and the reference, each with its result."""
+
+    method: Method
+    result: xr.Dataset
+    first: Method
+    theory: xr.Dataset
+
+
+def clock_ratio(first: Method, algorithm: SGD, dim: int | None, known: int | None) -> float:
+    """Units of t at d in one of a limit that was solved for another dimension: 1 but where its clock is not t."""
+    return 1.0 if dim is None or known is None else float((dim / known) ** first.unit(algorithm))
+
+
+class Finite(NamedTuple):
+    """What finite size does to every quantity. Deviations are taken from ``base``, if given, instead of the theory."""
+
+    corrections: dict[str, Correction] | None = None
+    base: xr.Dataset | None = None
+    lost: str = ""
+
+
+class Lost(Exception):
+    """A pilot that says nothing, with the reason."""
+
+
+class Pilots:
+    """The pilots of one comparison; each is run once, whoever asks for it."""
+
+    def __init__(
+        self, problem: Problem, algorithm: SGD, start: Overlaps, seeds: int, seed: int, announcer: Announcer
+    ) -> None:
+        self.problem, self.algorithm, self.start = problem, algorithm, start
+        self.seeds, self.seed, self.announcer = seeds, seed, announcer
+        self._kept: dict[Any, xr.Dataset] = {}
+
+    def finite(self, pair: Pair) -> Finite:
+        """What finite size does to the deviations of a method from the reference."""
+        dim, other = pair.method.dimension, pair.first.dimension
+        if dim is None and other is None:
+            return Finite()
+        if dim is None or (other is not None and other != dim):
+            words = " and ".join(f"{m.name} {_place(m.dimension)}" for m in (pair.first, pair.method))
+            return Finite(lost=f"{words}: nothing says that these are equal")
+        if isinstance(pair.method, EXACT) and isinstance(pair.first, EXACT):
+            return Finite()
+        dims = dimensions(self.algorithm, dim)
+        least = self.problem.p + self.problem.k + 1
+        if dims[-1] < least:
+            return Finite(lost=f"a pilot at d/{LEVELS[-1]} = {dims[-1]} has no room for p + k = {least - 1} directions")
+        try:
+            return self._measured(pair, dims)
+        except Lost as reason:
+            return Finite(lost=str(reason))
+
+    def _measured(self, pair: Pair, dims: Dims) -> Finite:
+        slow = slowest(self.algorithm)
+        quick = left_by_the_mean_step(self.algorithm)
+        exact = isinstance(pair.method, EXACT)
+        if exact and isinstance(pair.first, Map):
+            return Finite(self._allowed(pair, dims, quick))
+        if not usable(slow):
+            raise Lost(FOREVER)
+        if not pair.method.stochastic:
+            return Finite(self._extrapolated(pair, dims))
+        if exact and pair.first.dimension is None and quick > slow + 1e-9:
+            step = self._mean_step(pair, dims[0])
+            if step is not None:
+                return self._in_two_parts(pair, step, dims, quick)
+        return Finite(self._allowed(pair, dims, slow))
+
+    def _in_two_parts(self, pair: Pair, step: Pair, dims: Dims, quick: float) -> Finite:
+        """The mean step against the limit, without noise, and the runs against the mean step."""
+        rest = self._allowed(Pair(pair.method, pair.result, step.method, step.result), dims, quick)
+        unit = clock_ratio(pair.first, self.algorithm, dims[0], self.start.dim)
+        slow, gap = self._extrapolated(step, dims), deviations(step.result, pair.theory, unit)
+        both = {
+            name: Correction(gap[name].mean + slow[name].shift, slow[name].allowance + rest[name].allowance)
+            for name in rest
+        }
+        return Finite(both, step.result)
+
+    def _mean_step(self, pair: Pair, dim: int) -> Pair | None:
+        """The mean step at d against the limit, where it holds and does not take long."""
+        step = Map(dim, without=("dimension", "ratio"))  # these are no larger than what fluctuations do
+        times = pair.result.time.values[1:]
+        if step.refusal(self.problem, self.algorithm) is not None:
+            return None
+        if step.cost(make_task(self.problem, self.algorithm, step, self.start, time=times)) > AFFORDABLE:
+            return None
+        try:
+            return Pair(step, self._run(step, dim, times), pair.first, pair.theory)
+        except Lost:
+            return None
+
+    def _extrapolated(self, pair: Pair, dims: Dims) -> dict[str, Correction]:
+        """What leads from a method without noise to its limit."""
+        gaps = [self._gap(pair, dim) for dim in dims]
+        power = slowest(self.algorithm)
+        whole = rounding(self.algorithm, dims[0]) / (1 - (dims[1] / dims[0]) ** power)
+        found = {}
+        for name, here in gaps[0].items():
+            limit = extrapolate([gap[name].mean for gap in gaps], dims, power)
+            found[name] = Correction(limit.value - here.mean, limit.error + whole * np.abs(here.mean))
+        return found
+
+    def _allowed(self, pair: Pair, dims: Dims, power: float) -> dict[str, Correction]:
+        """The allowance that pilots at two dimensions give."""
+        if not usable(power):
+            raise Lost(FOREVER)
+        here, near, far = (self._gap(pair, dim) for dim in dims)
+        ratios = (dims[1] / dims[0]) ** power, (dims[2] / dims[1]) ** power
+        return {name: Correction(0.0, allowance(here[name], near[name], far[name], ratios)) for name in near}
+
+    def _gap(self, pair: Pair, dim: int) -> dict[str, Deviation]:
+        """Deviations from the reference at another dimension, at the times of the result."""
+        method, result, first, theory = pair
+        here, unit = (clock_ratio(first, self.algorithm, d, self.start.dim) for d in (method.dimension, dim))
+        times = result.time.values / here
+        if dim == method.dimension:
+            return deviations(result, theory, here)
+        run = self._run(method, dim, times[1:] * unit)
+        if first.dimension is None:
+            found = deviations(run, theory, unit)
+        else:
+            found = deviations(run, self._run(first, dim, times[1:] * unit))
+        own = run.time.values / unit
+        return {
+            name: y._replace(mean=linear(own, y.mean, times), error=linear(own, y.error, times))
+            for name, y in found.items()
+        }
+
+    def _run(self, method: Method, dim: int, times: np.ndarray) -> xr.Dataset:
+        """A method at a dimension, to the given times."""
+        if isinstance(method, Vectors) and self.algorithm.dataset is None:
+            method = Chain(dim)  # the same law, for less
+        pilot: Method = dataclasses.replace(method, dim=dim)  # type: ignore[call-arg]
+        key = pilot, tuple(np.round(times, 14))
+        if key not in self._kept:
+            self._kept[key] = self._solved(pilot, dim, times)
+        return self._kept[key]
+
+    def _solved(self, pilot: Method, dim: int, times: np.ndarray) -> xr.Dataset:
+        self.announcer.say(f"{pilot.name}, d = {dim}, for the finite size")
+        count = len(self._kept) + 1  # seeds of their own: pilots are independent of the runs and of each other
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DivergenceWarning)  # a lost pilot is told in the table
+                run = solve(
+                    self.problem,
+                    self.algorithm,
+                    pilot,
+                    self.start,
+                    time=times,
+                    seeds=self.seeds,
+                    seed=self.seed + count,
+                    progress=self.announcer.monitor,
+                    throw=False,
+                )
+        except InputError as error:
+            raise Lost(f"no pilot at d = {dim}: {error}") from None
+        lost = run.outcome.values != Outcome.OK
+        if lost.any():
+            raise Lost(f"{lost.mean():.0%} of the pilot at d = {dim} ended as {run.outcome.values[lost][0]!r}")
+        return run
+
+
+def _place(dim: int | None) -> str:
+    return "is a limit" if dim is None else f"is at d = {dim}"
