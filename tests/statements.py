@@ -48,7 +48,12 @@ class Proofs:
 
 
 def within(samples: np.ndarray, expected: Any, slack: float = 0.0) -> None:
-    """The mean of samples along their first axis is what is expected, up to standard errors."""
-    error = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
-    gap = np.abs(samples.mean(axis=0) - np.asarray(expected))
-    assert (gap <= SIGMAS * error + slack).all(), (samples.mean(axis=0), expected, error)
+    """The mean of samples along their first axis is what is expected, up to standard errors.
+
+    Where something other than zero is expected, twice or half of it would have failed.
+    """
+    expected = np.asarray(expected)
+    allowed = SIGMAS * samples.std(axis=0, ddof=1) / np.sqrt(len(samples)) + slack
+    gap = np.abs(samples.mean(axis=0) - expected)
+    assert (gap <= allowed).all(), (samples.mean(axis=0), expected, allowed)
+    assert not expected.any() or (np.abs(expected) > 4 * allowed).any(), ("no power", expected, allowed)
