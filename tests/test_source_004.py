@@ -32,6 +32,34 @@ def label(star: np.ndarray) -> np.ndarray:
     return star[..., 0] * star[..., 1] + star[..., 0] ** 2 / 2
 
 
+def after_two_steps(rng: np.random.Generator, dim: int, fresh: bool) -> float:
+    """Overlap of tanh(w·z + 0.7), orthogonal to z1 at first, after two steps of lr = 1.5 on 3d samples of h3(z1)."""
+    w = np.eye(dim)[1]
+    for step in range(2):
+        if step == 0 or fresh:
+            z = rng.normal(size=(3 * dim, dim))
+            y = (z[:, 0] ** 3 - 3 * z[:, 0]) / np.sqrt(6)
+        f = np.tanh(z @ w + 0.7)
+        w = w + 1.5 / (3 * dim) * ((1 - f**2) * (y - f)) @ z
+    return float(w[0])
+
+
+@proves("004-03")
+def staircases_are_the_class_of_fresh_batches_only() -> None:
+    """h3(z1) is no staircase: two steps on fresh batches do not see z1, two on the same batch do."""
+    rng = np.random.default_rng(0)
+    problem, start = tl.Problem("h3(z1)", "tanh(z + 0.7)"), tl.Overlaps([[1.0]], [[0.0]])
+    fresh = tl.SGD(1.5, batch=3 * d)
+    blind = tl.solve(problem, fresh, tl.GiantSteps(), start, steps=2, save=2).M.values[0, 2, 0, 0]
+    assert abs(blind) < 1e-9
+    within(np.array([after_two_steps(rng, 200, True) for _ in range(200)]), 0.0)
+    seen = tl.solve(problem, fresh.replace(dataset=3 * d), tl.DMFT(log2_points=12), start, steps=2, save=2)
+    slack = 4 * float(seen.M_error.values[0, 2, 0, 0]) + 0.1 / 200  # and a little for d = 200
+    within(np.array([after_two_steps(rng, 200, False) for _ in range(600)]), seen.M.values[0, 2, 0, 0], slack)
+    target = tl.analyse("h3(z1)")
+    assert list(target.staircase()) == [None] and list(target.staircase(reuse=True)) == [2]
+
+
 @proves("004-10")
 def network() -> None:
     z = np.random.default_rng(2).normal(size=(200_000, 2))
