@@ -1,12 +1,12 @@
 """The table of statements of the sources, and proofs that carry their names.
 
-    proves = Proofs("000")
+proves = Proofs("000")
 
-    @proves("000-09")
-    def the_ode() -> None: …
+@proves("000-09")
+def the_ode() -> None: …
 
-    @pytest.mark.parametrize("proof", proves.cases())
-    def test_statement(proof) -> None: proof()
+@pytest.mark.parametrize("proof", proves.cases())
+def test_statement(proof) -> None: proof()
 """
 
 from __future__ import annotations

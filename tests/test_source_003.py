@@ -103,6 +103,9 @@ def validity_boundary() -> None:
     noise = float(tl.moments(problem, start, loss="correlation").chi[0, 0])
     grown = [(d**-0.25)(n) ** 2 * noise * n / (d**0.5)(n) for n in (10**3, 10**9)]
     assert grown[0] == pytest.approx(grown[1], rel=1e-12) == 3.0
+    # on the second, at the same μ, noise is far longer than the weight already, and ever more so
+    longer = [(d**0.0)(n) ** 2 * noise * n / (d**0.5)(n) for n in (10**3, 10**9)]
+    assert drawn.delta(0.5) == 0.0 and longer[1] / longer[0] == pytest.approx(1000, rel=1e-12) and longer[0] > 30
 
 
 @proves("003-22")
@@ -122,6 +125,32 @@ def optimum_of_the_correlation_loss() -> None:
         point = diagram.at(ell - 1, 1 - ell / 2)
         assert point.theta == 0.0 and point.growth == growth and point.steps is None
         assert diagram.at(ell - 0.5, 1 - ell / 2 - 0.25).steps is not None  # a constant only beyond it
+    # measured for ℓ = 2: twice the steps when log d doubles at the optimum, the same number beyond it
+    problem, medians = tl.Problem("h2(z1)", "h2"), []
+    for lr, batch in ((0.5, 8 * d), (0.5 * d**0.25, 8 * d**1.5)):
+        algorithm = tl.SGD(lr, batch=batch, loss="correlation", geometry="projected")
+        runs = tl.weak_recovery(problem, algorithm, (10**3, 10**6), seeds=16, start="typical", batch_sums="gaussian")
+        assert runs.censored == [0, 0]
+        medians.append([m.value for m in runs.medians])
+    (early, late), (few, same) = medians
+    assert late >= 1.6 * early and abs(same - few) <= 1 and same < early
+
+
+@proves("003-29")
+def spherical_sgd_of_several_neurons() -> None:
+    """δ = −0.2, μ = 2: one erf neuron learns on the sphere, four do not, and with the correlation loss they do."""
+
+    def learned(width: int, loss: str) -> float:
+        problem = tl.Problem("-h3(z1)", "erf", width=width)  # the third coefficient of erf is negative
+        start = tl.Overlaps(np.eye(width), np.full((width, 1), 1000**-0.5))
+        algorithm = tl.SGD(2 * width * d**0.2, batch=1000 * d**2, loss=loss, geometry="spherical")
+        return float(tl.solve(problem, algorithm, tl.Map(1000), start, steps=20, save=1).M.values[0, -1].max())
+
+    assert learned(1, "squared") > 0.8 and learned(4, "correlation") > 0.8
+    assert learned(4, "squared") < 0.1
+    for width, loss, learns in ((1, "squared", True), (4, "correlation", True), (4, "squared", False)):
+        diagram = tl.phase_diagram("He3(z1)", activation="erf", loss=loss, geometry="spherical", width=width)
+        assert diagram.at(2, -0.2).learns == learns
 
 
 @proves("003-31")
