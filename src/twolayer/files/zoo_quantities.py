@@ -109,7 +109,7 @@ def from_formula(task: Task, quantity: str, level: float | None = None) -> Measu
 
 
 def from_run(run: xr.Dataset, quantity: str, difference: bool = False) -> Measured:
-    """A quantity of a result of solve, at its save points but the start, or of the whole run.
+    """A quantity of a result of solve, at its save points but the start, between them, or of the whole run.
 
     Examples
     --------
@@ -122,10 +122,11 @@ def from_run(run: xr.Dataset, quantity: str, difference: bool = False) -> Measur
     if quantity in WHOLE:
         return _whole(run, quantity)
     values, known = _curve(run, quantity)
-    values = np.diff(values, axis=1) if difference else values[:, 1:]
-    if known is not None and not difference:
-        return Measured(values[0], known[0, 1:], np.zeros_like(values[0]))
-    return _mean(values)
+    if difference:
+        return _mean(np.diff(values, axis=1))
+    later = run.time.values > 0
+    values = values[:, later]
+    return _mean(values) if known is None else Measured(values[0], known[0, later], np.zeros_like(values[0]))
 
 
 def _mean(values: np.ndarray) -> Measured:

@@ -137,7 +137,7 @@ def _measure(setup: Setup, reference: Reference, runs: dict[str, xr.Dataset], pr
     if reference.at is None or not found.value.ndim:
         return found
     asked: Any = task.table.run.time if task.table.run.steps is None else task.table.run.steps
-    points = [float(x) for x in np.ravel(asked)]
+    points = [float(x) for x in np.ravel(asked) if x > 0]
     places = [points.index(float(x)) for x in reference.at]
     return Measured(*(part[places] for part in found))
 
