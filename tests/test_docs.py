@@ -22,7 +22,7 @@ from twolayer.task import losses
 from twolayer.task.method import METHODS
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TEXTS = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 RUN = "pip install uv && uv run twolayer compare examples/phase_retrieval.toml"
 TEST = "pip install uv && uv run pytest"

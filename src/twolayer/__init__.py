@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from twolayer.files.environment import about
     from twolayer.files.papers import cite
     from twolayer.files.results import load, save
+    from twolayer.files.zoo import zoo
     from twolayer.functions.activation import Activation, register_activation
     from twolayer.functions.exponents import analyse
     from twolayer.functions.target import Target, Teacher
@@ -80,6 +81,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "about": "files.environment",
+    "zoo": "files.zoo",
     "SGD": "task.algorithm",
     **dict.fromkeys(("EscapeTime", "escape_time"), "analysis.escape"),
     **dict.fromkeys(("measure_histogram", "measure_moments"), "analysis.measure"),
@@ -217,6 +219,7 @@ __all__ = [
     "sweep",
     "symmetric_pair",
     "weak_recovery",
+    "zoo",
 ]
 
 

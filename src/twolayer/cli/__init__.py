@@ -26,6 +26,7 @@ COMMANDS = {
     "recovery": "information exponent of a single-index task, and samples until it is recovered",
     "phase-diagram": "where batch size and learning rate let SGD learn a target, in formulas and measured",
     "gallery": "figures of the sources, each with its data and a verdict",
+    "zoo": "published set-ups with their numbers, and whether the package gives the same",
     "moments": "the averages that drive the dynamics, with engine and error",
     "plot": "draw a saved result again",
     "rerun": "run a saved result again from its own description",

@@ -41,11 +41,13 @@ WORDS = {
 """Errors of pydantic in the words of the file."""
 
 
-class _Table(BaseModel):
+class Table(BaseModel):
+    """A table of a file: every key is known and of its own type."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class ProblemTable(_Table):
+class ProblemTable(Table):
     """[problem]."""
 
     target: str | dict[str, Any]
@@ -57,7 +59,7 @@ class ProblemTable(_Table):
     directions: Integer | None = None
 
 
-class AlgorithmTable(_Table):
+class AlgorithmTable(Table):
     """[algorithm]."""
 
     lr: str | float
@@ -71,7 +73,7 @@ class AlgorithmTable(_Table):
     train_second_layer: bool = False
 
 
-class StartTable(_Table):
+class StartTable(Table):
     """[start]."""
 
     random: str = "sphere"
@@ -81,7 +83,7 @@ class StartTable(_Table):
     a: list[float] | None = None
 
 
-class UntilTable(_Table):
+class UntilTable(Table):
     """until = {…} of [run]."""
 
     quantity: str
@@ -89,7 +91,7 @@ class UntilTable(_Table):
     relative: bool = False
 
 
-class RunTable(_Table):
+class RunTable(Table):
     """[run]."""
 
     dim: Integer | None = None
@@ -102,7 +104,7 @@ class RunTable(_Table):
     until: UntilTable | None = None
 
 
-class TaskTable(_Table):
+class TaskTable(Table):
     """A whole file."""
 
     problem: ProblemTable
