@@ -145,8 +145,8 @@ PLANTED = {
     "10 % of lr in giant steps": Case(
         GIANT, [WrongGiant(rate=1.1), tl.Chain(400)], {"steps": 3, "save": 3}, differs("risk"), seeds=96
     ),
-    "10 % of lr on reused samples": Case(
-        REUSED, [WrongDMFT(rate=1.1), tl.Vectors(320)], {"steps": 3, "save": 3}, differs("risk"), seeds=96
+    "15 % of lr on reused samples": Case(
+        REUSED, [WrongDMFT(rate=1.15), tl.Vectors(320)], {"steps": 3, "save": 3}, differs("risk"), seeds=96
     ),
 }
 

@@ -133,7 +133,7 @@ class Pilots:
     def _mean_step(self, pair: Pair, dim: int) -> Pair | None:
         """The mean step at d against the limit, where it holds and does not take long."""
         step = Map(dim, without=("dimension", "ratio"))  # these are no larger than what fluctuations do
-        times = pair.result.time.values[1:]
+        times = pair.result.time.values
         if step.refusal(self.problem, self.algorithm) is not None:
             return None
         if step.cost(make_task(self.problem, self.algorithm, step, self.start, time=times)) > AFFORDABLE:
@@ -169,11 +169,11 @@ class Pilots:
         times = result.time.values / here
         if dim == method.dimension:
             return deviations(result, theory, here)
-        run = self._run(method, dim, times[1:] * unit)
+        run = self._run(method, dim, times * unit)
         if first.dimension is None:
             found = deviations(run, theory, unit)
         else:
-            found = deviations(run, self._run(first, dim, times[1:] * unit))
+            found = deviations(run, self._run(first, dim, times * unit))
         own = run.time.values / unit
         return {
             name: y._replace(mean=linear(own, y.mean, times), error=linear(own, y.error, times))

@@ -132,7 +132,7 @@ def largest(
     Examples
     --------
     >>> largest("M", [0.1, -0.02], [0.05, 0.01], resolution=1.0, freedom=31).text
-    'M: largest of 2 deviations 2.0 standard errors, 4.8 allowed, rms 2.0; seen from 0.34 of the resolution on'
+    'M: largest of 2 deviations 2.0 standard errors, 4.7 allowed, rms 2.0; seen from 0.34 of the resolution on'
     """
     gap, error, room, scale = (
         np.asarray(x, dtype=float).ravel() for x in np.broadcast_arrays(np.abs(gaps), errors, allowance, resolution)

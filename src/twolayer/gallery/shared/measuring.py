@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 import twolayer as tl
-from twolayer.plot.canvas import Drawing
 
 if TYPE_CHECKING:
     from twolayer.analysis.escape import EscapeTime
@@ -97,6 +96,8 @@ def measured(
 
 def canvas(columns: int, rows: int = 1, width: float = 4.4, height: float = 3.5) -> tuple[Figure, Sequence[Axes]]:
     """A figure and its panels in reading order."""
+    from twolayer.plot.canvas import Drawing
+
     figure = Drawing(figsize=(columns * width, rows * height))
     return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
 
