@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -58,21 +59,24 @@ def final_risk(problem: tl.Problem, lr: Any, start: tl.Overlaps, time: float = 1
 def test_the_risk_of_solve_and_its_derivative_with_respect_to_lr(task: str) -> None:
     problem, start, lr = SMALL[task], ALONE, 0.4
     theory = tl.solve(problem, tl.SGD(lr=lr / d), tl.ODE(), start, time=1, save=1)
-    value = jax.jit(lambda lr: final_risk(problem, lr, start))
-    np.testing.assert_allclose(value(lr), theory.excess_risk.values[0, -1], rtol=1e-6)
-    forward = jax.jit(jax.jacfwd(lambda lr: final_risk(problem, lr, start, mode="forward")))(lr)
-    expected = difference(value, lr, lr / 100)
+    both = jax.jit(jax.value_and_grad(lambda lr: final_risk(problem, lr, start)))
+    value, slope = both(lr)
+    np.testing.assert_allclose(value, theory.excess_risk.values[0, -1], rtol=1e-6)
+    expected = difference(lambda lr: both(lr)[0], lr, lr / 100)
     assert abs(expected) > 1e-3
-    np.testing.assert_allclose([jax.jit(jax.grad(value))(lr), forward], expected, rtol=1e-5)
+    np.testing.assert_allclose(slope, expected, rtol=1e-5)
+    if task == "erf":
+        forward = jax.jit(jax.jacfwd(lambda lr: final_risk(problem, lr, start, mode="forward")))(lr)
+        np.testing.assert_allclose(forward, expected, rtol=1e-5)
 
 
 def test_the_derivative_with_respect_to_the_start() -> None:
-    value = jax.jit(lambda start: final_risk(SMALL["square"], 0.03, start))
-    slope = jax.jit(jax.grad(value))(ALONE)
+    both = jax.jit(jax.value_and_grad(lambda start: final_risk(SMALL["square"], 0.03, start)))
+    slope = both(ALONE)[1]
     assert isinstance(slope, tl.Overlaps)
 
     def moved(h: float) -> Any:
-        return value(tl.Overlaps(ALONE.Q, np.array(ALONE.M) + h, a=ALONE.a))
+        return both(tl.Overlaps(ALONE.Q, np.array(ALONE.M) + h, a=ALONE.a))[0]
 
     np.testing.assert_allclose(slope.M[0, 0], difference(moved, 0.0, 1e-3), rtol=1e-5)
 
@@ -122,7 +126,7 @@ def test_mean_steps_are_those_of_map_and_giant_steps(geometry: str) -> None:
         (tl.GiantSteps(), None, tl.SGD(lr=0.1, batch=3 * d, geometry=geometry, momentum=0.4)),
     ):
         step = pure.mean_step(problem, algorithm, dim)
-        state, one = step.start(start), jax.jit(step)
+        state, one = step.start(start), eqx.filter_jit(step)
         for _ in range(3):
             state = one(state)
         own, known = step.overlaps(state), tl.solve(problem, algorithm, method, start, steps=3, save=1)

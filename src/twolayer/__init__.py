@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from twolayer.functions.exponents import analyse
     from twolayer.functions.target import Target, Teacher
     from twolayer.gaussian.moments import moments
+    from twolayer.loops.flow import CostWarning
     from twolayer.methods.chain import Chain
     from twolayer.methods.dmft.method import DMFT
     from twolayer.methods.giant import GiantSteps
