@@ -98,7 +98,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
     np.testing.assert_array_equal(start.P, problem.P)
     assert start.dim == 1000
     assert task.methods() == [tl.Vectors(1000), tl.ODE(rtol=1e-5, engine="sobol", log2_points=10)]
-    assert task.methods(["chain", "ODE"]) == [tl.Chain(1000, "gaussian"), tl.ODE("sobol", 1e-5, log2_points=10)]
+    assert task.methods(["chain", "ODE"]) == [tl.Chain(1000, "gaussian"), tl.ODE("sobol", rtol=1e-5, log2_points=10)]
     assert task.run_arguments() == {
         "time": 3,
         "save": [1, 2.5],
