@@ -54,7 +54,7 @@ def test_no_correction_can_be_left_out_at_small_dimension(small: tuple, name: st
 def test_normalised_rows_need_the_mean_of_the_ratio(small: tuple, geometry: str) -> None:
     problem, _, start, _ = small
     start = tl.Overlaps([[1.0, 0.2], [0.2, 1.0]], start.M)
-    algorithm = tl.SGD(lr=0.3, batch=56, geometry=geometry)
+    algorithm = tl.SGD(lr=0.3, batch=100, geometry=geometry)
     runs = tl.solve(problem, algorithm, tl.Chain(12), start, steps=1, save=1, seeds=200_000)
     # what is left is of third order: measured at a fifth of the second-order terms
     full, plain = (tl.solve(problem, algorithm, m, start, steps=1, save=1) for m in (tl.Map(12), tl.Map(12, "ratio")))

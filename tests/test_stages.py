@@ -126,3 +126,52 @@ def test_what_stages_refuse() -> None:
         limits = tl.Overlaps([[1.0]], [[0.3]])
         other = tl.SGD(lr=0.5 * d**-0.75, batch=1, geometry="projected")
         tl.solve_stages(PROBLEM, [tl.Stage(FIRST, time=0.1), tl.Stage(other, time=0.1)], tl.ODE(), limits)
+
+
+REUSED = tl.SGD(lr=0.4, batch=80, dataset=160)
+
+
+def test_stages_on_reused_samples_are_one_run_on_one_set() -> None:
+    """The same samples, in the same sequence of batches, with the weights as they were: four steps are two and two."""
+    problem, start = tl.Problem("tanh(z1)", "erf", width=2, noise=0.1), tl.Overlaps(np.eye(2), [[0.3], [0.1]])
+    for algorithm in (REUSED, REUSED.replace(batch=160), REUSED.replace(sampling="replacement")):
+        whole = tl.solve(problem, algorithm, tl.Vectors(80), start, steps=5, save=5, seeds=3, seed=2)
+        stages = [tl.Stage(algorithm, steps=n, save=n) for n in (1, 2, 2)]
+        parts = tl.solve_stages(problem, stages, tl.Vectors(80), start, seeds=3, seed=2)
+        for name in ("M", "Q", "risk", "train_risk"):
+            np.testing.assert_allclose(parts[name].values, whole[name].values, rtol=1e-12, atol=1e-13, err_msg=name)
+        np.testing.assert_allclose(parts.step.values, np.broadcast_to(np.arange(6), (3, 6)))
+        assert tl.rerun(parts).equals(parts)
+
+
+def test_seeds_that_leave_at_their_own_step_go_on_in_the_sequence_of_batches() -> None:
+    """A stage left at a threshold, and the same algorithm after it: the run that knew no threshold."""
+    problem, start = tl.Problem("tanh(z1)", "erf", noise=0.1), tl.Overlaps([[1.0]], [[0.3]])
+    whole = tl.solve(problem, REUSED, tl.Vectors(80), start, steps=24, save=24, seeds=5, seed=2)
+    until = tl.Until("overlap", 0.5)
+    stages = [tl.Stage(REUSED, steps=24, save=24, until=until), tl.Stage(REUSED, steps=6, save=6)]
+    parts = tl.solve_stages(problem, stages, tl.Vectors(80), start, seeds=5, seed=2)
+    assert len(set(parts.step.values[:, -1])) > 1 and (parts.outcome.values[:, 0] == "reached").all()
+    for seed in range(5):
+        at = np.rint(parts.step.values[seed, -6:]).astype(int)
+        inside = at <= 24
+        np.testing.assert_allclose(parts.M.values[seed, -6:][inside], whole.M.values[seed, at[inside]], rtol=1e-12)
+
+
+def test_fresh_samples_after_reused_ones_have_no_training_risk() -> None:
+    problem, start = tl.Problem("tanh(z1)", "erf", noise=0.1), tl.Overlaps([[1.0]], [[0.3]])
+    stages = [tl.Stage(REUSED, steps=2, save=2), tl.Stage(tl.SGD(lr=0.4, batch=80), steps=2, save=2)]
+    parts = tl.solve_stages(problem, stages, tl.Vectors(80), start, seeds=2)
+    assert np.isfinite(parts.train_risk.values[:, :3]).all() and np.isnan(parts.train_risk.values[:, 3:]).all()
+
+
+def test_what_stages_on_reused_samples_refuse() -> None:
+    stages = [tl.Stage(REUSED, steps=2), tl.Stage(REUSED.replace(dataset=320), steps=2)]
+    with pytest.raises(tl.InputError, match="the same samples in the same batches"):
+        tl.solve_stages(PROBLEM, stages, tl.Vectors(80), START)
+    limit = tl.SGD(lr=0.4, batch=2 * d, dataset=2 * d)
+    with pytest.raises(tl.Refused, match=r"weights that remember them.*Methods that can: Vectors"):
+        tl.solve_stages(PROBLEM, [tl.Stage(limit, steps=2)] * 2, tl.DMFT(), START)
+    assert "train_risk" in tl.solve_stages(
+        PROBLEM, [tl.Stage(limit, steps=1)], tl.DMFT(log2_points=8, tolerance=1), START
+    )

@@ -164,7 +164,7 @@ def vector_field(problem: Problem, algorithm: SGD, at: Overlaps | None = None) -
     # arrays, not floats: they are data of compiled code, which runs at all rates then share
     limit = Limit(*(jnp.asarray(x, float) for x in limit_in(regime, algorithm, problem.p)))
     engine, noise = _engine(problem, algorithm.loss, at), jnp.asarray(problem.noise, float)
-    return VectorField(engine, limit, noise, problem.a(), form_of(algorithm), regime.noise > 0)
+    return VectorField(engine, limit, noise, problem.a(), form_of(algorithm).flow, regime.noise > 0)
 
 
 def integrate(

@@ -13,6 +13,7 @@ step, or particles. No other file knows momentum, decay or geometry.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -76,6 +77,11 @@ class Form:
     def tangent(self) -> bool:
         """Whether gradients lose their component along their own row."""
         return self.geometry == "spherical"
+
+    @property
+    def flow(self) -> Form:
+        """The form of the continuous limit, in which momentum only changes the pace: nothing is carried."""
+        return dataclasses.replace(self, carries=False)
 
     @property
     def copies(self) -> int:

@@ -68,7 +68,8 @@ class Silent:
 class Record:
     """What came out of a run: snapshots at the save points passed, outcomes and where they happened.
 
-    ``extras`` are further variables of the method, by name with their dimensions.
+    ``extras`` are further variables of the method, by name with their dimensions; ``left`` is for
+    the stage that follows.
     """
 
     snapshot: Snapshot | Measure
@@ -77,6 +78,7 @@ class Record:
     interrupted: bool
     notes: dict[str, Any]
     extras: dict[str, tuple[tuple[str, ...], np.ndarray]] = field(default_factory=dict)
+    left: Any = None
 
     def advice(self, outcome: str) -> str:
         """What goes with an outcome: the method's own advice, or the general one."""
@@ -117,4 +119,4 @@ def follow(prepare: Callable[[], Evolution], points: np.ndarray, label: str, mon
     kind: Any = type(parts[0])
     joined = kind(*(None if x[0] is None else np.concatenate(x, axis=1) for x in zip(*parts, strict=True)))
     more = ({}, {}) if interrupted else (evolution.notes(), evolution.extras())
-    return Record(joined, outcome, stop, interrupted, *more)
+    return Record(joined, outcome, stop, interrupted, *more, evolution.left(state))

@@ -87,6 +87,11 @@ def earlier(values: np.ndarray) -> np.ndarray:
     return counts
 
 
+def steps_before(task: Task) -> np.ndarray:
+    """Steps that earlier stages of a run have taken on its fixed set, of each seed."""
+    return np.zeros(task.seeds, int) if task.after is None else task.after.steps
+
+
 class Lanes:
     """The seeds of one task, or of several of the same compiled form, in one row of groups of lanes.
 
@@ -97,7 +102,9 @@ class Lanes:
     shape : tuple
         (groups, lanes).
     points : array (groups · lanes, save points)
-        Step numbers at the save points.
+        Step numbers at the save points, counted from the first stage on the same fixed set.
+    before : array (groups · lanes,)
+        Steps that earlier stages have taken on it.
     quantity, engine, watch
         What is watched, the averages it takes, and the thresholds; None where nothing is.
     noise : array (groups, lanes)
@@ -125,7 +132,8 @@ class Lanes:
         risky = self.quantity in ("risk", "excess_risk")
         self.engine = select(self.task.problem, "squared").engine if risky else None
         points = self.per_lane(lambda task: np.broadcast_to(task.points, (task.seeds, len(task.points))))
-        self.points = np.where(self.taken[:, None], points, 0)
+        self.before = self.per_lane(steps_before)
+        self.points = np.where(self.taken[:, None], points + self.before[:, None], 0)
         self.noise = self.fold(self.per_lane(lambda task: np.full(task.seeds, task.problem.noise)))
         self.bookkeeping, self.watch = self._bookkeeping()
 
@@ -182,5 +190,5 @@ class Lanes:
         level = np.where(relative > 0, value * values, value)
         sign = np.full_like(values, untils[0].sign)
         there = self.taken & (sign * (values - level) <= 0)
-        lane = (np.where(there, REACHED, code).astype(np.int32), np.where(there, 0.0, np.nan), values)
+        lane = (np.where(there, REACHED, code).astype(np.int32), np.where(there, self.before, np.nan), values)
         return Lane(*map(self.fold, lane)), Watch(self.fold(level), self.fold(sign))

@@ -38,11 +38,17 @@ class Stepper(Protocol):
     def snapshot(self, state: Any) -> Snapshot:
         """What is seen of a state, as one save point of all seeds."""
 
+    def left(self, state: Any) -> Any:
+        """What a stage that follows needs to know of a state beyond the overlaps, seeds first."""
+        return None
+
     def notes(self, diverged: bool) -> dict[str, Any]:
         """What the result should record about the numerics, and advice if a seed diverged."""
+        return {}
 
     def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
         """More variables of the result, after the run."""
+        return {}
 
 
 class Stepwise(Evolution):
@@ -72,7 +78,7 @@ class Stepwise(Evolution):
             if blocks == self._blocks or seconds > CALL_SECONDS:
                 self._blocks = int(np.clip(CALL_SECONDS * blocks / seconds, 1, 8 * self._blocks))
             at = stop
-            tick(float(min(start[own] + at, end[own])) * self.stride)
+            tick(float(min(start[own] + at, end[own]) - self.lanes.before[own]) * self.stride)
         return state, self.snapshot(state)
 
     def snapshot(self, state: Any) -> Snapshot:
@@ -83,7 +89,11 @@ class Stepwise(Evolution):
         """Outcome codes and the steps of the algorithm where the seeds stopped."""
         code, stop = self.lanes.unfold(state[1].code), self.lanes.unfold(state[1].stop)
         self._diverged = bool((code == DIVERGED).any())
-        return code, stop * self.stride
+        return code, (stop - self.lanes.before[self.lanes.index]) * self.stride
+
+    def left(self, state: Any) -> Any:
+        """What the stepper leaves."""
+        return self.stepper.left(state[0])
 
     def notes(self) -> dict[str, Any]:
         """What the stepper has to say."""

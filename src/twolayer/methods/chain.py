@@ -26,7 +26,7 @@ from twolayer.gaussian.batch_sums import Nodes, covariance_nodes, gaussian_sums,
 from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.nodes import target_frame
 from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
-from twolayer.loops.stepwise import Stepwise
+from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Watch, accept, watched_value
 from twolayer.numerics import random
 from twolayer.numerics.errors import choice, positive_integer
@@ -222,7 +222,7 @@ def compiled_form(method: Chain, task: Task) -> tuple[Spec, int, GramFactor]:
     return spec, 2 ** int(np.log2(max(1, min(STEPS_AT_ONCE, stride, room)))), factor
 
 
-class ChainStepper:
+class ChainStepper(Stepper):
     """Rows and second layer of all seeds of one task, or of several of the same compiled form."""
 
     def __init__(self, methods: Sequence[Chain], lanes: Lanes) -> None:
@@ -260,10 +260,6 @@ class ChainStepper:
     def notes(self, diverged: bool) -> dict[str, Any]:
         """How the batches were summed."""
         return {"batch_sums": self._sums}
-
-    def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-        """Nothing more."""
-        return {}
 
 
 @register_method

@@ -142,9 +142,7 @@ def fluctuation(evolution: MeanStepEvolution, task: Task) -> float:
     """Largest relative standard deviation of Q'_jj in the first step, of all neurons and starts."""
     nodes = StepNodes.build(task.problem, task.algorithm, *target_frame(task.problem.P))
     map_ = evolution.equation().step
-    step = dataclasses.replace(
-        map_, form=dataclasses.replace(map_.form, carries=False), terms=Terms(), nodes=nodes, light=None
-    )
+    step = dataclasses.replace(map_, form=map_.form.flow, terms=Terms(), nodes=nodes, light=None)
 
     def of_one(start: Any) -> Any:
         now = Overlap(*start)

@@ -134,7 +134,7 @@ class MeanFieldEvolution(FlowEvolution):
         limit = as_data(limit_in(regime_of(algorithm), algorithm, problem.p))
         # arrays, not floats: they are data of the compiled code
         noise, L, neurons = (jnp.asarray(x, float) for x in (problem.noise, self.L, problem.p))
-        return Drift(self.wide.build(self.fineness)[0], limit, noise, L, neurons, form_of(algorithm))
+        return Drift(self.wide.build(self.fineness)[0], limit, noise, L, neurons, form_of(algorithm).flow)
 
     def refine(self, end: Cloud) -> bool:
         """Finer nodes or more orders, if the present ones are too coarse here."""

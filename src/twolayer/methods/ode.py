@@ -65,7 +65,7 @@ def field_of(engine: Engine, problem: Problem, algorithm: SGD, watcher: Engine |
     """The right-hand side in the regime of an algorithm."""
     regime = regime_of(algorithm)
     limit, noise = as_data(limit_in(regime, algorithm, problem.p)), jnp.asarray(problem.noise, float)
-    return Field(engine, limit, noise, form_of(algorithm), watcher, regime.noise > 0)
+    return Field(engine, limit, noise, form_of(algorithm).flow, watcher, regime.noise > 0)
 
 
 class ODEEvolution(AveragedEvolution):

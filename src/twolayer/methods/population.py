@@ -39,7 +39,7 @@ from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
 from twolayer.gaussian.nodes import target_frame, vanishes
 from twolayer.loops.flow import Equation, FlowEvolution
 from twolayer.loops.lanes import CPU_LANES, Lanes, in_groups, lane_axes, lane_numbers
-from twolayer.loops.stepwise import Stepwise
+from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Watch, accept, watched_value
 from twolayer.methods.ode import as_data
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject
@@ -169,7 +169,7 @@ class Observer:
         return largest_lr(task.algorithm, task.problem.p, curvature)
 
 
-class DescentStepper:
+class DescentStepper(Stepper):
     """Gradient descent from all starts, side by side."""
 
     block = 1
@@ -245,7 +245,7 @@ class RowFlowEvolution(FlowEvolution):
         """The mean gradient, with the rates of the algorithm."""
         problem, algorithm = self.task.problem, self.task.algorithm
         limit, noise = as_data(limit_of_flow(algorithm, problem.p)), jnp.asarray(problem.noise, float)
-        return RowField(self.observer.descent, limit, noise, form_of(algorithm))
+        return RowField(self.observer.descent, limit, noise, form_of(algorithm).flow)
 
     def refine(self, end: Any) -> bool:
         """The rule was chosen at the start."""

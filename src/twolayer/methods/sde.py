@@ -29,7 +29,7 @@ from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.spread import Spread, spread_of
 from twolayer.loops.lanes import Lanes, in_groups, lane_axes
-from twolayer.loops.stepwise import Stepwise
+from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Lane, Watch, accept, watched_value
 from twolayer.methods.ode import ODE, Field, as_data
 from twolayer.numerics import random
@@ -112,7 +112,7 @@ def advance(params: Params, quantity: str | None, keys: Any, carry: Any, start: 
     return in_groups(group, own, keys, carry, start, stop)
 
 
-class SDEStepper:
+class SDEStepper(Stepper):
     """Overlaps of all seeds; one step of the diffusion is ``stride`` steps of SGD."""
 
     block = 1
@@ -129,7 +129,7 @@ class SDEStepper:
         # arrays, not floats: they are data of the compiled code
         numbers = (problem.noise, limit.noise / limit.flow, kick, stride * eta)
         noise, rho, amplitude, dt = (jnp.asarray(x, float) for x in numbers)
-        field = Field(averager.engine, as_data(limit), noise, form_of(algorithm))
+        field = Field(averager.engine, as_data(limit), noise, form_of(algorithm).flow)
         inverse = target_frame(problem.P)[1]
         self.params = Params(field, spread, rho, amplitude, dt, inverse, lanes.noise, lanes.engine, lanes.watch)
         self.streams = lanes.keys(random.Role.DIFFUSION)
@@ -149,10 +149,6 @@ class SDEStepper:
     def notes(self, diverged: bool) -> dict[str, Any]:
         """Rules for drift and covariance, and how many steps of SGD one step stands for."""
         return {**self._notes, "engine_error": 0.0}
-
-    def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-        """Nothing more."""
-        return {}
 
 
 @register_method

@@ -28,7 +28,7 @@ from twolayer.equations.samples import INPUTS_AT_ONCE, Batch, Spec, draw, draw_a
 from twolayer.equations.step import Layers, Memory, Products, Rates, descend, form_of
 from twolayer.gaussian.nodes import target_frame
 from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
-from twolayer.loops.stepwise import Stepwise
+from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Watch, accept, watched_value
 from twolayer.numerics import random
 from twolayer.numerics.errors import positive_integer
@@ -167,7 +167,7 @@ def lanes_of(dim: int, tasks: Sequence[Task]) -> Lanes:
     return Lanes(tasks, min(sum(task.seeds for task in tasks), room))
 
 
-class VectorsStepper:
+class VectorsStepper(Stepper):
     """Weights of all seeds of one task, or of several of the same compiled form."""
 
     block = 1
@@ -180,9 +180,12 @@ class VectorsStepper:
         self.streams = lanes.keys(random.Role.INPUTS, random.Role.LABELS, *choosing)
 
     def start(self) -> State:
-        """W with the overlaps of the start."""
+        """W with the overlaps of the start, or where an earlier stage left it."""
         Q, M, a = self.lanes.starts()
-        rank = self.L.shape[1]
+        after, rank = self.lanes.task.after, self.L.shape[1]
+        if after is not None:
+            W, a = (self.lanes.fold_seeds(x) for x in after.state)
+            return State(Memory.at_rest(self.spec.form, W, a), (W * W).sum(-1))
         A, B = embed(Q, M, self.inverse, min(self.lanes.task.problem.p, self.spec.dim - rank))
         blank = np.zeros((*A.shape[:-1], self.spec.dim - rank - B.shape[-1]))
         W = self.lanes.fold(np.concatenate([A, B, blank], axis=-1))
@@ -202,13 +205,9 @@ class VectorsStepper:
             risk = self.lanes.unfold(training_risks(self.spec, self.params, self.streams, layers))[:, None]
         return Snapshot(*overlaps(W, self.L), a, risk)
 
-    def notes(self, diverged: bool) -> dict[str, Any]:
-        """Nothing: it does what the algorithm says."""
-        return {}
-
-    def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-        """Nothing more."""
-        return {}
+    def left(self, state: State) -> Layers:
+        """The weights: on a fixed set the overlaps do not say how they lie to the samples."""
+        return Layers(*map(self.lanes.unfold, state.memory.now))
 
 
 @register_method
@@ -236,6 +235,7 @@ class Vectors(Stackable):
     dim: int
     stochastic: ClassVar[bool] = True
     stepwise: ClassVar[bool] = True
+    hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("saad1995",)
 
     def __post_init__(self) -> None:

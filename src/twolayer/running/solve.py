@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from twolayer.gaussian.moments import check_start
-from twolayer.loops.host import follow
+from twolayer.loops.host import Record, follow
 from twolayer.numerics import random
 from twolayer.numerics.errors import InputError, Interrupted, Refused, RunFailed, choice, positive_integer, reject
 from twolayer.numerics.precision import float64
@@ -260,7 +260,16 @@ def make_task(
 
 def finish(task: Task, method: Method, progress: Any, throw: bool) -> xr.Dataset:
     """Run a task to its end: the dataset, or what is raised and warned about instead."""
-    record = follow(lambda: method.prepare(task), task.points, method.name, monitor_for(progress))
+    return told(task, method, run(task, method, progress), throw)
+
+
+def run(task: Task, method: Method, progress: Any) -> Record:
+    """Run a task to its end."""
+    return follow(lambda: method.prepare(task), task.points, method.name, monitor_for(progress))
+
+
+def told(task: Task, method: Method, record: Record, throw: bool) -> xr.Dataset:
+    """The dataset of what came out, or what is raised and warned about instead."""
     dataset = to_dataset(task, method, record)
     if record.interrupted:
         raise Interrupted(dataset)
@@ -275,7 +284,7 @@ def finish(task: Task, method: Method, progress: Any, throw: bool) -> xr.Dataset
             f"{int(lost.sum())} of {task.seeds} runs diverged, the first at {step}time {first:.4g}: "
             f"{advice_on(record, Outcome.DIVERGED, task.algorithm)}.",
             DivergenceWarning,
-            stacklevel=4,  # through finish, solve and its decorator to the caller
+            stacklevel=5,  # through told, finish, solve and its decorator to the caller
         )
     error = float(record.notes.get("engine_error", 0.0))
     if error > method.largest_error:
@@ -283,6 +292,6 @@ def finish(task: Task, method: Method, progress: Any, throw: bool) -> xr.Dataset
             f"{type(method).__name__}: averages by {record.notes['engine']} leave an error of {error:.1g}, more than "
             f"the {method.largest_error:.1g} asked for{method.mending}.",
             AccuracyWarning,
-            stacklevel=4,  # as above
+            stacklevel=5,  # as above
         )
     return dataset

@@ -9,6 +9,7 @@ its flow has no reason to stop at f = y.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,20 +18,27 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.errors import InputError, positive_integer, reject
+from twolayer.numerics.errors import InputError, Refused, positive_integer, reject
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
-from twolayer.running.solve import check_parts, finish, given_start, make_task
+from twolayer.running.solve import check_parts, given_start, make_task, run, told
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
-from twolayer.task.method import Method, Outcome, Until
+from twolayer.task.method import METHODS, Handover, Method, Outcome, Until
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
 __all__ = ["Stage", "solve_stages"]
 
 CLOCKS = ("step", "sample", "alpha", "time")
-STATES = {"M": ("neuron", "direction"), "Q": ("neuron", "neuron_"), "a": ("neuron",), "risk": (), "excess_risk": ()}
+STATES = {
+    "M": ("neuron", "direction"),
+    "Q": ("neuron", "neuron_"),
+    "a": ("neuron",),
+    "risk": (),
+    "excess_risk": (),
+    "train_risk": (),
+}
 SPREAD = 0x9E3779B97F4A7C15  # seeds of later stages: far from those that people choose
 
 
@@ -86,13 +94,13 @@ def solve_stages(
         As for `solve`. The first stage is what `solve` computes with the same seed.
     stages : sequence of Stage
         In order. A seed leaves a stage at its threshold, or at its last step. A stage with diverging runs is the last.
+        Stages on reused samples share one set, and go on in its sequence of batches; fresh samples are new in each.
 
     Returns
     -------
     xarray.Dataset
-        M, Q, a, risk, excess_risk as in `twolayer.running.dataset`, along ``point`` instead of ``time``; clocks
-        (seed, point) from the start of the first stage; ``stage`` (point); ``outcome`` and ``stop_step``
-        (seed, stage_number).
+        The variables of `twolayer.running.dataset`, along ``point`` instead of ``time``; clocks (seed, point) from the
+        start of the first stage; ``stage`` (point); ``outcome`` and ``stop_step`` (seed, stage_number).
 
     Examples
     --------
@@ -124,11 +132,28 @@ def solve_stages(
                 f"Argument `stages` must have clocks in the same power of d, but {clock} has several: give a start "
                 "that has a `dim`."
             )
+    _check_sets([stage.algorithm for stage in stages], method)
     legs = [
         Leg(stage.algorithm, stage.until, method.save_points(x, stage.time, stage.steps, stage.save))
         for stage, x in zip(stages, clocks, strict=True)
     ]
     return follow_legs(problem, legs, method, start, seeds, seed, progress, throw)
+
+
+def _check_sets(algorithms: Sequence[SGD], method: Method) -> None:
+    """All stages on fixed samples have the same ones, and a method that knows what the weights owe to them."""
+    sets = [(x.dataset, x.batch, x.sampling) for x in algorithms if x.dataset is not None]
+    for other in sets[1:]:
+        if other != sets[0]:
+            words = [f"dataset = {n}, batch = {b}, sampling = {how!r}" for n, b, how in (sets[0], other)]
+            reject("stages", words[1], f"the same samples in the same batches wherever they are reused: {words[0]}")
+    if sets and len(algorithms) > 1 and not method.hands_over:
+        name = type(method).__name__
+        reason = (
+            "on reused samples a stage goes on with weights that remember them, and this method begins every stage "
+            "from overlaps alone"
+        )
+        raise Refused(name, reason, [cls.__name__ for cls in METHODS.values() if cls.hands_over])
 
 
 class Leg(NamedTuple):
@@ -152,15 +177,24 @@ def follow_legs(
 ) -> xr.Dataset:
     """One leg after the other, each from where the one before it ended."""
     parts: list[xr.Dataset] = []
-    first = start
+    first, left, steps = start, None, np.zeros(1, int)
+    fixed = next((n for n, leg in enumerate(legs) if leg.algorithm.dataset is not None), 0)
     for number, (algorithm, until, points) in enumerate(legs):
-        own = (seed + number * SPREAD) % 2**64
+        reuses = algorithm.dataset is not None
+        own = (seed + (fixed if reuses else number) * SPREAD) % 2**64  # a fixed set is the same in all its stages
         task = make_task(problem, algorithm, method, start, seeds=seeds, seed=own, until=until, points=points)
-        part = finish(task, method, progress, throw)
+        if left is not None:
+            taken = np.broadcast_to(steps if reuses else 0, task.seeds)
+            task = dataclasses.replace(task, after=Handover(left, taken))
+        record = run(task, method, progress)
+        part = told(task, method, record, throw)
         parts.append(part)
         if (part.outcome == Outcome.DIVERGED).any():
             break
-        last = part.isel(time=-1)
+        last, left = part.isel(time=-1), record.left
+        if reuses:
+            stops = np.where(np.isnan(record.stop), float(points[-1]), np.ceil(record.stop))
+            steps = steps + stops.astype(int)
         start = Overlaps(last.Q.values, last.M.values, problem.P, last.a.values, first.dim)
     joined = _joined(parts, method.stepwise)
     described = [json.loads(part.attrs["description"]) for part in parts]
@@ -175,7 +209,7 @@ def _joined(parts: Sequence[xr.Dataset], stepwise: bool) -> xr.Dataset:
     seeds = parts[0].sizes["seed"]
     passed = {clock: np.zeros(seeds) for clock in CLOCKS}
     clocks: dict[str, list[np.ndarray]] = {clock: [] for clock in CLOCKS}
-    states: dict[str, list[np.ndarray]] = {name: [] for name in STATES}
+    states: dict[str, list[np.ndarray]] = {name: [] for name in STATES if any(name in part for part in parts)}
     numbers: list[int] = []
     for number, part in enumerate(parts):
         first = int(number > 0 and part.save_point.values[0] == 0)  # a stage begins where the one before it ended
@@ -185,8 +219,9 @@ def _joined(parts: Sequence[xr.Dataset], stepwise: bool) -> xr.Dataset:
             rate = float(part[clock].values[-1] / part.time.values[-1])
             clocks[clock].append(passed[clock][:, None] + rate * here)
             passed[clock] = passed[clock] + rate * end
-        for name in STATES:
-            states[name].append(part[name].values[:, first:])
+        for name in states:
+            values = part[name].values if name in part else np.full(part.risk.shape, np.nan)  # fresh samples
+            states[name].append(values[:, first:])
         numbers += [number + 1] * here.shape[1]
     variables: dict[str, Any] = {
         name: (("seed", "point", *STATES[name]), np.concatenate(pieces, axis=1)) for name, pieces in states.items()

@@ -26,6 +26,7 @@ from twolayer.task.problem import Problem
 __all__ = [
     "METHODS",
     "Evolution",
+    "Handover",
     "Measure",
     "Method",
     "Outcome",
@@ -115,12 +116,22 @@ class Measure(NamedTuple):
     excess_risk: np.ndarray
 
 
+class Handover(NamedTuple):
+    """What one stage of a run leaves to the next, beyond the overlaps: of every seed, its weights and their history.
+
+    ``state`` belongs to the method; ``steps`` (seeds,) have been taken on the fixed set so far.
+    """
+
+    state: Any
+    steps: np.ndarray
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """One run as a method sees it.
 
     ``points`` are the save points on the method's own clock, from 0 on, where every run begins; ``hidden`` is 1 where
-    that point was not asked for and is left out of the result, else 0.
+    that point was not asked for and is left out of the result, else 0. ``after`` is what an earlier stage left.
     """
 
     problem: Problem
@@ -133,6 +144,7 @@ class Task:
     until: Until | None = None
     first: int = 0
     hidden: int = 0
+    after: Handover | None = None
 
     @property
     def saved(self) -> np.ndarray:
@@ -191,6 +203,10 @@ class Evolution(abc.ABC):
     def stopped(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
         """Per seed, the outcome code (0 while running) and the position on the clock where it stopped."""
 
+    def left(self, state: Any) -> Any:
+        """What a stage that follows needs to know beyond the overlaps; None where they say everything."""
+        return None
+
     def notes(self) -> dict[str, Any]:
         """What the result should record about the numerics, after the run; ``advice`` by outcome is shown with it."""
         return {}
@@ -211,6 +227,7 @@ class Method(abc.ABC):
     stepwise: ClassVar[bool] = False
     papers: ClassVar[tuple[str, ...]] = ()
     takes_particles: ClassVar[bool] = False
+    hands_over: ClassVar[bool] = False  # whether a stage may go on with the samples of the one before it
     in_comparisons: ClassVar[bool] = True  # whether `compare` includes it without being asked
 
     @property

@@ -232,8 +232,8 @@ class DMFT(Method):
         """Reused samples only, with n = α d, n_b = α_b d and lr of order one."""
         if algorithm.dataset is None:
             return (
-                "every sample is new (dataset = None), so that nothing comes back to the fields; GiantSteps is the "
-                "theory of fresh batches"
+                "every sample is new (dataset = None), so that nothing comes back to the fields, and the theories of "
+                "fresh samples apply"
             )
         laws = f"lr = {algorithm.lr}, batch = {algorithm.batch}, dataset = {algorithm.dataset}"
         if (algorithm.lr.exponent, algorithm.batch.exponent, algorithm.dataset.exponent) != (0, 1, 1):
