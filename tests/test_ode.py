@@ -123,8 +123,8 @@ def test_what_is_not_a_differential_equation_is_refused(lr: Any, batch: Any, wor
     with pytest.raises(tl.Refused, match=words) as caught:
         tl.solve(problem, tl.SGD(lr, batch), tl.ODE(), start, time=1)
     assert "Chain" in str(caught.value)
-    assert "ODE" not in tl.applicable(problem, tl.SGD(lr, batch))
-    assert words in str(tl.refusals(problem, tl.SGD(lr, batch))["ODE"])
+    assert "ODE" not in tl.support(problem, tl.SGD(lr, batch))
+    assert words in tl.support(problem, tl.SGD(lr, batch)).reasons["ODE"]
 
 
 def test_reused_samples_are_refused() -> None:

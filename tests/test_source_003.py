@@ -161,7 +161,7 @@ def form_of_the_limit() -> None:
     for name in ("M", "Q"):
         np.testing.assert_allclose(getattr(batched.total, name), getattr(single.total, name), rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(getattr(flow.total, name), getattr(single.gradient_flow, name), atol=1e-14)
-    assert "ODE" not in tl.applicable(problem, tl.SGD(lr=0.3, batch=2 * d))  # δ = 0: a map, no equation
+    assert "ODE" not in tl.support(problem, tl.SGD(lr=0.3, batch=2 * d))  # δ = 0: a map, no equation
 
 
 @pytest.mark.parametrize("proof", proves.cases())

@@ -133,8 +133,8 @@ def step_of_q() -> None:
 @proves("004-19")
 def two_algorithms() -> None:
     online, giant = tl.SGD(lr=0.3 / d), tl.SGD(lr=0.3, batch=d)
-    assert "ODE" in tl.applicable(PROBLEM, online) and "GiantSteps" not in tl.applicable(PROBLEM, online)
-    assert "GiantSteps" in tl.applicable(PROBLEM, giant) and "ODE" not in tl.applicable(PROBLEM, giant)
+    assert "ODE" in tl.support(PROBLEM, online) and "GiantSteps" not in tl.support(PROBLEM, online)
+    assert "GiantSteps" in tl.support(PROBLEM, giant) and "ODE" not in tl.support(PROBLEM, giant)
     # the first has no term of pairs in the limit, the second has, and χ with 1/α
     here = tl.moments(PROBLEM, POINT)
     omega = np.block([[POINT.Q, POINT.M], [POINT.M.T, np.eye(2)]])

@@ -63,11 +63,10 @@ if TYPE_CHECKING:
         AccuracyWarning,
         DivergenceWarning,
         HeavyTailWarning,
-        applicable,
-        refusals,
         solve,
     )
     from twolayer.running.stages import Stage, solve_stages
+    from twolayer.running.support import Support, support
     from twolayer.sweeps.api import SweepWarning, plan_sweep, sweep
     from twolayer.sweeps.files import load_sweep, merge_sweeps
     from twolayer.task.algorithm import SGD
@@ -125,9 +124,10 @@ _HOME = {
     **dict.fromkeys(("Scaling", "d"), "task.scaling"),
     "rerun": "running.rerun",
     **dict.fromkeys(
-        ("AccuracyWarning", "DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "solve"),
+        ("AccuracyWarning", "DivergenceWarning", "HeavyTailWarning", "solve"),
         "running.solve",
     ),
+    **dict.fromkeys(("Support", "support"), "running.support"),
     **dict.fromkeys(("Stage", "solve_stages"), "running.stages"),
     **dict.fromkeys(("SweepWarning", "plan_sweep", "sweep"), "sweeps.api"),
     **dict.fromkeys(("load_sweep", "merge_sweeps"), "sweeps.files"),
@@ -168,6 +168,7 @@ __all__ = [
     "Scaling",
     "SecondLayer",
     "Stage",
+    "Support",
     "SweepWarning",
     "SymmetricPair",
     "Target",
@@ -179,7 +180,6 @@ __all__ = [
     "admissible_lr",
     "aligned_excess",
     "analyse",
-    "applicable",
     "cite",
     "compare",
     "critical_alpha",
@@ -206,7 +206,6 @@ __all__ = [
     "rates",
     "recovery",
     "recovery_steps",
-    "refusals",
     "register_activation",
     "register_loss",
     "register_method",
@@ -217,6 +216,7 @@ __all__ = [
     "solve",
     "solve_stages",
     "stationary_risk",
+    "support",
     "sweep",
     "symmetric_pair",
     "weak_recovery",

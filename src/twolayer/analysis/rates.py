@@ -93,7 +93,7 @@ def rates(problem: Problem, algorithm: SGD, start: Overlaps, method: ODE | None 
     """
     method = ODE() if method is None else method
     check_point(problem, start)
-    reason = method.refusal(problem, algorithm)
+    reason = method.objection(problem, algorithm)
     if reason is not None:
         raise Refused("ODE", reason)
     a = problem.a() if start.a is None else start.a

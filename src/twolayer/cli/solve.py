@@ -71,12 +71,13 @@ def run(args: argparse.Namespace) -> int:
     """Solve, write data and figure, print the end."""
     task = task_of(args, dim="run.dim", seed="run.seed")
     from twolayer.numerics.errors import Interrupted
-    from twolayer.running.solve import applicable, solve
+    from twolayer.running.solve import solve
+    from twolayer.running.support import support
     from twolayer.task.method import METHODS
 
     problem, algorithm = task.problem(), task.algorithm()
     named = task.methods(None if args.method is None else [args.method])
-    possible = applicable(problem, algorithm) or list(METHODS)  # if none can, let the first say why
+    possible = support(problem, algorithm).methods or tuple(METHODS)  # if none can, let the first say why
     method = (named or task.methods(possible[:1]))[0]
     base = output_base(args.out, f"{Path(args.task).stem}-{method.name}")
     start, arguments = task.start(problem), task.run_arguments()

@@ -216,7 +216,7 @@ class Task:
             )
         return Overlaps(start.Q, start.M, problem.P, start.a, dim)
 
-    def methods(self, names: list[str] | None = None, dim: int | None = None) -> list[Any]:
+    def methods(self, names: list[str] | tuple[str, ...] | None = None, dim: int | None = None) -> list[Any]:
         """The methods named (or else those of the file, which may be none), with the knobs of the file."""
         from twolayer.running.solve import method_by_name
 
@@ -253,13 +253,13 @@ class Task:
 
     def sweep_arguments(self, names: list[str] | None = None) -> dict[str, Any]:
         """Arguments of sweep."""
-        from twolayer.running.solve import applicable
+        from twolayer.running.support import support
         from twolayer.task.overlaps import Overlaps
 
         over, run, problem, algorithm = self.swept(), self.table.run, self.problem(), self.algorithm()
         dims = [v for key in ("run.dim", "method.dim") for v in over.get(key, ()) if isinstance(v, int)]
         dim = run.dim or (dims[0] if dims else None)
-        methods = self.methods(names, dim) or self.methods(applicable(problem, algorithm)[:1], dim)
+        methods = self.methods(names, dim) or self.methods(support(problem, algorithm).methods[:1], dim)
         start: Any = self.table.start.random
         if self.table.start.Q is not None or self.table.start.M is not None:
             start = self.start(problem)

@@ -57,7 +57,7 @@ def three_regimes(
     for name, (gamma, delta, mu) in chosen.items():
         algorithm = tl.SGD(lr=gamma * tl.d**-delta, batch=tl.d**mu, geometry="projected")
         methods: dict[str, Any] = {"chain": tl.Chain(dim), "map": tl.Map(dim)}
-        if "ODE" in tl.applicable(problem, algorithm):
+        if "ODE" in tl.support(problem, algorithm):
             methods["ode"] = tl.ODE()
         for word, method in methods.items():
             arguments = (problem, algorithm, method, start, points, seeds, seed)

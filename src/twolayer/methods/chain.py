@@ -297,7 +297,8 @@ class Chain(Stackable):
         positive_integer("dim", self.dim)
         choice("batch_sums", self.batch_sums, ("auto", "exact", "gaussian"))
 
-    def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
+    @classmethod
+    def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Reused samples are correlated with the weights, so the overlaps alone are not a Markov chain."""
         if algorithm.dataset is not None:
             return (

@@ -63,12 +63,11 @@ class GiantSteps(Method):
             reject("band", self.band, "True or False")
         check_precision(self)
 
-    def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
+    @classmethod
+    def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Only fresh samples, and only where steps stay of order one."""
         if algorithm.dataset is not None:
             return REUSED.format(algorithm.dataset)
-        if self.band and form_of(algorithm).carries:
-            return "the linearised map of the band has no rows of the step before: use momentum = 0 or band = False"
         if regime_of(algorithm).name == "giant steps":
             return None
         return (
@@ -76,6 +75,12 @@ class GiantSteps(Method):
             f"lr = {algorithm.lr}, batch = {algorithm.batch} the limit is another one; Map iterates the mean step at "
             "a finite d where batches average, and Chain is exact at any lr and batch"
         )
+
+    def objection(self, problem: Problem, algorithm: SGD) -> str | None:
+        """The band is that of overlaps alone."""
+        if self.band and form_of(algorithm).carries:
+            return "the linearised map of the band has no rows of the step before: use momentum = 0 or band = False"
+        return super().objection(problem, algorithm)
 
     def prepare(self, task: Task) -> Evolution:
         """Read lr and α off the laws."""

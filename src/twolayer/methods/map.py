@@ -98,7 +98,8 @@ class Map(Method):
         object.__setattr__(self, "without", tuple(choice("without", name, CORRECTIONS) for name in names))
         check_precision(self)
 
-    def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
+    @classmethod
+    def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Only fresh samples."""
         return None if algorithm.dataset is None else REUSED.format(algorithm.dataset)
 

@@ -216,9 +216,10 @@ class MeanField(Method):
         """D, or None in the limit."""
         return None if math.isinf(self.dim) else int(self.dim)
 
-    def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
+    @classmethod
+    def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Where the ODE is refused, and where nothing of its gradient-flow part survives."""
-        reason = ODE().refusal(problem, algorithm)
+        reason = ODE.refusal(problem, algorithm)
         if reason is not None:
             return reason
         if regime_of(algorithm).flow == 0:
@@ -231,9 +232,13 @@ class MeanField(Method):
                 f"the loss {algorithm.loss.name!r} is not quadratic in the output, so the average over the directions "
                 "of all other neurons does not reduce to pairs"
             )
+        return None
+
+    def objection(self, problem: Problem, algorithm: SGD) -> str | None:
+        """Pairs of fields have closed averages where the target is a sum of ridges."""
         if self.interaction == "pairs" and problem.target.ridge is None:
             return "interaction = 'pairs' sums closed averages of pairs of fields, but the target is no sum of ridges"
-        return None
+        return super().objection(problem, algorithm)
 
     def wide(self, task: Task, particles: int) -> Wide:
         """What builds the average over so many particles."""

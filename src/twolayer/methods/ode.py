@@ -137,7 +137,8 @@ class ODE(Method):
             finite_number("rtol", self.rtol, minimum=1e-14, accepted="a number from 1e-14 on")
         positive_integer("max_steps", self.max_steps)
 
-    def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
+    @classmethod
+    def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Only fresh samples, and only where the limit is a differential equation."""
         if algorithm.dataset is not None:
             return (

@@ -323,7 +323,8 @@ class Population(Method):
         """Descent takes steps; flow has a time."""
         return not self.flow
 
-    def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
+    @classmethod
+    def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """There are no samples to reuse, and no direction to learn in a zero target."""
         if algorithm.dataset is not None:
             return (

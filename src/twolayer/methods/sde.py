@@ -183,9 +183,10 @@ class SDE(Method):
         positive_integer("dim", self.dim)
         finite_number("dt", self.dt, minimum=1e-12, accepted="a positive number")
 
-    def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
+    @classmethod
+    def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Where there is no differential equation there is no correction to it."""
-        return ODE().refusal(problem, algorithm)
+        return ODE.refusal(problem, algorithm)
 
     def stride(self, problem: Problem, algorithm: SGD) -> int:
         """Steps of SGD in one time step."""

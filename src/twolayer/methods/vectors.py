@@ -241,7 +241,8 @@ class Vectors(Stackable):
     def __post_init__(self) -> None:
         positive_integer("dim", self.dim)
 
-    def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
+    @classmethod
+    def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """None: it does what the algorithm says."""
         return None
 

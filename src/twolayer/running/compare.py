@@ -20,7 +20,8 @@ from twolayer.running.comparison import Comparison, tree_of
 from twolayer.running.finite_size import rounding
 from twolayer.running.judging import Judgement, entries, judge, ranges
 from twolayer.running.pilots import Finite, Pair, Pilots, clock_ratio
-from twolayer.running.solve import applicable, check_description, given_start, refusals, solve
+from twolayer.running.solve import given_start, solve
+from twolayer.running.support import check_description, support
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
 from twolayer.task.method import METHODS, Method, Outcome
@@ -36,18 +37,12 @@ ALONE = 5.0  # starts below so many d^(−1/2) are ruled by the noise of single 
 def default_methods(
     problem: Problem, algorithm: SGD, dim: int | None, time: Any, steps: Any, seeds: int
 ) -> list[Method]:
-    """All applicable methods at the given dimension; explicit vectors only while they are cheap."""
+    """All methods that can, at the given dimension; explicit vectors only while they are cheap."""
     out: list[Method] = []
-    for name in applicable(problem, algorithm):
-        cls = METHODS[name.lower()]
-        if not cls.in_comparisons:
+    for name in support(problem, algorithm).methods:
+        method = METHODS[name.lower()].at(dim)
+        if method is None or not method.in_comparisons:
             continue
-        try:
-            method = cls()
-        except TypeError:
-            if dim is None:
-                continue
-            method = cls(dim=dim)  # type: ignore[call-arg]
         if method.name == "vectors" and dim is not None:
             clocks = Clocks(problem, algorithm, dim)
             count = np.max(steps) if steps is not None else clocks.steps(float(np.max(time)))
@@ -83,7 +78,7 @@ def compare(
     ----------
     problem, algorithm : Problem, SGD
     methods : sequence of Method, optional
-        By default every applicable one, at the dimension of the start. Methods that refuse are skipped, and the
+        By default every one that can, at the dimension of the start. Methods that refuse are skipped, and the
         table says why.
     start : Overlaps or str
         Or ``"random"``: drawn at the dimension of the methods, one start for all.
@@ -136,7 +131,7 @@ def compare(
                 grid = results[name].time.values
         done = {name: method for name, method in names.items() if name in results}
         if not done:
-            raise Refused(", ".join(skipped), "; ".join(skipped.values()), applicable(problem, algorithm))
+            raise Refused(", ".join(skipped), "; ".join(skipped.values()), support(problem, algorithm).methods)
         rows = _verdicts(Pilots(problem, algorithm, start, seeds, seed, announcer), done, results)
     except KeyboardInterrupt as stop:
         if isinstance(stop, Interrupted) and isinstance(stop.result, xr.Dataset) and name not in results:
@@ -155,8 +150,9 @@ def _asked(
     if methods is None:
         found = default_methods(problem, algorithm, start.dim, time, steps, seeds)
         if not found:
-            reasons = refusals(problem, algorithm).items()
-            why = "; ".join(f"{name}: {reason or 'it needs a start with a dim'}" for name, reason in reasons)
+            lenses = support(problem, algorithm)
+            reasons = {**dict.fromkeys(lenses.methods, "it needs a start with a dim"), **lenses.reasons}
+            why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
             raise InputError(f"No method applies of itself ({why}).")
         return found
     if not methods:
@@ -169,11 +165,11 @@ def _asked(
 
 def _usable(problem: Problem, algorithm: SGD, methods: list[Method]) -> tuple[list[Method], dict[str, str]]:
     """Deterministic methods first, and the reasons of those that refuse."""
-    reasons = [(method, method.refusal(problem, algorithm)) for method in methods]
+    reasons = [(method, method.objection(problem, algorithm)) for method in methods]
     skipped = {type(method).__name__: reason for method, reason in reasons if reason is not None}
     usable = [method for method, reason in reasons if reason is None]
     if not usable:
-        raise Refused(", ".join(skipped), "; ".join(skipped.values()), applicable(problem, algorithm))
+        raise Refused(", ".join(skipped), "; ".join(skipped.values()), support(problem, algorithm).methods)
     return sorted(usable, key=lambda method: method.stochastic), skipped
 
 

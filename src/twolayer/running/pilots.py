@@ -134,7 +134,7 @@ class Pilots:
         """The mean step at d against the limit, where it holds and does not take long."""
         step = Map(dim, without=("dimension", "ratio"))  # these are no larger than what fluctuations do
         times = pair.result.time.values
-        if step.refusal(self.problem, self.algorithm) is not None:
+        if step.objection(self.problem, self.algorithm) is not None:
             return None
         if step.cost(make_task(self.problem, self.algorithm, step, self.start, time=times)) > AFFORDABLE:
             return None

@@ -1,4 +1,4 @@
-"""`solve`: one description through one lens; `applicable`: through which lenses it can be seen.
+"""`solve`: one description through one lens.
 
 dataset = solve(problem, algorithm, method, start, time=…)
 """
@@ -19,6 +19,7 @@ from twolayer.numerics.errors import InputError, Interrupted, Refused, RunFailed
 from twolayer.numerics.precision import float64
 from twolayer.running.dataset import advice_on, to_dataset
 from twolayer.running.progress import monitor_for
+from twolayer.running.support import check_description, support
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
 from twolayer.task.method import METHODS, Method, Outcome, Task, Until, from_start
@@ -26,7 +27,7 @@ from twolayer.task.overlaps import LAWS, Overlaps, rank_of
 from twolayer.task.particles import Particles
 from twolayer.task.problem import Problem
 
-__all__ = ["AccuracyWarning", "DivergenceWarning", "HeavyTailWarning", "applicable", "refusals", "solve"]
+__all__ = ["AccuracyWarning", "DivergenceWarning", "HeavyTailWarning", "solve"]
 
 
 class DivergenceWarning(UserWarning):
@@ -60,48 +61,9 @@ def method_by_name(word: str, dim: int | None, knobs: dict[str, Any]) -> Method:
     return cls(**arguments)
 
 
-def _probe(cls: type[Method]) -> Method:
-    """An instance for asking about applicability; dimensions play no role in the answer."""
-    try:
-        return cls()
-    except TypeError:
-        return cls(dim=2)  # type: ignore[call-arg]
-
-
-def refusals(problem: Problem, algorithm: SGD) -> dict[str, str | None]:
-    """For every method, the reason why it cannot treat this problem and algorithm, or None if it can.
-
-    Examples
-    --------
-    >>> refusals(Problem("He2(z1)", "He2"), SGD(lr="0.1/d"))["Chain"] is None
-    True
-    """
-    check_description(problem, algorithm)
-    return {cls.__name__: _probe(cls).refusal(problem, algorithm) for cls in METHODS.values()}
-
-
-def applicable(problem: Problem, algorithm: SGD) -> list[str]:
-    """Names of the methods that can treat this problem and algorithm.
-
-    Examples
-    --------
-    >>> applicable(Problem("He2(z1)", "He2"), SGD(lr=0.5, batch="4*d"))
-    ['Chain', 'GiantSteps', 'Map', 'Population', 'Vectors']
-    """
-    return [name for name, reason in refusals(problem, algorithm).items() if reason is None]
-
-
-def check_description(problem: Any, algorithm: Any) -> None:
-    """Reject what is not a problem and one algorithm."""
-    if not isinstance(problem, Problem):
-        reject("problem", problem, "a Problem")
-    if not isinstance(algorithm, SGD):
-        reject("algorithm", algorithm, "an SGD (stages are run with solve_stages)")
-
-
 def check_parts(problem: Any, algorithm: Any, method: Any) -> None:
     """Reject what is not a problem, an algorithm and a method."""
-    check_description(problem, algorithm)
+    check_description(problem, algorithm, " (stages are run with solve_stages)")
     if not isinstance(method, Method):
         reject("method", method, f"one of {', '.join(c.__name__ for c in METHODS.values())}, such as ODE()")
 
@@ -235,9 +197,9 @@ def make_task(
         reject("start", start, "Overlaps" + (" or Particles" if method.takes_particles else ""))
     check_start(problem, start)
     random.check_seed(seed)
-    reason = method.refusal(problem, algorithm)
+    reason = method.objection(problem, algorithm)
     if reason is not None:
-        others = [name for name in applicable(problem, algorithm) if name != type(method).__name__]
+        others = [name for name in support(problem, algorithm).methods if name != type(method).__name__]
         raise Refused(type(method).__name__, reason, others)
     if method.dimension is not None:
         rank = rank_of(problem.P)

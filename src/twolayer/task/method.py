@@ -1,6 +1,6 @@
 """What every method has in common: when it refuses, and how it hands its evolution to the host loop.
 
-method.refusal(problem, algorithm)  → the mathematical reason why not, or None
+Method.refusal(problem, algorithm)  → the mathematical reason why not, or None
 method.prepare(task)                → an Evolution: state at the save points, one advance at a time
 method.prepare_stack(pairs)         → the same for tasks with equal stack_key, their seeds side by side
 """
@@ -255,9 +255,21 @@ class Method(abc.ABC):
             more = f"log2_points (now {self.log2_points}), or leave them to the method"  # type: ignore[attr-defined]
         return f"; raise {more}, or accept a larger accuracy"
 
+    @classmethod
     @abc.abstractmethod
-    def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
-        """Why this method cannot treat the problem and algorithm, or None if it can."""
+    def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
+        """Why this method cannot treat the problem and algorithm, whatever its knobs, or None if it can."""
+
+    def objection(self, problem: Problem, algorithm: SGD) -> str | None:
+        """The same with the knobs that it has."""
+        return self.refusal(problem, algorithm)
+
+    @classmethod
+    def at(cls, dim: int | None) -> Method | None:
+        """The method with its other knobs as they come; None where it needs a dimension and there is none."""
+        if all(f.name != "dim" or f.default is not dataclasses.MISSING for f in dataclasses.fields(cls)):
+            return cls()
+        return None if dim is None else cls(dim=dim)  # type: ignore[call-arg]
 
     @abc.abstractmethod
     def prepare(self, task: Task) -> Evolution:
@@ -349,7 +361,7 @@ METHODS = Registry()
 
 
 def register_method(cls: type[Method]) -> type[Method]:
-    """Class decorator: make a method known to `applicable`, `compare`, files and flags.
+    """Class decorator: make a method known to `support`, `compare`, files and flags.
 
     A class of the same name that was registered before is replaced; the names of the package's own methods are taken.
     """

@@ -228,7 +228,8 @@ class DMFT(Method):
         """What would make averages more accurate, as the end of a sentence."""
         return f"; raise max_log2_points (now {self.max_log2_points}), or the tolerance"
 
-    def refusal(self, problem: Problem, algorithm: SGD) -> str | None:
+    @classmethod
+    def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Reused samples only, with n = α d, n_b = α_b d and lr of order one."""
         if algorithm.dataset is None:
             return (

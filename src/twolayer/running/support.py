@@ -1,0 +1,74 @@
+"""`support`: through which lenses a problem and an algorithm can be seen, and why not through the others.
+
+support(problem, algorithm).methods, .reasons        every registered method is in one of the two
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+from twolayer.numerics.errors import reject
+from twolayer.task.algorithm import SGD
+from twolayer.task.method import METHODS
+from twolayer.task.problem import Problem
+
+__all__ = ["Support", "check_description", "support"]
+
+WIDTH = 120
+
+
+def check_description(problem: Any, algorithm: Any, hint: str = "") -> None:
+    """Reject what is not a problem and an algorithm; the hint goes on from "an SGD"."""
+    if not isinstance(problem, Problem):
+        reject("problem", problem, "a Problem")
+    if not isinstance(algorithm, SGD):
+        reject("algorithm", algorithm, f"an SGD{hint}")
+
+
+@dataclass(frozen=True)
+class Support:
+    """What `support` has found; prints as a table.
+
+    Attributes
+    ----------
+    methods : tuple of str
+        Names of the methods that can treat the problem and algorithm.
+    reasons : dict
+        Why each of the others cannot.
+    """
+
+    methods: tuple[str, ...]
+    reasons: dict[str, str]
+
+    def __contains__(self, method: object) -> bool:
+        return method in self.methods
+
+    def __str__(self) -> str:
+        lines = {**dict.fromkeys(self.methods, "yes"), **{name: f"no: {why}" for name, why in self.reasons.items()}}
+        width = max(map(len, lines)) + 2
+        margin = " " * width
+        return "\n".join(
+            textwrap.fill(text, WIDTH, initial_indent=f"{name:<{width}}", subsequent_indent=f"{margin}    ")
+            for name, text in sorted(lines.items())
+        )
+
+
+def support(problem: Problem, algorithm: SGD) -> Support:
+    """Which methods can treat this problem and algorithm, and the mathematical reason why the others cannot.
+
+    Examples
+    --------
+    >>> found = support(Problem("He2(z1)", "He2"), SGD(lr=0.5, batch="4*d"))
+    >>> found.methods
+    ('Chain', 'GiantSteps', 'Map', 'Population', 'Vectors')
+    >>> "ODE" in found, found.reasons["ODE"].endswith("the limit is a discrete map, that of GiantSteps")
+    (False, True)
+    """
+    check_description(problem, algorithm)
+    answers = {cls.__name__: cls.refusal(problem, algorithm) for cls in METHODS.values()}
+    return Support(
+        tuple(name for name, reason in answers.items() if reason is None),
+        {name: reason for name, reason in answers.items() if reason is not None},
+    )
