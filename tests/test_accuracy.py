@@ -62,12 +62,12 @@ def test_the_integrator_does_not_chase_the_noise_of_sampled_averages() -> None:
 def test_an_error_larger_than_asked_for_is_told() -> None:
     coarse = tl.ODE(log2_points=6)
     with pytest.warns(
-        tl.AccuracyWarning, match=r"leave an error of 0\.001, more than the 0\.0001.*log2_points \(now 6\)"
+        tl.errors.AccuracyWarning, match=r"leave an error of 0\.001, more than the 0\.0001.*log2_points \(now 6\)"
     ):
         result = tl.solve(SAMPLED, FREE, coarse, START, time=2, save=2)
     notes = json.loads(result.attrs["notes"])
     assert notes["engine_error"] > 1e-4
-    with pytest.warns(tl.AccuracyWarning, match=r"raise effort \(now 0\)"):
+    with pytest.warns(tl.errors.AccuracyWarning, match=r"raise effort \(now 0\)"):
         tl.solve(SAMPLED, FREE, tl.ODE(effort=0, accuracy=1e-8), START, time=0.1, save=1)
     tl.solve(SAMPLED, FREE, tl.ODE(log2_points=6, accuracy=0.01), START, time=2, save=2)  # no warning: it was accepted
 
@@ -81,9 +81,13 @@ def test_effort_buys_accuracy() -> None:
 def test_what_takes_long_is_told_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow, "LONG", -1.0)
     monkeypatch.setattr(flow, "JUDGED", -1.0)
-    with pytest.warns(tl.CostWarning, match=r"will take about .* min: averages by .*Sobol.* take .* s each") as caught:
+    with pytest.warns(
+        tl.errors.CostWarning, match=r"will take about .* min: averages by .*Sobol.* take .* s each"
+    ) as caught:
         tl.solve(SAMPLED, FREE, tl.ODE(log2_points=6, accuracy=0.01), START, time=2, save=2)
-    assert sum(w.category is tl.CostWarning for w in caught) == 1  # once for the run, not for the one that goes along
+    assert (
+        sum(w.category is tl.errors.CostWarning for w in caught) == 1
+    )  # once for the run, not for the one that goes along
 
 
 def test_the_level_below_which_risks_are_not_resolved() -> None:

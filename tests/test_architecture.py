@@ -19,6 +19,9 @@ import twolayer as tl
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "twolayer"
 
+NAMES = ("errors", "escape", "extend", "layers", "mean_field", "relu", "single_index")
+"""Modules at the root that only gather names, of one source or of one purpose."""
+
 ROOMS = (
     "numerics",  # random streams, statistics, precision, errors
     "functions",  # what is learnt, and with what
@@ -35,11 +38,12 @@ ROOMS = (
     "files",
     "gallery",
     "cli",
+    *NAMES,
 )
 """From the cellar up: a module imports from its own room and from those before it."""
 
 PACKAGES = ("", "numerics", "functions", "task", "equations", "gaussian", "loops", "methods", "methods.dmft", "running",
-            "analysis", "sweeps", "files", "gallery.shared")  # fmt: skip
+            "analysis", "files", "gallery.shared")  # fmt: skip
 """These hold no code, but for the names of the root."""
 
 
@@ -84,7 +88,7 @@ def room_of(name: str) -> str:
 
 def test_every_module_has_a_room() -> None:
     at_the_root = {name for name in MODULES if "." not in name and MODULES[name].name != "__init__.py"}
-    assert at_the_root == {"__main__", "pure"}
+    assert at_the_root == {"__main__", "pure", *NAMES}
     assert {room_of(name) for name in MODULES} - {"", "__main__"} == set(ROOMS)
     assert {name for name in MODULES if name.startswith("methods.") and "dmft" not in name} == {
         f"methods.{word}" for word in ("chain", "giant", "map", "meanfield", "ode", "population", "sde", "vectors")
@@ -204,9 +208,18 @@ def test_the_root_keeps_its_promises() -> None:
             assert thing.__doc__, word
             assert getattr(importlib.import_module(f"twolayer.{tl._HOME[word]}"), word) is thing
     assert dir(tl) == sorted(tl.__all__)
-    assert set(tl._HOME) | {"gallery", "plot", "pure"} == set(tl.__all__)
+    assert set(tl._HOME) | set(tl.NAMESPACES) == set(tl.__all__)
+    assert len(tl.__all__) <= 50
     with pytest.raises(AttributeError, match="has no attribute 'Solve'"):
         _ = tl.Solve
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_namespaces_only_gather(name: str) -> None:
+    _, *imported, names = tree_of(name).body
+    assert all(isinstance(node, ast.ImportFrom) for node in imported) and isinstance(names, ast.Assign)
+    gathered = {alias.name for node in imported[1:] if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert gathered == set(ast.literal_eval(names.value)) and not gathered & set(tl.__all__)
 
 
 def test_the_root_tells_type_checkers_the_same() -> None:
@@ -217,7 +230,7 @@ def test_the_root_tells_type_checkers_the_same() -> None:
         for alias in node.names
     }
     assert {name: f"twolayer.{home}" for name, home in tl._HOME.items()} | dict.fromkeys(
-        ("gallery", "plot", "pure"), "twolayer"
+        tl.NAMESPACES, "twolayer"
     ) == seen
 
 

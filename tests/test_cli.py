@@ -783,7 +783,7 @@ def test_interrupt_before_anything_was_done(call: Call, monkeypatch: pytest.Monk
 def test_interrupted_comparison_in_python(press: Callable[[int, int], None], tmp_path: Path) -> None:
     problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD(lr="0.2/d", geometry="projected")
     press(1, 1)
-    with pytest.raises(tl.Interrupted) as stop:
+    with pytest.raises(tl.errors.Interrupted) as stop:
         tl.compare(
             problem,
             algorithm,

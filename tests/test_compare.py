@@ -72,7 +72,7 @@ class Case(NamedTuple):
     """A comparison, and the verdicts by quantity that are right."""
 
     algorithm: tl.SGD
-    methods: list[tl.Method]
+    methods: list[tl.extend.Method]
     end: dict[str, Any]
     verdicts: dict[str, set[str]]
     problem: tl.Problem = ONE
@@ -200,7 +200,7 @@ def test_what_cannot_be_known_is_left_undecided(name: str) -> None:
 
 
 def test_runs_that_diverge_are_not_judged_by_those_that_are_left() -> None:
-    with pytest.warns(tl.DivergenceWarning):
+    with pytest.warns(tl.errors.DivergenceWarning):
         comparison = tl.compare(
             tl.Problem("He3(z1)", "He3"),
             tl.SGD(3 / d),
@@ -285,7 +285,7 @@ def test_the_mean_of_what_is_never_learned_is_not_its_square() -> None:
     ],
 )
 def test_exponents_of_finite_size_are_those_of_the_mean_step(
-    algorithm: tl.SGD, method: tl.Method, dims: tuple[int, int], end: dict[str, Any]
+    algorithm: tl.SGD, method: tl.extend.Method, dims: tuple[int, int], end: dict[str, Any]
 ) -> None:
     gaps = []
     for dim in dims:
@@ -437,7 +437,7 @@ def test_an_interrupted_comparison_keeps_what_is_finished(monkeypatch: pytest.Mo
         return true(*arguments, **options)
 
     monkeypatch.setattr(comparing, "solve", once)
-    with pytest.raises(tl.Interrupted) as stop:
+    with pytest.raises(tl.errors.Interrupted) as stop:
         tl.compare(ONE, ONLINE, [tl.ODE(), tl.Chain(100)], START, time=0.5, save=4, seeds=4)
     part = stop.value.result
     assert list(part.results) == ["chain"]
@@ -450,5 +450,5 @@ def test_bad_input() -> None:
         tl.compare(ONE, ONLINE, time=1)
     with pytest.raises(tl.InputError, match="`methods`"):
         tl.compare(ONE, ONLINE, [], START, time=1)
-    with pytest.raises(tl.Refused, match="GiantSteps"):
+    with pytest.raises(tl.errors.Refused, match="GiantSteps"):
         tl.compare(ONE, tl.SGD(0.5, batch=2 * d), [tl.ODE()], START, steps=2)

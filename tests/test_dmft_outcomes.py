@@ -99,13 +99,13 @@ class Impatient:
 
 def test_finished_steps_are_kept_when_interrupted() -> None:
     whole = tl.solve(PROBLEM, ALGORITHM, QUICK, BOTH, steps=6, save=6)
-    with pytest.raises(tl.Interrupted) as stopped:
+    with pytest.raises(tl.errors.Interrupted) as stopped:
         tl.solve(PROBLEM, ALGORITHM, QUICK, BOTH, steps=6, save=6, progress=Impatient(4.0))
     part = stopped.value.result
     assert part.step.values.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0] and set(part.outcome.values) == {"interrupted"}
     np.testing.assert_array_equal(part.M, whole.M[:, :5])
     np.testing.assert_array_equal(part.train_risk, whole.train_risk[:, :5])
-    with pytest.raises(tl.Interrupted) as stopped:
+    with pytest.raises(tl.errors.Interrupted) as stopped:
         tl.solve(PROBLEM, ALGORITHM, QUICK, BOTH, steps=6, save=2, progress=Impatient(1.0))
     assert stopped.value.result.step.values.tolist() == [0.0]
 
@@ -114,11 +114,11 @@ def test_finished_steps_are_kept_when_interrupted() -> None:
 def test_divergence_is_an_outcome(throw: bool) -> None:
     wild = tl.SGD(lr=200.0, batch=d, dataset=d)
     start = tl.Overlaps([[1.0]], [[0.1]])
-    with pytest.warns(tl.DivergenceWarning, match=r"1 of 1 runs diverged, the first at step 2.*heavy tails"):
+    with pytest.warns(tl.errors.DivergenceWarning, match=r"1 of 1 runs diverged, the first at step 2.*heavy tails"):
         lost = tl.solve(tl.Problem("z1", "square"), wild, QUICK, start, steps=3, save=3, throw=throw)
     assert lost.outcome.values.tolist() == ["diverged"] and lost.stop_step.values.tolist() == [2.0]
     assert np.isfinite(lost.M).all() and lost.sizes["time"] == 3
-    with pytest.warns(tl.DivergenceWarning, match="use a smaller lr or geometry='projected'.$"):
+    with pytest.warns(tl.errors.DivergenceWarning, match="use a smaller lr or geometry='projected'.$"):
         tl.solve(tl.Problem("z1", "z"), tl.SGD(lr=20, batch=d, dataset=d), QUICK, start, steps=20, throw=throw)
 
 
@@ -126,7 +126,10 @@ def test_heavy_tails_are_told_and_not_thrown() -> None:
     """A cubic student on reused samples: no average to speak of, and the result says so."""
     cubic, start = tl.Problem("He3(z1)", "He3", second_layer=[0.3]), tl.Overlaps([[1.0]], [[0.3]])
     algorithm = tl.SGD(lr=0.02, batch=2 * d, dataset=2 * d)
-    with pytest.warns(tl.HeavyTailWarning), pytest.warns(tl.AccuracyWarning, match="raise max_log2_points"):
+    with (
+        pytest.warns(tl.errors.HeavyTailWarning),
+        pytest.warns(tl.errors.AccuracyWarning, match="raise max_log2_points"),
+    ):
         run = tl.solve(cubic, algorithm, tl.DMFT(8, max_log2_points=10), start, steps=2, save=2, throw=False)
     assert run.outcome.values.tolist() == ["ok"] and np.isfinite(run.M).all()
     assert float(run.Q_error.max()) > 1e-3
@@ -150,7 +153,7 @@ def test_points_are_added_until_the_error_meets_the_tolerance() -> None:
     some = [np.allclose(fine.M[i], whole.M[i], rtol=1e-12) for i in range(2)]
     assert any(some) or points > 1024
     with pytest.warns(
-        tl.AccuracyWarning, match=r"4 × 1024 .* an error of 0\.0.* more than the 1e-05 asked for; raise max_log2"
+        tl.errors.AccuracyWarning, match=r"4 × 1024 .* an error of 0\.0.* more than the 1e-05 asked for; raise max_log2"
     ):
         tl.solve(problem, algorithm, tl.DMFT(8, tolerance=1e-5, max_log2_points=10), start, steps=3, save=3)
 
@@ -161,7 +164,7 @@ def test_few_points_for_many_neurons_or_many_steps() -> None:
     run = tl.solve(wide, ALGORITHM, tl.DMFT(4, tolerance=10.0), start, steps=1, save=1)
     assert json.loads(run.attrs["notes"])["engine"] == "4 × 256 Sobol points"
     few = tl.DMFT(5, tolerance=1e-3, max_log2_points=5)
-    with pytest.warns(tl.AccuracyWarning):
+    with pytest.warns(tl.errors.AccuracyWarning):
         long = tl.solve(PROBLEM, ALGORITHM, few, tl.Overlaps([[1.0]], [[0.1]]), steps=50, save=5)
     assert np.isfinite(long.M).all() and float(long.M_error[0, -1].max()) > 1e-3
 
@@ -176,7 +179,7 @@ def test_few_points_for_many_neurons_or_many_steps() -> None:
     ],
 )
 def test_what_it_cannot_do_is_refused(settings: dict[str, Any], words: str) -> None:
-    with pytest.raises(tl.Refused, match="DMFT cannot do this") as no:
+    with pytest.raises(tl.errors.Refused, match="DMFT cannot do this") as no:
         tl.solve(PROBLEM, tl.SGD(**settings), tl.DMFT(), tl.Overlaps([[1.0]], [[0.1]]), steps=2)
     assert words in str(no.value)
 

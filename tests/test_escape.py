@@ -55,15 +55,15 @@ def test_optimal_rate_minimises_the_steps() -> None:
         steps = [1 / (g * growth_rate(problem, g / p)) for g in rates]
         assert np.argmin(steps) == 1
         assert growth_rate(problem, best / p) == pytest.approx(2.0)
-        low, high = tl.admissible_lr(problem)
+        low, high = tl.escape.admissible_lr(problem)
         assert low == 0 and growth_rate(problem, high.coefficient / p) == pytest.approx(0.0, abs=1e-12)
     assert tl.optimal_lr(phase(3), batch=5).coefficient == pytest.approx(5 * tl.optimal_lr(phase(3)).coefficient)
 
 
 def test_gain_and_its_limit() -> None:
-    assert tl.escape_gain(phase(1, 0.4)) == 1.0
-    assert tl.escape_gain(phase(10**6, 0.4)) == pytest.approx(12.4 / 2.4, rel=1e-5)
-    values = [tl.escape_gain(phase(p)) for p in (1, 2, 5, 20, 100)]
+    assert tl.escape.escape_gain(phase(1, 0.4)) == 1.0
+    assert tl.escape.escape_gain(phase(10**6, 0.4)) == pytest.approx(12.4 / 2.4, rel=1e-5)
+    values = [tl.escape.escape_gain(phase(p)) for p in (1, 2, 5, 20, 100)]
     assert np.all(np.diff(values) > 0) and values[-1] < 6
 
 
@@ -73,7 +73,7 @@ def test_single_neuron_against_the_ode() -> None:
     times = tl.escape_time(problem, algorithm, dim, T)
     starts = tl.Overlaps.random(problem, dim, seed=2, size=2000)
     until = tl.Until("excess_risk", 1 - T, relative=True)
-    passage = tl.first_passage(tl.solve(problem, algorithm, tl.ODE(), starts, time=30, save=5, until=until))
+    passage = tl.escape.first_passage(tl.solve(problem, algorithm, tl.ODE(), starts, time=30, save=5, until=until))
     assert passage.censored == 0
     assert abs(passage.mean - times.ode) < 4.5 * passage.standard_error
     # the linearised formula is seen to be different, by what the exact one adds
@@ -117,7 +117,7 @@ def test_the_noise_of_samples_shifts_the_exit(share: float) -> None:
     starts = tl.Overlaps.random(problem, dim, seed=5, size=seeds)
     until = tl.Until("excess_risk", 1 - T, relative=True)
     run = tl.solve(problem, algorithm, tl.Chain(dim), starts, time=12, save=1, until=until)
-    passage = tl.first_passage(run)
+    passage = tl.escape.first_passage(run)
     assert passage.censored <= 1 and passage.diverged == 0
     # the formula itself holds up to O(1/(Td))
     assert times.corrected is not None
@@ -156,7 +156,7 @@ def test_the_correction_holds_where_it_is_given() -> None:
     assert times.corrected is not None
     starts = tl.Overlaps.random(problem, dim, seed=3, size=256)
     until = tl.Until("excess_risk", 1 - T, relative=True)
-    passage = tl.first_passage(
+    passage = tl.escape.first_passage(
         tl.solve(problem, algorithm, tl.Chain(dim), starts, time=4 * times.ode, save=16, until=until)
     )
     error, shift = float(np.hypot(passage.standard_error, times.ode_error)), times.ode - times.corrected
@@ -171,12 +171,14 @@ def test_a_start_at_zero_leaves_by_noise_alone() -> None:
     times = tl.escape_time(problem, algorithm, dim, T)
     until = tl.Until("overlap", float(np.sqrt(T)))
     start = tl.Overlaps([[1.0]], [[0.0]], dim=dim)
-    chain = tl.first_passage(tl.solve(problem, algorithm, tl.Chain(dim), start, time=8, save=1, seeds=256, until=until))
+    chain = tl.escape.first_passage(
+        tl.solve(problem, algorithm, tl.Chain(dim), start, time=8, save=1, seeds=256, until=until)
+    )
     assert chain.censored <= 1
     assert times.from_zero is not None
     assert abs(chain.mean - times.from_zero) < 4.5 * chain.standard_error + 0.05 * times.from_zero
     stuck = tl.solve(problem, algorithm, tl.ODE(), start, time=15, save=1, until=until)
-    assert tl.first_passage(stuck).censored == 1
+    assert tl.escape.first_passage(stuck).censored == 1
 
 
 def test_wide_networks_at_the_optimal_rate_do_not_learn() -> None:
@@ -196,17 +198,21 @@ def test_stationary_risk_is_where_the_ode_ends() -> None:
         problem, algorithm = phase(p, noise), projected(gamma, batch)
         start = tl.Overlaps(0.95 * np.ones((p, p)) + 0.05 * np.eye(p), 0.9 * np.ones((p, 1)))
         end = tl.solve(problem, algorithm, tl.ODE(), start, time=400, save=1).excess_risk.values[0, -1]
-        assert tl.stationary_risk(problem, algorithm) == pytest.approx(end, rel=1e-6)
-    assert tl.stationary_risk(phase(2, 0.5), projected(0.2)) == pytest.approx(0.1189, abs=1e-4)
-    assert tl.stationary_risk(phase(3), projected(0.1)) == 0.0
+        assert tl.escape.stationary_risk(problem, algorithm) == pytest.approx(end, rel=1e-6)
+    assert tl.escape.stationary_risk(phase(2, 0.5), projected(0.2)) == pytest.approx(0.1189, abs=1e-4)
+    assert tl.escape.stationary_risk(phase(3), projected(0.1)) == 0.0
 
 
 def test_passages_count_what_is_censored() -> None:
     problem, dim = phase(), 300
     starts = tl.Overlaps.random(problem, dim, seed=1, size=200)
     until = tl.Until("excess_risk", 0.5, relative=True)
-    full = tl.first_passage(tl.solve(problem, projected(0.05), tl.Chain(dim), starts, time=20, save=1, until=until))
-    cut = tl.first_passage(tl.solve(problem, projected(0.05), tl.Chain(dim), starts, time=1.0, save=1, until=until))
+    full = tl.escape.first_passage(
+        tl.solve(problem, projected(0.05), tl.Chain(dim), starts, time=20, save=1, until=until)
+    )
+    cut = tl.escape.first_passage(
+        tl.solve(problem, projected(0.05), tl.Chain(dim), starts, time=1.0, save=1, until=until)
+    )
     assert full.censored == 0 and 0 < cut.censored < 200
     assert np.sum(full.times > 1.0) == cut.censored
     np.testing.assert_array_equal(np.sort(full.times)[: 200 - cut.censored], cut.distribution()[0])
@@ -215,7 +221,7 @@ def test_passages_count_what_is_censored() -> None:
     np.testing.assert_allclose(full.steps, full.times * dim / 0.05)
     assert "censored" in str(cut)
     with pytest.raises(tl.InputError, match="until"):
-        tl.first_passage(tl.solve(problem, projected(0.05), tl.Chain(dim), starts, time=0.1, save=1))
+        tl.escape.first_passage(tl.solve(problem, projected(0.05), tl.Chain(dim), starts, time=0.1, save=1))
 
 
 @pytest.mark.parametrize(

@@ -353,7 +353,7 @@ def test_a_neuron_of_norm_zero_at_a_kink_is_refused() -> None:
 
 def test_averages_are_taken_at_overlaps() -> None:
     problem = tl.Problem("z1**2", "square")
-    cloud = tl.Particles.sample(problem, 10, dim=50)
+    cloud = tl.mean_field.Particles.sample(problem, 10, dim=50)
     for ask in (lambda x: tl.moments(problem, x), lambda x: tl.rates(problem, tl.SGD("0.1/d"), x)):
         for wrong in (cloud, None, "random", [[1.0]]):
             with pytest.raises(tl.InputError, match="`start` must be Overlaps"):

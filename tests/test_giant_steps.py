@@ -70,12 +70,12 @@ def test_the_first_step_of_reused_batches_is_a_giant_step_and_the_second_is_not(
 
 
 def test_reuse_and_fresh_batches_refuse_each_other_by_name() -> None:
-    with pytest.raises(tl.Refused, match=r"GiantSteps cannot do this.*DMFT"):
+    with pytest.raises(tl.errors.Refused, match=r"GiantSteps cannot do this.*DMFT"):
         tl.solve(PROBLEM, ALGORITHM.replace(dataset=2 * d), tl.GiantSteps(), START, steps=1)
     # where DMFT is not among the methods that can, its name comes with what it needs
-    with pytest.raises(tl.Refused, match=r"DMFT .* with lr of order one. Methods that can: Vectors\."):
+    with pytest.raises(tl.errors.Refused, match=r"DMFT .* with lr of order one. Methods that can: Vectors\."):
         tl.solve(PROBLEM, tl.SGD(lr=0.1 / d, batch=2 * d, dataset=2 * d), tl.ODE(), START, steps=1)
-    with pytest.raises(tl.Refused, match=r"DMFT cannot do this.*GiantSteps"):
+    with pytest.raises(tl.errors.Refused, match=r"DMFT cannot do this.*GiantSteps"):
         tl.solve(PROBLEM, ALGORITHM, tl.DMFT(), START, steps=1)
 
 

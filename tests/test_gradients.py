@@ -18,9 +18,9 @@ from twolayer.numerics.special import symmetric_root
 
 pytestmark = pytest.mark.usefixtures("x64")
 
-HUBER = tl.Loss("huber_gradient", lambda y, f: jnp.clip(y - f, -0.7, 0.7), kinks=(-0.7, 0.7))
-HINGE = tl.Loss("hinge_gradient", lambda y, f: jnp.where(y * f < 1, y, 0.0), kinks=(1.0,), margin=True)
-LOGISTIC = tl.Loss("logistic_gradient", lambda y, f: y * jax.nn.sigmoid(-y * f))
+HUBER = tl.extend.Loss("huber_gradient", lambda y, f: jnp.clip(y - f, -0.7, 0.7), kinks=(-0.7, 0.7))
+HINGE = tl.extend.Loss("hinge_gradient", lambda y, f: jnp.where(y * f < 1, y, 0.0), kinks=(1.0,), margin=True)
+LOGISTIC = tl.extend.Loss("logistic_gradient", lambda y, f: y * jax.nn.sigmoid(-y * f))
 
 # target, activation, p, loss, engine, what its label contains
 SMOOTH: list[tuple[Any, str, int, Any, str, str]] = [
@@ -76,7 +76,7 @@ def test_forward_reverse_and_finite_differences(case: int) -> None:
     noise = 0.0 if loss is HINGE else 0.2
     engine = engine_of(target, activation, p, loss, kind, noise)
     assert words in engine.label
-    start = random_overlaps(case, p, tl.Target.of(target).directions, size=0.9)
+    start = random_overlaps(case, p, tl.extend.Target.of(target).directions, size=0.9)
     point, move = point_of(start), direction(case, start)
 
     def averages(*x: Any) -> Averages:

@@ -147,7 +147,7 @@ def test_thresholds_and_divergence_are_seen() -> None:
     low = int(np.floor(stop))
     assert path[low] < 0.8 <= path[low + 1]
     assert stop == pytest.approx(low + (0.8 - path[low]) / (path[low + 1] - path[low]))
-    with pytest.warns(tl.DivergenceWarning):
+    with pytest.warns(tl.errors.DivergenceWarning):
         lost = tl.solve(problem, tl.SGD(lr=3.0, batch="4*d"), tl.GiantSteps(), start, steps=50)
     assert np.isfinite(lost.Q).all()
 
@@ -169,13 +169,13 @@ def test_bad_knobs_are_named(call: object, words: str) -> None:
 
 def test_what_does_not_fit_is_refused_with_what_does() -> None:
     problem, start = tl.Problem("He2(z1)", "He2"), tl.Overlaps([[1.0]], [[0.3]])
-    with pytest.raises(tl.Refused, match="DMFT"):
+    with pytest.raises(tl.errors.Refused, match="DMFT"):
         tl.solve(problem, tl.SGD(lr=0.5, batch="4*d", dataset="4*d"), tl.GiantSteps(), start, steps=2)
-    with pytest.raises(tl.Refused, match="DMFT"):
+    with pytest.raises(tl.errors.Refused, match="DMFT"):
         tl.solve(problem, tl.SGD(lr=0.5, batch="4*d", dataset="4*d"), tl.Map(100), start, steps=2)
-    with pytest.raises(tl.Refused, match="Map"):
+    with pytest.raises(tl.errors.Refused, match="Map"):
         tl.solve(problem, tl.SGD(lr="0.5/d"), tl.GiantSteps(), start, steps=2)
-    with pytest.raises(tl.Refused, match="momentum"):
+    with pytest.raises(tl.errors.Refused, match="momentum"):
         tl.solve(problem, tl.SGD(lr=0.5, batch="4*d", momentum=0.5), tl.GiantSteps(band=True), start, steps=2)
 
 
@@ -195,7 +195,7 @@ def test_the_fluctuation_of_a_step_is_that_of_chains(
     problem: tl.Problem, algorithm: tl.SGD, dim: int, start: tl.Overlaps
 ) -> None:
     """Measured on free weights, which keep their norms; 20 000 runs of heavy tails know it to a few percent."""
-    with pytest.raises(tl.Refused) as refused:
+    with pytest.raises(tl.errors.Refused) as refused:
         tl.solve(problem, algorithm, tl.Map(dim), start, steps=2)
     said = float(re.search(r"in one step by ([\d.]+) of its mean", refused.value.reason)[1])  # type: ignore[index]
     runs = tl.solve(problem, algorithm, tl.Chain(dim), start, steps=1, save=1, seeds=20_000)
@@ -208,7 +208,9 @@ def test_a_mean_that_describes_no_run_is_refused(mu: float, size: str) -> None:
     """Overlaps above one from single samples, and 12 % off in the first step with n_b = √d: both silently, once."""
     algorithm = tl.SGD(lr=0.5 * d ** (-(1 - mu) / 2), batch=d**mu if mu else 1, geometry="projected")
     problem, start = tl.Problem("He2(z1)", "He2"), tl.Overlaps([[1.0]], [[0.3]])
-    with pytest.raises(tl.Refused, match=f"in one step by {size} of its mean.* not average.*Chain, Vectors") as refused:
+    with pytest.raises(
+        tl.errors.Refused, match=f"in one step by {size} of its mean.* not average.*Chain, Vectors"
+    ) as refused:
         tl.solve(problem, algorithm, tl.Map(2500), start, steps=4)
     assert "projected" not in str(refused.value)
     assert "Chain" in dynamics(mu, (1 - mu) / 2)
@@ -229,11 +231,11 @@ def test_where_it_is_not_refused_one_step_is_within_two_percent() -> None:
 def test_advice_never_recommends_what_is_set() -> None:
     problem, start = tl.Problem("He2(z1)", "He2"), tl.Overlaps([[1.0]], [[0.3]])
     free = tl.SGD(lr=3.0, batch="4*d")
-    with pytest.warns(tl.DivergenceWarning, match="or geometry='projected'"):
+    with pytest.warns(tl.errors.DivergenceWarning, match="or geometry='projected'"):
         tl.solve(problem, free, tl.GiantSteps(), start, steps=50)
     trained = tl.SGD(lr=30.0, batch="4*d", geometry="projected", train_second_layer=True)
     with pytest.warns(
-        tl.DivergenceWarning, match=r"second layer grows without bound: use a smaller lr or a larger batch\.$"
+        tl.errors.DivergenceWarning, match=r"second layer grows without bound: use a smaller lr or a larger batch\.$"
     ):
         lost = tl.solve(problem, trained, tl.GiantSteps(), start, steps=50)
     assert "projected" not in json.loads(lost.attrs["notes"])["advice"]["diverged"]
@@ -243,7 +245,7 @@ def test_cost_grows_with_steps_points_and_the_band() -> None:
     problem, algorithm = tl.Problem("z1 + z1*z2", "relu", width=4), tl.SGD(lr=1.0, batch=4 * d)
     start = tl.Overlaps(np.eye(4), np.zeros((4, 2)))
 
-    def seconds(method: tl.Method, steps: int = 1000) -> float:
+    def seconds(method: tl.extend.Method, steps: int = 1000) -> float:
         return method.cost(make_task(problem, algorithm, method, start, steps=steps))
 
     for kind in (tl.GiantSteps, lambda **x: tl.Map(1000, **x)):

@@ -65,8 +65,8 @@ def test_thresholds_refer_to_what_they_name(quantity: str) -> None:
 def test_the_overlap_of_particles_does_not_depend_on_how_many_stand_for_a_neuron() -> None:
     problem, level = tl.Problem("z1**2", "square"), tl.Until("overlap", 0.5)
     m, q = np.array([[0.2], [0.4]]), np.array([0.9, 0.8])
-    two = tl.Particles(m, q, [0.5, 0.5])
-    four = tl.Particles(np.repeat(m, 2, axis=0), np.repeat(q, 2), [0.1, 0.4, 0.25, 0.25])
+    two = tl.mean_field.Particles(m, q, [0.5, 0.5])
+    four = tl.mean_field.Particles(np.repeat(m, 2, axis=0), np.repeat(q, 2), [0.1, 0.4, 0.25, 0.25])
     stops = [
         tl.solve(problem, FLOW, tl.MeanField(), s, time=5, save=5, until=level).stop_time.item() for s in (two, four)
     ]
@@ -186,7 +186,7 @@ def test_blocks_of_particles_and_weights_change_nothing(x64: None) -> None:
 
 @pytest.mark.parametrize("name", ["erf", "relu", "He3"])
 def test_hermite_coefficients_of_a_field_in_closed_form_and_by_quadrature(name: str, x64: None) -> None:
-    sigma = tl.Activation.of(name)
+    sigma = tl.extend.Activation.of(name)
     mean, width = np.array([0.3, -1.2, 0.0, 0.5]), np.array([0.7, 1.5, 0.2, 0.0])
     closed, numeric = (
         f.ladder(jnp.asarray(mean), jnp.asarray(width), 6) for f in (forms_of(sigma, 1), NumericForms(sigma, 24))
@@ -238,51 +238,51 @@ def test_the_dataset_of_neurons_has_overlaps_and_a_measure(widths: dict[int, dic
 
 
 @pytest.fixture(scope="module")
-def base() -> tuple[tl.Particles, Any]:
+def base() -> tuple[tl.mean_field.Particles, Any]:
     """A thousand particles, the last ten copies of the first; half of all have no overlap. In the limit d → ∞."""
-    drawn = tl.Particles.sample(PHASE, 1000, dim=100, seed=1)
+    drawn = tl.mean_field.Particles.sample(PHASE, 1000, dim=100, seed=1)
     m, q = drawn.m * (np.arange(1000) % 2)[:, None], drawn.q.copy()
     m[-10:], q[-10:] = m[:10], q[:10]
-    start = tl.Particles(m, q)
+    start = tl.mean_field.Particles(m, q)
     return start, follow(start)
 
 
 PHASE = tl.Problem("z1**2", "square")
 
 
-def follow(start: tl.Particles, dim: float = math.inf, algorithm: tl.SGD = FLOW) -> Any:
+def follow(start: tl.mean_field.Particles, dim: float = math.inf, algorithm: tl.SGD = FLOW) -> Any:
     return tl.solve(PHASE, algorithm, MeanField(dim), start, time=3, save=3)
 
 
-def test_equal_measures_move_equally(base: tuple[tl.Particles, Any]) -> None:
+def test_equal_measures_move_equally(base: tuple[tl.mean_field.Particles, Any]) -> None:
     """Particles in another order; and the weight of copies on one of them, the other a mere passenger."""
     start, result = base
     assert "Q" not in result and result.q.shape == (1, 4, 1000)
     order = np.random.default_rng(0).permutation(1000)
-    swapped = follow(tl.Particles(start.m[order], start.q[order]))
+    swapped = follow(tl.mean_field.Particles(start.m[order], start.q[order]))
     np.testing.assert_allclose(swapped.q.values, result.q.values[..., order], rtol=1e-6)
     weights = np.ones(1000)
     weights[:10], weights[-10:] = 2, 0
-    carried = follow(tl.Particles(start.m, start.q, weights))
+    carried = follow(tl.mean_field.Particles(start.m, start.q, weights))
     np.testing.assert_allclose(carried.M.values, result.M.values, atol=1e-6)
     np.testing.assert_allclose(carried.risk.values, result.risk.values, rtol=1e-6)
 
 
-def test_particles_run_again_from_a_file(base: tuple[tl.Particles, Any], tmp_path: Path) -> None:
+def test_particles_run_again_from_a_file(base: tuple[tl.mean_field.Particles, Any], tmp_path: Path) -> None:
     tl.save(base[1], tmp_path / "cloud.nc")
     again = tl.rerun(tl.load(tmp_path / "cloud.nc"))
     np.testing.assert_array_equal(again.M.values, base[1].M.values)
     assert json.loads(again.attrs["description"])["method"]["dim"] == "inf"
 
 
-def test_large_dimension_is_the_infinite_one_up_to_one_over_d(base: tuple[tl.Particles, Any]) -> None:
+def test_large_dimension_is_the_infinite_one_up_to_one_over_d(base: tuple[tl.mean_field.Particles, Any]) -> None:
     start, limit = base
     scaled = [d * np.abs(follow(start, d).risk.values - limit.risk.values).max() for d in (1000, 4000)]
     assert scaled[0] == pytest.approx(scaled[1], rel=0.02)
     assert scaled[0] > 0.1
 
 
-def test_symmetric_manifolds_are_kept(base: tuple[tl.Particles, Any]) -> None:
+def test_symmetric_manifolds_are_kept(base: tuple[tl.mean_field.Particles, Any]) -> None:
     """Particles without overlap stay so under an even activation; norms of projected particles do not move."""
     start, result = base
     assert np.abs(result.M.values[:, :, ::2]).max() == 0.0
@@ -294,7 +294,7 @@ def test_symmetric_manifolds_are_kept(base: tuple[tl.Particles, Any]) -> None:
 
 
 def test_start_and_method_are_checked() -> None:
-    problem, start = tl.Problem("z1**2", "square"), tl.Particles([[0.5]], [0.75])
+    problem, start = tl.Problem("z1**2", "square"), tl.mean_field.Particles([[0.5]], [0.75])
     with pytest.raises(tl.InputError, match="which follows overlaps between neurons"):
         tl.solve(problem, FLOW, tl.ODE(), start, time=1)
     with pytest.raises(tl.InputError, match="2 directions"):
@@ -304,13 +304,17 @@ def test_start_and_method_are_checked() -> None:
     with pytest.raises(tl.InputError, match="its own a"):
         three = tl.Problem("z1**2", "square", width=3, second_layer=[1, 2, 3])
         tl.solve(three, FLOW, MeanField(), start, time=1)
-    with pytest.raises(tl.Refused, match="stands still"):
+    with pytest.raises(tl.errors.Refused, match="stands still"):
         tl.solve(problem, tl.SGD("d**-0.75"), MeanField(), start, time=1)
-    with pytest.raises(tl.Refused, match="discrete map"):
+    with pytest.raises(tl.errors.Refused, match="discrete map"):
         tl.solve(problem, tl.SGD("0.1", "d"), MeanField(), start, time=1)
-    with pytest.raises(tl.Refused, match="no sum of ridges"):
+    with pytest.raises(tl.errors.Refused, match="no sum of ridges"):
         tl.solve(
-            tl.Problem("z1*z2", "erf"), FLOW, MeanField(interaction="pairs"), tl.Particles([[0.5, 0]], [1]), time=1
+            tl.Problem("z1*z2", "erf"),
+            FLOW,
+            MeanField(interaction="pairs"),
+            tl.mean_field.Particles([[0.5, 0]], [1]),
+            time=1,
         )
     for knobs, words in (
         ({"dim": 0}, "dim"),
@@ -339,17 +343,17 @@ def test_start_and_method_are_checked() -> None:
 )
 def test_bad_particles_are_refused(arguments: tuple[Any, ...], words: str) -> None:
     with pytest.raises(tl.InputError, match=words):
-        tl.Particles(*arguments)
+        tl.mean_field.Particles(*arguments)
 
 
 def test_particles_are_sampled_from_their_law() -> None:
     problem = tl.Problem(tl.Teacher("erf", 2), "erf", gram=P)
-    cloud_ = tl.Particles.sample(problem, 20_000, "gaussian", dim=30, seed=3)
+    cloud_ = tl.mean_field.Particles.sample(problem, 20_000, "gaussian", dim=30, seed=3)
     spread = cloud_.m.T @ cloud_.m / 20_000 * 30
     assert np.abs(spread - P).max() < 5 * np.sqrt(2 / 20_000)
     assert abs(cloud_.q.mean() - 28 / 30) < 5 * np.sqrt(2 * 28) / 30 / np.sqrt(20_000)
     many = tl.Overlaps.random(problem.replace(width=400), 30, seed=1)
-    neurons = tl.Particles.from_overlaps(many)
+    neurons = tl.mean_field.Particles.from_overlaps(many)
     np.testing.assert_allclose(neurons.norms, 1.0, atol=1e-12)
     for arguments, words in (
         ({"size": 0}, "positive"),
@@ -361,29 +365,29 @@ def test_particles_are_sampled_from_their_law() -> None:
         ({"size": 3, "law": lambda rng, size: rng.normal(size=(2, size))}, "returns the pair m .* got 'ndarray'"),
     ):
         with pytest.raises(tl.InputError, match=words):
-            tl.Particles.sample(problem, **arguments)
+            tl.mean_field.Particles.sample(problem, **arguments)
 
 
 def test_costs_and_room_are_told_beforehand() -> None:
     """Orders of magnitude of measured runs: 60 s and 0.5 GB for 10⁵ particles, 15 s for 64 neurons of the ODE."""
 
-    def task(problem: tl.Problem, start: Any, method: tl.Method) -> Any:
+    def task(problem: tl.Problem, start: Any, method: tl.extend.Method) -> Any:
         return solving.make_task(problem, FLOW, method, start, time=1.0, save=2)
 
     erf = tl.Problem(tl.Teacher("erf", 2), "erf")
     seconds, room = [], []
     for n in (10**3, 10**5):
-        one = task(erf, tl.Particles(np.zeros((n, 2)), np.ones(n)), MeanField())
+        one = task(erf, tl.mean_field.Particles(np.zeros((n, 2)), np.ones(n)), MeanField())
         seconds.append(MeanField().cost(one))
         room.append(MeanField().footprint(one))
     assert 10 < seconds[1] < 300
     assert 90 < (seconds[1] - 0.5) / (seconds[0] - 0.5) < 110
     assert 3e8 < room[1] < 2e9
     assert 3e7 < room[0] < 2e8
-    paired = task(erf, tl.Particles(np.zeros((2000, 2)), np.ones(2000)), MeanField(interaction="pairs"))
+    paired = task(erf, tl.mean_field.Particles(np.zeros((2000, 2)), np.ones(2000)), MeanField(interaction="pairs"))
     assert MeanField(interaction="pairs").footprint(paired) > 3e8
     square = tl.Problem("z1**2", "square")
-    few = task(square, tl.Particles(np.zeros((10**5, 1)), np.ones(10**5)), MeanField())
+    few = task(square, tl.mean_field.Particles(np.zeros((10**5, 1)), np.ones(10**5)), MeanField())
     assert MeanField().cost(few) < 2
     broad = tl.Problem(tl.Teacher("erf", 4), "erf", width=64)
     assert 5 < tl.ODE().cost(task(broad, tl.Overlaps(np.eye(64), np.zeros((64, 4))), tl.ODE())) < 50
@@ -418,7 +422,7 @@ def test_the_parts_of_the_ode_add_up() -> None:
     for part, straight in ((turned.gradient_flow, plain.gradient_flow), (turned.variance, plain.variance)):
         np.testing.assert_allclose(np.diagonal(part.Q), 0.0, atol=1e-12)
         np.testing.assert_allclose(part.M, straight.M - ball.M * np.diagonal(straight.Q)[:, None] / 2, atol=1e-12)
-    with pytest.raises(tl.Refused, match="discrete map"):
+    with pytest.raises(tl.errors.Refused, match="discrete map"):
         tl.rates(problem, tl.SGD("0.3*d**-0.5"), start)
     with pytest.raises(tl.InputError, match="single point"):
         tl.rates(problem.replace(width=2), tl.SGD("1/d"), tl.Overlaps.random(problem.replace(width=2), 9, size=2))
@@ -442,5 +446,5 @@ def test_nearly_dependent_directions_are_cut_alike_everywhere() -> None:
     start = tl.Overlaps([[1.0]], [[0.6, 0.6 + 1e-9]], P3)
     _, A, _ = start.factors()
     np.testing.assert_allclose(start.Q_perp, start.Q - A @ A.T, atol=1e-9)
-    cloud_ = tl.Particles(start.M, [0.64], None, P3)
+    cloud_ = tl.mean_field.Particles(start.M, [0.64], None, P3)
     np.testing.assert_allclose(cloud_.norms, 1.0, atol=1e-8)

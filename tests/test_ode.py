@@ -120,7 +120,7 @@ def test_pure_noise_is_what_the_chain_does() -> None:
 )
 def test_what_is_not_a_differential_equation_is_refused(lr: Any, batch: Any, words: str) -> None:
     problem, start = tl.Problem("He2(z1)", "He2"), tl.Overlaps([[1.0]], [[0.5]])
-    with pytest.raises(tl.Refused, match=words) as caught:
+    with pytest.raises(tl.errors.Refused, match=words) as caught:
         tl.solve(problem, tl.SGD(lr, batch), tl.ODE(), start, time=1)
     assert "Chain" in str(caught.value)
     assert "ODE" not in tl.support(problem, tl.SGD(lr, batch))
@@ -128,7 +128,7 @@ def test_what_is_not_a_differential_equation_is_refused(lr: Any, batch: Any, wor
 
 
 def test_reused_samples_are_refused() -> None:
-    with pytest.raises(tl.Refused, match="reused"):
+    with pytest.raises(tl.errors.Refused, match="reused"):
         tl.solve(
             tl.Problem("z1", "tanh"), tl.SGD(0.1 / d, dataset=2 * d), tl.ODE(), tl.Overlaps([[1.0]], [[0.5]]), time=1
         )
@@ -216,7 +216,7 @@ def test_bias_of_a_finite_dimension_falls_as_one_over_d() -> None:
 
 def test_a_solution_that_blows_up_says_so() -> None:
     problem = tl.Problem("He3(z1)", "He3")
-    with pytest.warns(tl.DivergenceWarning, match="smaller lr"):
+    with pytest.warns(tl.errors.DivergenceWarning, match="smaller lr"):
         result = tl.solve(problem, tl.SGD(2 / d), tl.ODE(), tl.Overlaps([[1.0]], [[0.5]]), time=5)
     assert result.outcome.values.tolist() == ["diverged"]
     assert 0 < float(result.stop_time[0]) < 5
@@ -243,7 +243,7 @@ def test_until_finds_the_crossing() -> None:
 
 def test_the_integrator_gives_up_with_an_error_or_an_outcome() -> None:
     problem, start = tl.Problem("tanh(z1)", "tanh"), tl.Overlaps([[1.0]], [[0.5]])
-    with pytest.raises(tl.RunFailed, match="max_steps"):
+    with pytest.raises(tl.errors.RunFailed, match="max_steps"):
         tl.solve(problem, tl.SGD(0.1 / d), tl.ODE(max_steps=2), start, time=100)
     kept = tl.solve(problem, tl.SGD(0.1 / d), tl.ODE(max_steps=2), start, time=100, throw=False)
     assert kept.outcome.values.tolist() == ["max_steps"]

@@ -218,9 +218,9 @@ def test_a_mean_of_the_labels_gives_the_correlation_loss_a_self_interaction() ->
         (lambda: tl.weak_recovery(H3, PLAIN, 100, sign="up"), "`sign`"),
         (lambda: tl.weak_recovery(H3, PLAIN.replace(geometry="free"), 100), "cosine"),
         (lambda: tl.weak_recovery(H3.replace(width=2), PLAIN, 100, start="typical"), "several neurons"),
-        (lambda: tl.recovery_steps(H3, PLAIN, 100, start=0.7), "`start`"),
-        (lambda: tl.recovery_steps(H3.replace(width=2), PLAIN, 100), "one neuron"),
-        (lambda: tl.recovery_steps(H3, PLAIN.replace(momentum=0.5), 100), "momentum"),
+        (lambda: tl.single_index.recovery_steps(H3, PLAIN, 100, start=0.7), "`start`"),
+        (lambda: tl.single_index.recovery_steps(H3.replace(width=2), PLAIN, 100), "one neuron"),
+        (lambda: tl.single_index.recovery_steps(H3, PLAIN.replace(momentum=0.5), 100), "momentum"),
     ],
 )
 def test_bad_input_is_one_clear_sentence(call, words: str) -> None:  # type: ignore[no-untyped-def]
@@ -241,13 +241,13 @@ PLAIN = tl.SGD(lr=0.1, batch="d**2", geometry="projected")
 
 @pytest.mark.parametrize(("gamma", "steps"), [(0.02, 15635), (0.05, 5655), (0.1, 2329), (0.2, 665), (0.3, 111)])
 def test_prefactors_of_the_sheet(gamma: float, steps: int) -> None:
-    assert round(tl.recovery_steps(H3, PLAIN.replace(lr=gamma), 10**6).steps) == steps
+    assert round(tl.single_index.recovery_steps(H3, PLAIN.replace(lr=gamma), 10**6).steps) == steps
 
 
 def test_self_interaction_beyond_one_never_recovers() -> None:
-    found = tl.recovery_steps(H3, PLAIN.replace(lr=0.34), 10**6)
+    found = tl.single_index.recovery_steps(H3, PLAIN.replace(lr=0.34), 10**6)
     assert found.steps == found.contracted == math.inf and found.self_interaction > 1
-    assert math.isfinite(tl.recovery_steps(H3, PLAIN.replace(lr=0.34, geometry="spherical"), 10**6).steps)
+    assert math.isfinite(tl.single_index.recovery_steps(H3, PLAIN.replace(lr=0.34, geometry="spherical"), 10**6).steps)
 
 
 @pytest.mark.parametrize("ell", [1, 2, 3, 4])
@@ -257,7 +257,7 @@ def test_self_interaction_beyond_one_never_recovers() -> None:
 def test_closed_solutions_of_the_drift(ell: int, loss: str, geometry: str) -> None:
     problem = tl.Problem(f"h{ell}(z1)", f"h{ell}") if ell > 1 else tl.Problem("z1", "linear")
     algorithm = tl.SGD(lr=1e-3, batch=40_000, loss=loss, geometry=geometry)
-    found = tl.recovery_steps(problem, algorithm, 400, level=0.3, start=0.12)
+    found = tl.single_index.recovery_steps(problem, algorithm, 400, level=0.3, start=0.12)
     assert found.contraction > 0
     g, x, h = found.growth, found.contraction, 0.02
     m, t = 0.12, 0.0
@@ -276,10 +276,10 @@ def test_closed_solutions_of_the_drift(ell: int, loss: str, geometry: str) -> No
 
 def test_the_unstable_point_separates_starts() -> None:
     algorithm = tl.SGD(lr=0.05, batch=20_000, geometry="projected")
-    point = tl.recovery_steps(H3, algorithm, 1000).unstable
+    point = tl.single_index.recovery_steps(H3, algorithm, 1000).unstable
     assert 1000**-0.5 < 2 * point < 1
-    assert math.isinf(tl.recovery_steps(H3, algorithm, 1000, start=point * 0.99).contracted)
-    assert math.isfinite(tl.recovery_steps(H3, algorithm, 1000, start=point * 1.01).contracted)
+    assert math.isinf(tl.single_index.recovery_steps(H3, algorithm, 1000, start=point * 0.99).contracted)
+    assert math.isfinite(tl.single_index.recovery_steps(H3, algorithm, 1000, start=point * 1.01).contracted)
 
 
 def test_orientation_follows_the_drift_of_every_neuron() -> None:

@@ -215,12 +215,12 @@ def test_the_symmetric_recursion_is_the_general_code() -> None:
     start = tl.Overlaps.from_weights([[l1, l2], [l1, -l2]], [[1.0, 0.0]])
     steps = np.unique(np.geomspace(1, 20_000, 40).astype(int))
     general = descend(2, start, lr, 20_000, save=steps)
-    pair = tl.symmetric_pair(l1, l2, lr, 20_000, save=steps)
+    pair = tl.relu.symmetric_pair(l1, l2, lr, 20_000, save=steps)
     np.testing.assert_allclose(general.M[0, :, :, 0] - 0.5, pair.excess[:, None] * np.ones(2), atol=1e-12)
     outside = np.sqrt(np.diagonal(general.Q_perp[0], axis1=1, axis2=2))
     np.testing.assert_allclose(outside, pair.orthogonal[:, None] * np.ones(2), rtol=1e-12)
     np.testing.assert_allclose(general.excess_risk[0], pair.loss, rtol=1e-10)
-    turned = tl.symmetric_pair(l1, -l2, lr, 20_000, save=steps)
+    turned = tl.relu.symmetric_pair(l1, -l2, lr, 20_000, save=steps)
     np.testing.assert_array_equal(turned.orthogonal, -pair.orthogonal)
     np.testing.assert_array_equal(turned.loss, pair.loss)
     # the coefficient printed in the source, sin 2θ/λ1 instead of sin 2θ/2π, gives something else at the first step
@@ -230,7 +230,7 @@ def test_the_symmetric_recursion_is_the_general_code() -> None:
 
 
 def test_the_pair_falls_as_the_theory_says() -> None:
-    pair = tl.symmetric_pair(0.3, 0.4, lr=0.2, steps=10**7)
+    pair = tl.relu.symmetric_pair(0.3, 0.4, lr=0.2, steps=10**7)
     t = 0.2 * pair.step[-1]
     assert pair.orthogonal[-1] == pytest.approx(np.pi / (2 * t), rel=1e-4)
     assert pair.loss[-1] == pytest.approx(np.pi**2 / (6 * t**3), rel=1e-4)
@@ -248,7 +248,7 @@ def four() -> Any:
 
 def test_over_parametrised_students_slow_down(four: Any) -> None:
     late = four.step.values > 10**5
-    students = tl.relu_students(four)
+    students = tl.relu.relu_students(four)
     assert slope(four.step.values[late], four.excess_risk.values[0, late]) == pytest.approx(-3, rel=0.02)
     widest = students.angle[0].max(-1)
     assert slope(four.step.values[late], widest[late]) == pytest.approx(-1, rel=0.02)
@@ -266,25 +266,25 @@ def test_one_student_converges_exponentially() -> None:
 
 def test_no_student_can_undo_the_bound(four: Any) -> None:
     for result in (four, descend(2, random_start(2, seed=4), 0.5, 2000)):
-        bound = tl.relu_students(result).bound
+        bound = tl.relu.relu_students(result).bound
         assert (bound <= result.excess_risk.values[..., None]).all()
         assert (bound > 0).all()
     # the lemma of the source, L ≥ ‖w‖² θ³/30π, fails for a student on the wrong side; the bound holds, with equality
     start = tl.Overlaps.from_weights([[-0.5, 0.0], [1.0, 0.0]], [[1.0, 0.0]])
     loss = float(descend(2, start, 0.1, 1).excess_risk[0, 0])
     assert loss == pytest.approx(0.0625, abs=1e-15)
-    assert tl.cubic_bound(0.5, np.pi) == pytest.approx(loss)
+    assert tl.relu.cubic_bound(0.5, np.pi) == pytest.approx(loss)
     assert 0.5**2 * np.pi**3 / (30 * np.pi) > loss
     theta = np.array([1e-9, 0.1, 1.0, 2.0, np.pi])
-    assert (tl.cubic_bound(1.0, theta) >= theta**3 / (4 * np.pi**3) * (1 - 1e-12)).all()
-    assert tl.cubic_bound(1.0, 1e-9) == pytest.approx(1e-27 / (6 * np.pi))
+    assert (tl.relu.cubic_bound(1.0, theta) >= theta**3 / (4 * np.pi**3) * (1 - 1e-12)).all()
+    assert tl.relu.cubic_bound(1.0, 1e-9) == pytest.approx(1e-27 / (6 * np.pi))
 
 
 def test_learnt_directions_and_equal_students_converge_exponentially() -> None:
     lambdas = np.array([[0.1], [0.4], [0.2]])
     start = tl.Overlaps(lambdas @ lambdas.T, lambdas)
     result = descend(3, start, 0.2, 30, save=30)
-    excess = tl.aligned_excess(0.7, 0.2, 3, np.arange(31))
+    excess = tl.relu.aligned_excess(0.7, 0.2, 3, np.arange(31))
     np.testing.assert_allclose(result.M.values[0].sum((1, 2)) - 1, excess, atol=1e-13)
     np.testing.assert_allclose(result.excess_risk[0], excess**2 / 4, rtol=1e-9)
     w = np.array([[0.2, 0.3]])
@@ -304,7 +304,7 @@ def test_steps_beyond_the_bound_diverge_and_say_so(n: int) -> None:
     below = descend(n, start, 0.97 * bound, 3000, save=3)
     assert set(below.outcome.values) == {"ok"}
     assert float(below.excess_risk[0, -1]) < 1e-6
-    with pytest.warns(tl.DivergenceWarning, match=f"overshoot for lr > {bound:.4g}"):
+    with pytest.warns(tl.errors.DivergenceWarning, match=f"overshoot for lr > {bound:.4g}"):
         beyond = descend(n, start, 1.5 * bound, 3000, save=3)
     assert set(beyond.outcome.values) == {"diverged"}
     assert np.isfinite(beyond.excess_risk.values).all()
@@ -325,14 +325,14 @@ def test_the_bound_of_a_smooth_task_is_its_curvature() -> None:
         warnings.simplefilter("error")
         fine = tl.solve(problem, tl.SGD(1.99), tl.Population(), start, steps=4000, save=1)
     assert float(fine.excess_risk[0, -1]) < 1e-12
-    with pytest.warns(tl.DivergenceWarning, match="overshoot for lr > 2"):
+    with pytest.warns(tl.errors.DivergenceWarning, match="overshoot for lr > 2"):
         tl.solve(problem, tl.SGD(2.01), tl.Population(), start, steps=4000, save=1)
 
 
 @pytest.mark.parametrize("lr", [0.5, 3.0])
 def test_no_bound_is_told_where_the_loss_curves_downwards(lr: float) -> None:
     problem, start = tl.Problem("z1**2", "square"), tl.Overlaps([[0.01]], [[0.05]])
-    with pytest.warns(tl.DivergenceWarning, match="use a smaller lr"):
+    with pytest.warns(tl.errors.DivergenceWarning, match="use a smaller lr"):
         run = tl.solve(problem, tl.SGD(lr), tl.Population(), start, steps=4000, save=1)
     notes = json.loads(run.attrs["notes"])
     assert "largest_lr" not in notes
@@ -341,7 +341,7 @@ def test_no_bound_is_told_where_the_loss_curves_downwards(lr: float) -> None:
 
 def test_what_population_refuses() -> None:
     start = random_start(2)
-    with pytest.raises(tl.Refused, match="a direction of the target is zero"):
+    with pytest.raises(tl.errors.Refused, match="a direction of the target is zero"):
         tl.solve(
             tl.Problem("relu(z1)", "relu", 2, gram=[[0.0]]),
             tl.SGD(0.1),
@@ -351,12 +351,12 @@ def test_what_population_refuses() -> None:
         )
     for target in ("0*z1", tl.Teacher("relu", 1, [0.0])):
         zero = tl.Problem(target, "relu")
-        with pytest.raises(tl.Refused, match="the target is zero"):
+        with pytest.raises(tl.errors.Refused, match="the target is zero"):
             tl.solve(zero, tl.SGD(0.1), tl.Population(), tl.Overlaps.random(zero, 10), steps=1)
         with pytest.raises(tl.InputError, match="`target` must not be zero"):
-            tl.population_loss(zero)
+            tl.single_index.population_loss(zero)
     assert tl.Population().refusal(tl.Problem("relu(z1 - 12)", "relu"), tl.SGD(0.1)) is None  # small is not zero
-    with pytest.raises(tl.Refused, match="average over all inputs"):
+    with pytest.raises(tl.errors.Refused, match="average over all inputs"):
         descend(2, start, 0.1, 1, dataset=10)
     with pytest.raises(tl.InputError, match="`width` must be a positive integer, but got 0"):
         tl.Problem("relu(z1)", "relu", 0)
@@ -368,19 +368,19 @@ def test_what_population_refuses() -> None:
     with pytest.raises(tl.InputError, match="`flow` must be True or False"):
         tl.Population(flow="yes")  # type: ignore[arg-type]
     with pytest.raises(tl.InputError, match="`lambda1` must be a positive number"):
-        tl.symmetric_pair(0.0, 0.1, 0.1, 10)
+        tl.relu.symmetric_pair(0.0, 0.1, 0.1, 10)
     with pytest.raises(tl.InputError, match=r"`lr` must be a number in \(0, 2\)"):
-        tl.symmetric_pair(0.1, 0.1, 2.5, 10)
+        tl.relu.symmetric_pair(0.1, 0.1, 2.5, 10)
     with pytest.raises(tl.InputError, match="`students` must be a positive integer, but got 0"):
-        tl.aligned_excess(0.5, 0.1, 0, 3)
+        tl.relu.aligned_excess(0.5, 0.1, 0, 3)
     for steps in (-1, 0.5, [0, 1.5], "x"):
         with pytest.raises(tl.InputError, match="`steps` must be"):
-            tl.aligned_excess(0.5, 0.1, 1, steps)
+            tl.relu.aligned_excess(0.5, 0.1, 1, steps)
     for norm, angle, name in ((1, 3.2, "angle"), (1, -0.1, "angle"), (-1, 1, "norm"), (np.nan, 1, "norm")):
         with pytest.raises(tl.InputError, match=f"`{name}` must be"):
-            tl.cubic_bound(norm, angle)
+            tl.relu.cubic_bound(norm, angle)
     with pytest.raises(tl.InputError, match="must be a result of Population"):
-        tl.relu_students(start)  # type: ignore[arg-type]
+        tl.relu.relu_students(start)  # type: ignore[arg-type]
 
 
 def test_results_go_through_files_and_sweeps(tmp_path: Path, four: Any) -> None:

@@ -204,11 +204,11 @@ def test_increments_are_those_of_the_network() -> None:
 
 def test_what_is_no_equation_is_refused() -> None:
     problem = TASKS["quadratic"]
-    with pytest.raises(tl.Refused, match="giant steps"):
+    with pytest.raises(tl.errors.Refused, match="giant steps"):
         pure.vector_field(problem, tl.SGD(lr=0.1, batch=2 * d))
-    with pytest.raises(tl.Refused, match="reused"):
+    with pytest.raises(tl.errors.Refused, match="reused"):
         pure.chain_step(problem, tl.SGD(lr=0.1, batch=2 * d, dataset=2 * d), 100)
-    with pytest.raises(tl.Refused, match="order one"):
+    with pytest.raises(tl.errors.Refused, match="order one"):
         pure.mean_step(problem, tl.SGD(lr=0.1 / d))
     with pytest.raises(tl.InputError, match="at least 6"):
         pure.chain_step(problem, tl.SGD(lr=0.1 / d), 5)

@@ -32,7 +32,7 @@ def matched(k: int, noise: float = 0.0) -> tl.Problem:
 )
 def test_series_and_averages_are_one_function(target: str, activation: str, k: int, even: bool) -> None:
     for loss in ("squared", "correlation"):
-        phi = tl.population_loss(tl.Problem(target, activation, noise=0.3), loss)
+        phi = tl.single_index.population_loss(tl.Problem(target, activation, noise=0.3), loss)
         assert phi.information == phi.information_by("averages") == k
         assert phi.even is even
         m = np.linspace(-0.5, 0.5, 7)
@@ -50,25 +50,25 @@ def test_the_flow_is_that_of_the_increments_and_its_times_are_known() -> None:
         3: (np.arctanh(end) - 1 / end - np.arctanh(m) + 1 / m) / 3,
     }
     for k, expected in times.items():
-        phi = tl.population_loss(matched(k))
-        assert isinstance(phi, tl.PopulationLoss)
+        phi = tl.single_index.population_loss(matched(k))
+        assert isinstance(phi, tl.single_index.PopulationLoss)
         assert phi.time(m, end) == pytest.approx(expected, rel=1e-10)
         assert phi.growth == pytest.approx(k)
     noisy = matched(2, noise=0.3)
-    phi, mean = tl.population_loss(noisy), tl.moments(noisy, tl.Overlaps([[1.0]], [[m]]))
+    phi, mean = tl.single_index.population_loss(noisy), tl.moments(noisy, tl.Overlaps([[1.0]], [[m]]))
     assert float(phi.flow(m)) == pytest.approx(mean.psi[0, 0] - m * mean.phi[0, 0], rel=1e-10)
     assert float(phi.flow(m, 0.1)) == pytest.approx(float(phi.flow(m)) - 0.05 * mean.chi[0, 0] * m, rel=1e-10)
     assert float(phi.phi(m)) == pytest.approx(mean.risk, rel=1e-12)
 
 
 def test_what_a_step_costs() -> None:
-    assert float(tl.population_loss(matched(3)).noise()) == pytest.approx(96)
-    assert float(tl.population_loss(matched(3), "correlation").noise()) == pytest.approx(3)
-    assert tl.population_loss(matched(3), "correlation").largest_step(400) == pytest.approx(2 * 3 / 20 / 3)
-    noisy = tl.population_loss(tl.Problem("z1**2", "square", noise=0.5))
+    assert float(tl.single_index.population_loss(matched(3)).noise()) == pytest.approx(96)
+    assert float(tl.single_index.population_loss(matched(3), "correlation").noise()) == pytest.approx(3)
+    assert tl.single_index.population_loss(matched(3), "correlation").largest_step(400) == pytest.approx(2 * 3 / 20 / 3)
+    noisy = tl.single_index.population_loss(tl.Problem("z1**2", "square", noise=0.5))
     assert noisy.largest_step(1000) == pytest.approx(2 / (12 + 0.5))  # as in the escape from mediocrity
-    assert tl.population_loss(matched(1)).largest_step(1000) == np.inf
-    assert [tl.critical_alpha(100, k) for k in (1, 2, 3, 4)] == [1.0, np.log(100), 100.0, 10_000.0]
+    assert tl.single_index.population_loss(matched(1)).largest_step(1000) == np.inf
+    assert [tl.single_index.critical_alpha(100, k) for k in (1, 2, 3, 4)] == [1.0, np.log(100), 100.0, 10_000.0]
 
 
 # ----------------------------------------------------------------------------------------------------- the algorithm
@@ -119,8 +119,8 @@ def test_descent_goes_on_from_where_the_search_ended(quadratic: Any) -> None:
     starts = tl.Overlaps.random(problem, 60, 9, 512, "hemisphere")
     until = tl.Until("overlap", 0.8)
     run = tl.solve(problem, algorithm, tl.Chain(60), starts, steps=int(quadratic.samples), save=64, seed=7, until=until)
-    direct = tl.first_passage(run).steps
-    assert isinstance(quadratic, tl.Recovery)
+    direct = tl.escape.first_passage(run).steps
+    assert isinstance(quadratic, tl.single_index.Recovery)
     assert np.isfinite(direct).all()
     assert stats.ks_2samp(quadratic.strong, direct).pvalue > 1e-4
     assert stats.ks_2samp(quadratic.weak, direct).pvalue < 1e-6
@@ -133,7 +133,7 @@ def test_a_small_step_follows_the_flow() -> None:
     problem, dim, delta = matched(1), 4000, 0.05
     start = tl.Overlaps([[1.0]], [[0.1]])
     found = tl.recovery(problem, tl.SGD(delta * tl.d**-1, geometry="spherical"), dim, 0.4, start=start, seeds=16)
-    phi = tl.population_loss(problem)
+    phi = tl.single_index.population_loss(problem)
     assert found.search.value * delta / dim == pytest.approx(phi.time(0.1, 0.4), rel=0.03)
     assert found.descent.value * delta / dim == pytest.approx(phi.time(0.4, 0.6), rel=0.05)
     assert found.critical_samples == dim
@@ -203,7 +203,7 @@ def test_levels_outside_are_refused(eta: Any) -> None:
 )
 def test_other_tasks_are_refused(problem: tl.Problem, words: str) -> None:
     with pytest.raises(tl.InputError, match=words):
-        _ = tl.population_loss(problem).information
+        _ = tl.single_index.population_loss(problem).information
 
 
 def test_other_bad_input_is_refused() -> None:
@@ -223,12 +223,12 @@ def test_other_bad_input_is_refused() -> None:
     with pytest.raises(tl.InputError, match="on the sphere, Q = 1, but has Q = 2"):
         tl.recovery(matched(1), spherical, 50, start=tl.Overlaps([[2.0]], [[0.1]]), seeds=4)
     with pytest.raises(tl.InputError, match="`k` must be a positive integer, but got 0"):
-        tl.critical_alpha(100, 0)
+        tl.single_index.critical_alpha(100, 0)
     with pytest.raises(tl.InputError, match="`dim` must be an integer of at least 2"):
-        tl.critical_alpha(1, 1)
+        tl.single_index.critical_alpha(1, 1)
     with pytest.raises(tl.InputError, match="an overlap that grows from a random start"):
-        tl.population_loss(tl.Problem("h4(z1)", "relu")).largest_step(100)
-    phi = tl.population_loss(matched(2))
+        tl.single_index.population_loss(tl.Problem("h4(z1)", "relu")).largest_step(100)
+    phi = tl.single_index.population_loss(matched(2))
     with pytest.raises(tl.InputError, match="`m` must be an overlap"):
         phi.phi(1.5)
     for call in (phi.phi, phi.flow, phi.noise, lambda m: phi.derivative(m, 2)):

@@ -151,7 +151,7 @@ def test_names_of_activations_are_taken(name: str) -> None:
     with pytest.raises(tl.InputError, match="another name"):
         tl.register_loss("squared")
     with pytest.raises(tl.InputError, match="another name"):
-        tl.SGD(0.1, loss=tl.Loss("squared", lambda y, f: 2 * (y - f)))
+        tl.SGD(0.1, loss=tl.extend.Loss("squared", lambda y, f: 2 * (y - f)))
 
 
 def test_methods_are_found_by_name_and_replaced() -> None:
@@ -180,7 +180,7 @@ def test_methods_are_found_by_name_and_replaced() -> None:
 FRESH_PROCESS = """
 import sys, twolayer as tl
 result = tl.load(sys.argv[1])
-layer = tl.layerwise(result)
+layer = tl.layers.layerwise(result)
 print(layer.sizes["seed"])
 """
 
@@ -228,13 +228,13 @@ def test_a_swept_function_of_the_same_name_is_another_cell(tmp_path: Path) -> No
     path, over = tmp_path / "b.zarr", {"algorithm.loss": ["mine", "squared"]}
     tl.register_loss("mine")(lambda y, f: y - f)
     first = swept("squared", over, store=path)
-    assert np.array_equal(tl.load_sweep(path).M, first.M)
-    assert list(tl.load_sweep(path)["algorithm.loss"].values) == ["mine", "squared"]
+    assert np.array_equal(tl.sweeps.load_sweep(path).M, first.M)
+    assert list(tl.sweeps.load_sweep(path)["algorithm.loss"].values) == ["mine", "squared"]
     tl.register_loss("mine")(lambda y, f: 0.0 * (y - f))
     second = swept("squared", over, store=path)
     assert float(second.M[0].squeeze()) == 0.5 and np.array_equal(second.M[1], first.M[1])
     assert np.array_equal(second.cell_seed, first.cell_seed)  # another function, the same random numbers
-    both = tl.load_sweep(path)
+    both = tl.sweeps.load_sweep(path)
     assert both.runs.values.tolist() == [1, 1, 1]
     assert sum(str(name).startswith('["mine", "') for name in both["algorithm.loss"].values) == 2
 

@@ -135,7 +135,7 @@ def test_laws_of_different_powers_are_checked_at_their_dimension() -> None:
 
 def test_polynomials_of_high_degree_are_warned_about() -> None:
     start, fixed = tl.Overlaps([[1.0]], [[0.1]]), tl.SGD(lr=1e-3, batch=10, dataset=10)
-    with pytest.warns(tl.HeavyTailWarning, match="polynomial of degree 3"):
+    with pytest.warns(tl.errors.HeavyTailWarning, match="polynomial of degree 3"):
         make_task(tl.Problem("z1", "He3"), fixed, tl.Vectors(10), start, steps=1)
     make_task(tl.Problem("z1", "He2"), fixed, tl.Vectors(10), start, steps=1)
     make_task(tl.Problem("z1", "He3"), fixed.replace(dataset=None), tl.Vectors(10), start, steps=1)

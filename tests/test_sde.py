@@ -218,7 +218,7 @@ def test_seeds_and_saving_change_no_number_and_rerun_repeats() -> None:
 
 
 def test_refusals_and_bad_input() -> None:
-    with pytest.raises(tl.Refused, match="GiantSteps"):
+    with pytest.raises(tl.errors.Refused, match="GiantSteps"):
         tl.solve(PHASE, tl.SGD(0.1, batch=d), tl.SDE(100), tl.Overlaps([[1.0]], [[0.3]]), steps=3)
     with pytest.raises(tl.InputError, match="`dt`"):
         tl.SDE(100, dt=0.0)

@@ -67,7 +67,7 @@ FORMS: list[tuple[dict[str, Any], list[float]]] = [
 
 @pytest.mark.parametrize("method", [tl.Chain(40), tl.ODE(), tl.SDE(40, dt=1e-3)], ids=lambda m: m.name)
 @pytest.mark.parametrize(("form", "steps"), FORMS, ids=str)
-def test_a_result_holds_the_save_points_asked_for(method: tl.Method, form: Any, steps: list[float]) -> None:
+def test_a_result_holds_the_save_points_asked_for(method: tl.extend.Method, form: Any, steps: list[float]) -> None:
     start = tl.Overlaps(START.Q, START.M, dim=40)
     run = tl.solve(PROBLEM, ALGORITHM, method, start, **form)
     np.testing.assert_allclose(run.step, steps, rtol=1e-12)
@@ -105,7 +105,7 @@ def test_a_run_that_gets_no_further_than_its_start_holds_the_start() -> None:
     there = tl.Until("overlap", 0.01)
     run = tl.solve(PROBLEM, ALGORITHM, tl.Chain(40), START, steps=[20, 70], until=there)
     assert run.outcome.values.tolist() == ["reached"] and run.step.values.tolist() == [0.0]
-    assert tl.first_passage(run).times.tolist() == [0.0]
+    assert tl.escape.first_passage(run).times.tolist() == [0.0]
 
 
 def test_everything_takes_results_without_their_start() -> None:
@@ -127,7 +127,7 @@ def test_everything_takes_results_without_their_start() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
-def test_adding_seeds_and_cutting_the_run_change_no_number(method: tl.Method, monkeypatch: Any) -> None:
+def test_adding_seeds_and_cutting_the_run_change_no_number(method: tl.extend.Method, monkeypatch: Any) -> None:
     few = tl.solve(PROBLEM, ALGORITHM, method, START, steps=70, save=7, seeds=3)
     many = tl.solve(PROBLEM, ALGORITHM, method, START, steps=70, save=7, seeds=37)
     same(few, many.isel(seed=slice(3)))
@@ -144,7 +144,7 @@ def test_adding_seeds_and_cutting_the_run_change_no_number(method: tl.Method, mo
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
-def test_a_start_for_each_seed(method: tl.Method) -> None:
+def test_a_start_for_each_seed(method: tl.extend.Method) -> None:
     starts = tl.Overlaps.random(PROBLEM, 40, seed=5, size=4)
     together = tl.solve(PROBLEM, ALGORITHM, method, starts, steps=20, save=2)
     assert together.sizes["seed"] == 4
@@ -165,7 +165,7 @@ def test_many_starts_of_the_ode_are_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("method", [*METHODS, tl.ODE()], ids=lambda m: m.name)
-def test_save_load_rerun(method: tl.Method, tmp_path: Path) -> None:
+def test_save_load_rerun(method: tl.extend.Method, tmp_path: Path) -> None:
     until = tl.Until("overlap", 100.0)
     result = tl.solve(PROBLEM, ALGORITHM, method, START, steps=60, save=5, seeds=3, seed=11, until=until)
     path = tl.save(result, tmp_path / "run.nc")
@@ -179,16 +179,16 @@ def test_save_load_rerun(method: tl.Method, tmp_path: Path) -> None:
 
 
 def test_a_python_function_cannot_be_read_back(tmp_path: Path) -> None:
-    problem = tl.Problem(tl.Target.of(lambda z: jnp.tanh(z[0]), directions=1), "tanh")
+    problem = tl.Problem(tl.extend.Target.of(lambda z: jnp.tanh(z[0]), directions=1), "tanh")
     result = tl.solve(problem, ALGORITHM, tl.Chain(30), tl.Overlaps([[1.0]], [[0.2]]), steps=5, save=1)
     with pytest.raises(tl.InputError, match="Python function"):
         tl.rerun(tl.load(tl.save(result, tmp_path / "f.nc")))
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
-def test_divergence_is_an_outcome(method: tl.Method) -> None:
+def test_divergence_is_an_outcome(method: tl.extend.Method) -> None:
     problem = tl.Problem("He3(z1)", "He3", width=2)
-    with pytest.warns(tl.DivergenceWarning, match=r"of 8 runs diverged, the first at step \d+.*smaller lr"):
+    with pytest.warns(tl.errors.DivergenceWarning, match=r"of 8 runs diverged, the first at step \d+.*smaller lr"):
         result = tl.solve(problem, tl.SGD(4 / d), method, tl.Overlaps.random(problem, 40), steps=200, seeds=8)
     lost = result.outcome.values == "diverged"
     assert lost.any()
@@ -199,7 +199,7 @@ def test_divergence_is_an_outcome(method: tl.Method) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
-def test_until_interpolates_the_crossing(method: tl.Method) -> None:
+def test_until_interpolates_the_crossing(method: tl.extend.Method) -> None:
     """The stop lies in the step where the saved trajectory crosses the level; afterwards nothing moves."""
     start = tl.Overlaps(np.eye(3), 0.1 * np.ones((3, 2)))
     level = 0.5
@@ -251,11 +251,11 @@ class Stopper:
 
 
 @pytest.mark.parametrize("method", [*METHODS, tl.ODE()], ids=lambda m: m.name)
-def test_an_interrupted_run_keeps_what_it_had(method: tl.Method, tmp_path: Path) -> None:
+def test_an_interrupted_run_keeps_what_it_had(method: tl.extend.Method, tmp_path: Path) -> None:
     run: dict[str, Any] = {"steps": 80, "save": 20, "seeds": 2}
     start = tl.Overlaps(START.Q, START.M, a=START.a, dim=40)
     whole = tl.solve(PROBLEM, ALGORITHM, method, start, **run)
-    with pytest.raises(tl.Interrupted) as caught:
+    with pytest.raises(tl.errors.Interrupted) as caught:
         tl.solve(PROBLEM, ALGORITHM, method, start, progress=Stopper(), **run)
     part = caught.value.result
     kept = part.sizes["time"]

@@ -53,14 +53,14 @@ def information_exponent() -> None:
         sizes = [abs(hermite(function, n)) for n in range(1, k + 1)]
         assert max([0.0, *sizes[:-1]]) < 1e-9 < 1e-2 < sizes[-1]
         assert tl.analyse(text).information == k
-    assert [tl.critical_alpha(1000, k) for k in (1, 2, 3)] == pytest.approx([1, np.log(1000), 1000])
+    assert [tl.single_index.critical_alpha(1000, k) for k in (1, 2, 3)] == pytest.approx([1, np.log(1000), 1000])
 
 
 @proves("000-04")
 def first_order_targets_need_order_d_samples() -> None:
     diagram = tl.phase_diagram(ell=1)
     assert diagram.theta_min(0) == 1.0 and diagram.samples(0) == 1.0
-    phi = tl.population_loss(tl.Problem("relu(z1)", "relu"))
+    phi = tl.single_index.population_loss(tl.Problem("relu(z1)", "relu"))
     # the time of the flow stays bounded as the start goes to zero, so steps are of order d
     early, earlier = phi.time(1e-3, 0.5), phi.time(1e-6, 0.5)
     assert earlier - early < 5e-3 and earlier < 2
@@ -147,7 +147,7 @@ def law_of_the_start() -> None:
 @proves("000-23")
 def range_of_the_rate() -> None:
     for p, noise in ((1, 0.0), (1, 0.8), (3, 0.3)):
-        low, high = tl.admissible_lr(phase(p, noise))
+        low, high = tl.escape.admissible_lr(phase(p, noise))
         assert low == 0
         assert high.coefficient == pytest.approx(p / (1 + 1 / p + 4 / p**2 + noise / 2))
         sizes = []
@@ -156,11 +156,11 @@ def range_of_the_rate() -> None:
             motion = tl.rates(phase(p, noise), projected(share * high.coefficient), start).total
             sizes.append(float(motion.M[0, 0]))
         assert sizes[0] > 0 > sizes[1]
-    assert tl.admissible_lr(phase())[1].coefficient == pytest.approx(1 / 6)
-    assert tl.admissible_lr(phase(1, 1.0))[1].coefficient == pytest.approx(2 / 13)  # not 1/6
+    assert tl.escape.admissible_lr(phase())[1].coefficient == pytest.approx(1 / 6)
+    assert tl.escape.admissible_lr(phase(1, 1.0))[1].coefficient == pytest.approx(2 / 13)  # not 1/6
     # p ≥ 2: escape is possible far beyond γ/p = 1/6, but there the aligned state that it leads to is unstable
     p = 3
-    assert tl.admissible_lr(phase(p))[1].coefficient / p > 0.5
+    assert tl.escape.admissible_lr(phase(p))[1].coefficient / p > 0.5
     aligned = tl.Overlaps(np.full((p, p), 1 - 1e-6) + 1e-6 * np.eye(p), np.full((p, 1), 1 - 1e-6))
     turning = [float(tl.rates(phase(p), projected(x * p), aligned).total.M[0, 0]) for x in (0.16, 0.17)]
     assert turning[0] > 0 > turning[1]
@@ -225,7 +225,7 @@ def what_the_optimal_rate_does_not_minimise() -> None:
     best = tl.optimal_lr(phase(1, 0.5)).coefficient
     slower = best / 4
     assert one(gamma=slower, noise=0.5).annealed < one(gamma=best, noise=0.5).annealed  # the time t is shorter
-    risks = [tl.stationary_risk(phase(1, 0.5), projected(g)) for g in (slower, best)]
+    risks = [tl.escape.stationary_risk(phase(1, 0.5), projected(g)) for g in (slower, best)]
     assert risks[1] / risks[0] > 4
     # a risk between the two is never reached at the optimal rate: the time to learn is infinite there
     level = 1 - (risks[0] + risks[1]) / 2 / 2
@@ -246,7 +246,7 @@ def wide_networks_need_d_log_d_too() -> None:
 def no_significant_improvement() -> None:
     """At most a factor of six in the number of steps, whatever the width and the noise."""
     for noise in (0.0, 0.3, 3.0):
-        gains = [tl.escape_gain(phase(p, noise)) for p in (1, 2, 10, 1000, 10**6)]
+        gains = [tl.escape.escape_gain(phase(p, noise)) for p in (1, 2, 10, 1000, 10**6)]
         assert np.all(np.diff(gains) > 0) and gains[-1] < (12 + noise) / (2 + noise) <= 6
 
 

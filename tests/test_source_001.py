@@ -180,7 +180,7 @@ def motion_of_the_orthogonal_overlaps() -> None:
 def map_to_sufficient_statistics() -> None:
     """H(w) = (W*w/d, ‖w⊥‖²/d): with the division the particle of a Gaussian row has E q = (d − k)/d, not d − k."""
     problem, dim = tl.Problem(tl.Teacher("erf", 2), "erf"), 10
-    cloud = tl.Particles.sample(problem, 40_000, law="gaussian", dim=dim, seed=0)
+    cloud = tl.mean_field.Particles.sample(problem, 40_000, law="gaussian", dim=dim, seed=0)
     within(cloud.q, (dim - 2) / dim)
     within(cloud.m, 0.0)
     within(cloud.m[:, :, None] * cloud.m[:, None], np.eye(2) / dim)

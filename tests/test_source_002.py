@@ -22,7 +22,7 @@ def matched(k: int) -> tl.Problem:
 
 @functools.cache
 def landscape(k: int) -> Any:
-    return tl.population_loss(matched(k))
+    return tl.single_index.population_loss(matched(k))
 
 
 def times(k: int, N: float, eta: float = 0.5) -> tuple[float, float]:
@@ -73,7 +73,7 @@ def information_exponent() -> None:
         ("z1**2", "square", np.square, 2),
         ("h3(z1)", "h3", lambda z: (z**3 - 3 * z) / np.sqrt(6), 3),
     ):
-        phi = tl.population_loss(tl.Problem(target, activation))
+        phi = tl.single_index.population_loss(tl.Problem(target, activation))
         assert phi.information == k
         orders = [abs(float(phi.derivative(0.0, n))) for n in range(1, k + 1)]
         assert max([0.0, *orders[:-1]]) < 1e-9 and float(phi.derivative(0.0, k)) < -0.1
@@ -100,7 +100,7 @@ def strong_recovery_above() -> None:
 def polynomial_sample_complexity() -> None:
     for k in (1, 2, 3, 5):
         N = np.array([1e3, 1e6])
-        samples = np.array([n * tl.critical_alpha(int(n), k) for n in N])
+        samples = np.array([n * tl.single_index.critical_alpha(int(n), k) for n in N])
         power = np.log(samples[1] / samples[0]) / np.log(N[1] / N[0])
         assert power == pytest.approx(max(1, k - 1), abs=0.11)  # a logarithm for k = 2
 
@@ -108,7 +108,7 @@ def polynomial_sample_complexity() -> None:
 @proves("002-15")
 def no_weak_recovery_below() -> None:
     """Overlaps stay of the size of the start, along the whole run and in all runs."""
-    assert 0.01 * tl.critical_alpha(400, 3) > 2
+    assert 0.01 * tl.single_index.critical_alpha(400, 3) > 2
     assert np.abs(below().M.values).max() < 0.3
     assert np.sqrt((below().M.values[:, -1] ** 2).mean()) < 3 * 400**-0.5
 
@@ -118,7 +118,7 @@ def optimal_up_to_logarithms() -> None:
     for N in (100, 10_000):
         enough = {1: 1.0, 2: np.log(N) ** 2, 3: N * np.log(N) ** 2}
         for k, alpha in enough.items():
-            assert alpha / tl.critical_alpha(N, k) <= np.log(N) ** 2 * (1 + 1e-12)
+            assert alpha / tl.single_index.critical_alpha(N, k) <= np.log(N) ** 2 * (1 + 1e-12)
 
 
 @proves("002-19")
@@ -151,7 +151,7 @@ def time_of_k_three() -> None:
     for k in (3, 4):
         search = [times(k, N)[0] for N in (1e8, 1e10)]
         assert search[1] == pytest.approx(1e10 ** ((k - 2) / 2) / (k * (k - 2)), rel=1e-3)
-        phi = tl.population_loss(matched(k), "correlation")
+        phi = tl.single_index.population_loss(matched(k), "correlation")
         steps = [N / phi.largest_step(int(N)) * times(k, N)[0] for N in (1e8, 1e10)]
         assert np.log(steps[1] / steps[0]) / np.log(100) == pytest.approx(k - 1, abs=0.01)
 
@@ -181,19 +181,19 @@ def one_step(l1: float, l2: float, lr: float) -> tuple[float, float]:
 @proves("002-33")
 def at_least_cubic() -> None:
     theta = np.geomspace(1e-6, np.pi, 200)
-    ratio = tl.cubic_bound(1.0, theta) / theta**3
+    ratio = tl.relu.cubic_bound(1.0, theta) / theta**3
     assert ratio.min() == pytest.approx(1 / (4 * np.pi**3), rel=1e-9)  # attained at π, where 1/30π fails
     assert ratio[0] == pytest.approx(1 / (6 * np.pi), rel=1e-6)
     assert 1 / (4 * np.pi**3) < 1 / (30 * np.pi) < 1 / (6 * np.pi)
     # along the pair near the minimum the loss is cubic in the angle, with a larger constant
-    pair = tl.symmetric_pair(0.5, 1e-4, lr=0.1, steps=1)
+    pair = tl.relu.symmetric_pair(0.5, 1e-4, lr=0.1, steps=1)
     assert pair.loss[0] / 1e-4**3 == pytest.approx(4 / (3 * np.pi), rel=1e-3)
 
 
 @proves("002-34")
 def close_to_a_minimum() -> None:
     """Σ w_i = v to 1e-9 while the angles are still 0.03: both at once, at a loss far from zero."""
-    pair = tl.symmetric_pair(0.3, 0.4, lr=0.2, steps=500)
+    pair = tl.relu.symmetric_pair(0.3, 0.4, lr=0.2, steps=500)
     assert abs(pair.excess[-1]) < 1e-9
     angle = np.arctan2(pair.orthogonal[-1], 0.5 + pair.excess[-1])
     assert angle > 0.02 and pair.loss[-1] > 1e-7
@@ -201,7 +201,7 @@ def close_to_a_minimum() -> None:
 
 @functools.cache
 def late() -> Any:
-    return tl.symmetric_pair(0.3, 0.4, lr=0.2, steps=[0, 50_000, 100_000])
+    return tl.relu.symmetric_pair(0.3, 0.4, lr=0.2, steps=[0, 50_000, 100_000])
 
 
 @proves("002-35")
@@ -216,7 +216,8 @@ def optimising_a_cube() -> None:
 def convex_but_not_strongly() -> None:
     h = 1e-3
     curvature = [
-        float(np.diff(tl.cubic_bound(1.0, np.array([x - h, x, x + h])), 2)[0]) / h**2 for x in (0.01, 0.1, 0.5, 1.0)
+        float(np.diff(tl.relu.cubic_bound(1.0, np.array([x - h, x, x + h])), 2)[0]) / h**2
+        for x in (0.01, 0.1, 0.5, 1.0)
     ]
     assert np.all(np.array(curvature) > 0) and curvature[0] < 0.03 * curvature[-1]
 
@@ -232,7 +233,7 @@ def recursion_of_lambda1() -> None:
     l1, l2, lr = 0.31, 0.42, 0.2
     theta = np.arctan2(l2, l1)
     excess, _ = one_step(l1, l2, lr)
-    pair = tl.symmetric_pair(l1, l2, lr, steps=1)
+    pair = tl.relu.symmetric_pair(l1, l2, lr, steps=1)
     assert pair.excess[1] == pytest.approx(excess, rel=1e-12)
     right = (l1 - 0.5) * (1 - lr * (1 - theta / np.pi + np.sin(2 * theta) / (2 * np.pi)))
     printed = (l1 - 0.5) * (1 - lr * (1 - theta / np.pi + np.sin(2 * theta) / l1))
@@ -246,26 +247,26 @@ def recursion_of_lambda2() -> None:
     _, orthogonal = one_step(l1, l2, lr)
     printed = l2 * (1 - lr / (2 * np.pi) * (2 * theta + (l1 - 0.5) / l1 * np.sin(2 * theta)))
     assert printed == pytest.approx(orthogonal, rel=1e-12)
-    assert tl.symmetric_pair(l1, l2, lr, steps=1).orthogonal[1] == pytest.approx(orthogonal, rel=1e-12)
+    assert tl.relu.symmetric_pair(l1, l2, lr, steps=1).orthogonal[1] == pytest.approx(orthogonal, rel=1e-12)
 
 
 @proves("002-44")
 def lambda1_converges_exponentially() -> None:
-    pair = tl.symmetric_pair(0.3, 1e-6, lr=0.2, steps=[0, 1, 2, 3])
+    pair = tl.relu.symmetric_pair(0.3, 1e-6, lr=0.2, steps=[0, 1, 2, 3])
     np.testing.assert_allclose(pair.excess[1:] / pair.excess[:-1], 1 - 0.2, rtol=1e-6)
 
 
 @proves("002-45")
 def lambda2_near_the_end() -> None:
     for size in (1e-2, 1e-4):
-        pair = tl.symmetric_pair(0.5, size, lr=0.2, steps=1)
+        pair = tl.relu.symmetric_pair(0.5, size, lr=0.2, steps=1)
         loss = 1 - pair.orthogonal[1] / size
         assert loss == pytest.approx(2 * 0.2 / np.pi * size, rel=2 * size)
 
 
 @proves("002-48")
 def slow_motion_is_across_the_teacher() -> None:
-    run = tl.symmetric_pair(0.3, 0.4, lr=0.2, steps=[0, 200, 400])
+    run = tl.relu.symmetric_pair(0.3, 0.4, lr=0.2, steps=[0, 200, 400])
     assert abs(run.excess[2]) < 1e-12 * run.orthogonal[2]
     assert run.orthogonal[2] / run.orthogonal[1] == pytest.approx(0.5, abs=0.05)
 

@@ -24,7 +24,9 @@ def samples_of_single_index_models() -> None:
     for ell in (1, 2, 3, 4):
         power = tl.phase_diagram(ell=ell).samples(0.0)
         assert power == max(1.0, ell - 1.0)
-        grown = 10**6 * tl.critical_alpha(10**6, ell) / (10**4 * tl.critical_alpha(10**4, ell))
+        grown = (
+            10**6 * tl.single_index.critical_alpha(10**6, ell) / (10**4 * tl.single_index.critical_alpha(10**4, ell))
+        )
         assert np.log(grown) / np.log(100) == pytest.approx(power, abs=0.1)
 
 

@@ -76,7 +76,7 @@ def test_staged_results_are_run_again(staged, tmp_path: Path, capsys: pytest.Cap
     values = json.loads(capsys.readouterr().out)
     assert not values["same"] and values["outcomes"] == {"ok": 6}
     with pytest.raises(tl.InputError, match="made in stages"):
-        tl.layerwise(staged)
+        tl.layers.layerwise(staged)
 
 
 def test_stages_are_drawn_seed_by_seed(staged, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
@@ -170,7 +170,7 @@ def test_what_stages_on_reused_samples_refuse() -> None:
     with pytest.raises(tl.InputError, match="the same samples in the same batches"):
         tl.solve_stages(PROBLEM, stages, tl.Vectors(80), START)
     limit = tl.SGD(lr=0.4, batch=2 * d, dataset=2 * d)
-    with pytest.raises(tl.Refused, match=r"weights that remember them.*Methods that can: Vectors"):
+    with pytest.raises(tl.errors.Refused, match=r"weights that remember them.*Methods that can: Vectors"):
         tl.solve_stages(PROBLEM, [tl.Stage(limit, steps=2)] * 2, tl.DMFT(), START)
     assert "train_risk" in tl.solve_stages(
         PROBLEM, [tl.Stage(limit, steps=1)], tl.DMFT(log2_points=8, tolerance=1), START

@@ -99,7 +99,7 @@ def test_own_reduction_and_fixed_start() -> None:
 
 
 def test_a_failing_cell_is_recorded_and_the_sweep_goes_on() -> None:
-    with pytest.warns(tl.SweepWarning, match="3 cells failed, the first at .*160.*ZeroDivisionError: no number"):
+    with pytest.warns(tl.errors.SweepWarning, match="3 cells failed, the first at .*160.*ZeroDivisionError: no number"):
         result = tl.sweep(**task(over={**OVER, "problem.noise": [0.2]}, steps=100, time=None), reduce=fails_at_160)
     failures = json.loads(result.attrs["failures"])
     assert {f["cell"]["method.dim"] for f in failures} == {160}
@@ -122,10 +122,10 @@ def test_target_se_adds_seeds_where_needed() -> None:
 
 
 def test_plan_counts_and_bounds() -> None:
-    plan = tl.plan_sweep(**task())
+    plan = tl.sweeps.plan_sweep(**task())
     assert (plan.cells, plan.runs, plan.finished) == (18, 54, 0)
     assert plan.seconds > 0 and plan.memory > 0
-    assert tl.plan_sweep(**task(), memory=1).batches == 18
+    assert tl.sweeps.plan_sweep(**task(), memory=1).batches == 18
     assert "18 cells, 54 runs" in str(plan)
 
 
@@ -213,7 +213,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sweep", str(file), "--out", str(tmp_path / "c.zarr"), *law]) == 1
     shown = capsys.readouterr()
     assert "failed  algorithm.lr = 0.1: ODE cannot do this" in shown.out and "failed: " in shown.err
-    assert int(tl.load_sweep(tmp_path / "c.zarr").runs.sum()) == 3
+    assert int(tl.sweeps.load_sweep(tmp_path / "c.zarr").runs.sum()) == 3
 
 
 def test_store_without_zarr_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -233,20 +233,20 @@ def test_interruption_keeps_what_is_done(tmp_path: Path) -> None:
         def update(self, progress: Any) -> None:
             raise KeyboardInterrupt
 
-    with pytest.raises(tl.Interrupted) as caught, warnings.catch_warnings():
+    with pytest.raises(tl.errors.Interrupted) as caught, warnings.catch_warnings():
         tl.sweep(**task(), store=tmp_path / "s.zarr", memory=1, progress=Stop())
     assert int(caught.value.result.runs.sum()) == 3
-    assert int(tl.load_sweep(tmp_path / "s.zarr").runs.sum()) == 3
+    assert int(tl.sweeps.load_sweep(tmp_path / "s.zarr").runs.sum()) == 3
 
 
 def test_plans_look_at_no_start_of_their_own() -> None:
     """Batches beyond 2¹⁷ are summed by what the start says of their tails, and mean fields cost by their particles."""
     problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD(0.01, batch=2**17 + 1, geometry="projected")
     over = {"method.dim": [50, 60]}
-    assert tl.plan_sweep(problem, algorithm, tl.Chain(50), over, steps=2).cells == 2
+    assert tl.sweeps.plan_sweep(problem, algorithm, tl.Chain(50), over, steps=2).cells == 2
     start = tl.Overlaps([[1.0]], [[0.5]])
     result = tl.sweep(problem, algorithm, tl.Chain(50), over, start=start, steps=2, seeds=2)
     alone = tl.solve(problem, algorithm, tl.Chain(60), start, steps=2, save=1, seeds=2, seed=int(result.cell_seed[1]))
     np.testing.assert_array_equal(result.M.values[1], alone.M.values[:, -1])
-    wide = tl.plan_sweep(problem, tl.SGD("0.1/d"), tl.MeanField(50), {"problem.noise": [0.0, 0.1]}, time=1)
+    wide = tl.sweeps.plan_sweep(problem, tl.SGD("0.1/d"), tl.MeanField(50), {"problem.noise": [0.0, 0.1]}, time=1)
     assert wide.runs == 2 and wide.seconds > 0

@@ -37,7 +37,7 @@ def test_processes_give_the_same_bits(reference: Any, tmp_path: Path, importable
 
 def test_a_unit_that_kills_its_worker_is_found(importable: None) -> None:
     arguments = task(method=tl.Map(80), over={"method.dim": [80, 160]}, seeds=1)
-    with pytest.warns(tl.SweepWarning, match="method.dim = 160: The worker died"):
+    with pytest.warns(tl.errors.SweepWarning, match="method.dim = 160: The worker died"):
         result = tl.sweep(**arguments, reduce=kills_its_worker, executor="processes:1")
     assert result.runs.values.tolist() == [1, 0]
 

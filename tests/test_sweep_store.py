@@ -58,7 +58,7 @@ def test_kill_and_resume(tmp_path: Path, reference: Any) -> None:
     assert len(counts.units) == 18 - kept
     assert set(journal(path).values()) == {1} and len(journal(path)) == 18
     assert same(result, reference)
-    assert same(tl.load_sweep(path), reference)
+    assert same(tl.sweeps.load_sweep(path), reference)
 
 
 def test_two_processes_share_a_store(tmp_path: Path, reference: Any) -> None:
@@ -68,7 +68,7 @@ def test_two_processes_share_a_store(tmp_path: Path, reference: Any) -> None:
     assert [p.returncode for p in both] == [0, 0]
     cells = [e["cell"] for stream in events for e in stream if e["event"] == "cell"]
     assert len(cells) == 18 and len(set(cells)) == 18
-    assert same(tl.load_sweep(path), reference)
+    assert same(tl.sweeps.load_sweep(path), reference)
 
 
 def test_damage_is_noticed_and_mended(tmp_path: Path, reference: Any) -> None:
@@ -86,7 +86,7 @@ def test_damage_is_noticed_and_mended(tmp_path: Path, reference: Any) -> None:
     counts = Counts()
     result = tl.sweep(**task(), store=path, progress=counts)
     assert len(counts.units) == 3  # the bytes changed in M belong to seeds that were never asked for
-    assert same(result, reference) and same(tl.load_sweep(path), reference)
+    assert same(result, reference) and same(tl.sweeps.load_sweep(path), reference)
 
 
 def test_full_disk_stops_cleanly(tmp_path: Path, reference: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ def test_another_sweep_or_no_sweep_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"must be a sweep of twolayer|must end in .zarr"):
             tl.sweep(**task(), store=wrong)
     with pytest.raises(InputError, match="must be a sweep of twolayer"):
-        tl.load_sweep(foreign)
+        tl.sweeps.load_sweep(foreign)
     with pytest.raises(InputError, match="writable folder"):
         tl.sweep(**task(), store=tmp_path / "nowhere" / "s.zarr")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["other.zarr", "s.zarr"]
@@ -165,15 +165,15 @@ def test_merging(tmp_path: Path, reference: Any) -> None:
     tl.sweep(**task(over={**OVER, "method.dim": [80, 160]}), store=a)
     tl.sweep(**task(over={**OVER, "method.dim": [240]}, seeds=2), store=b)
     tl.sweep(**task(over={**OVER, "method.dim": [160, 240]}), store=b)
-    merged = tl.merge_sweeps(c, a, b)
+    merged = tl.sweeps.merge_sweeps(c, a, b)
     assert same(merged, reference)
     counts = Counts()
     assert same(tl.sweep(**task(), store=c, progress=counts), reference) and counts.units == []
-    assert same(tl.merge_sweeps(a, b), reference)
+    assert same(tl.sweeps.merge_sweeps(a, b), reference)
     other = tmp_path / "other.zarr"
     tl.sweep(**task(over={"method.dim": [80]}), store=other)
     with pytest.raises(InputError, match="must hold the same sweep"):
-        tl.merge_sweeps(a, other)
+        tl.sweeps.merge_sweeps(a, other)
 
 
 def test_failures_are_kept_and_tried_again(tmp_path: Path) -> None:
@@ -181,11 +181,11 @@ def test_failures_are_kept_and_tried_again(tmp_path: Path) -> None:
     arguments = {**task(over={"method.dim": [80, 160]}, steps=50, time=None), "reduce": fails_at_160, "store": path}
     for _ in range(2):
         counts = Counts()
-        with pytest.warns(tl.SweepWarning, match="ZeroDivisionError"):
+        with pytest.warns(tl.errors.SweepWarning, match="ZeroDivisionError"):
             result = tl.sweep(**arguments, progress=counts)
         assert (result.runs.values == [3, 0]).all()
     assert counts.units == [("method.dim = 160", 0)]
-    stored = tl.load_sweep(path)
+    stored = tl.sweeps.load_sweep(path)
     assert json.loads(stored.attrs["failures"])[0]["cell"] == {"method.dim": 160}
 
 
@@ -234,8 +234,8 @@ def test_reading_a_store_drops_no_claim(tmp_path: Path) -> None:
     byte = first._byte((0,), 0)
     assert free(path, byte)
     assert first.claim((0,), 0) and not free(path, byte)
-    tl.load_sweep(path)
-    tl.plan_sweep(**arguments, store=path)
+    tl.sweeps.load_sweep(path)
+    tl.sweeps.plan_sweep(**arguments, store=path)
     assert not free(path, byte)
     # another store of this process is as far from it as another process is
     assert not second.claim((0,), 0) and second.claim((1,), 0)
@@ -247,4 +247,4 @@ def test_reading_a_store_drops_no_claim(tmp_path: Path) -> None:
     first.close()
     assert free(path, byte)
     (path / "journal" / "lock").unlink()  # a reader needs none
-    assert tl.load_sweep(path).runs.values.tolist() == [3, 3]
+    assert tl.sweeps.load_sweep(path).runs.values.tolist() == [3, 3]

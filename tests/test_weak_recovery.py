@@ -63,7 +63,7 @@ def test_measured_exponents(
     runs = tl.weak_recovery(problem, algorithm, dims, seeds=32 if mu >= 1 else 64, start="typical", batch_sums=sums)
     fit = runs.fit()
     assert fit is not None
-    times = np.array([tl.recovery_steps(problem, algorithm, n).contracted for n in dims])
+    times = np.array([tl.single_index.recovery_steps(problem, algorithm, n).contracted for n in dims])
     scale = np.log(dims) if ell == 2 else np.ones(2)
     expected = float(np.diff(np.log(times / scale))[0] / np.diff(np.log(dims))[0])
     large = min(dims) >= 1000
@@ -94,7 +94,7 @@ def test_prefactors_against_the_chain(gamma: float) -> None:
     """Formula 2329, 665, 111 at d = 10⁶; finite steps cost a few more."""
     algorithm = law(2, 0, gamma, 1)
     runs = tl.weak_recovery(hermite(3), algorithm, 10**6, seeds=16, start="typical")
-    predicted = tl.recovery_steps(hermite(3), algorithm, 10**6)
+    predicted = tl.single_index.recovery_steps(hermite(3), algorithm, 10**6)
     assert runs.batch_sums == ("gaussian",)
     low, high = runs.medians[0].low, runs.medians[0].high
     assert 0.97 * low - 10 < predicted.steps < 1.03 * high + 10
@@ -105,7 +105,7 @@ def test_prefactors_against_the_chain(gamma: float) -> None:
 def test_a_rate_beyond_the_self_interaction_never_recovers() -> None:
     """γκ = 1.02 at d = 10⁶; without the self-interaction 979 steps would be enough."""
     runs = tl.weak_recovery(hermite(3), law(2, 0, 0.34, 1), 10**6, seeds=16, start="typical", steps=2000)
-    spherical = tl.recovery_steps(hermite(3), law(2, 0, 0.34, 1, geometry="spherical"), 10**6)
+    spherical = tl.single_index.recovery_steps(hermite(3), law(2, 0, 0.34, 1, geometry="spherical"), 10**6)
     assert 900 < spherical.steps < 1000 and runs.censored == [16]
 
 
@@ -172,7 +172,7 @@ def test_starts_beyond_the_level_take_no_step() -> None:
 
 
 def test_a_registered_loss_is_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    loss = tl.Loss("clipped", lambda y, f: jnp.clip(y - f, -1.0, 1.0))
+    loss = tl.extend.Loss("clipped", lambda y, f: jnp.clip(y - f, -1.0, 1.0))
     monkeypatch.setattr(measured, "solve", lambda *_, **__: pytest.fail("work was done before the check"))
     for options in ({}, {"steps": 10}):
         with pytest.raises(tl.InputError, match="'clipped'"):

@@ -51,7 +51,7 @@ def escape_learning_rate(
     """First passages of the chain at fractions of the largest admissible γ (p = 1)."""
     positive_integer("seeds", seeds, 2)
     problem = phase_retrieval(noise=noise)
-    highest = tl.admissible_lr(problem)[1].coefficient
+    highest = tl.escape.admissible_lr(problem)[1].coefficient
     starts = tl.Overlaps.random(problem, dim, seed, size=seeds)
     rows = []
     for gamma in highest * np.array(sorted(fractions)):
@@ -93,7 +93,7 @@ def _verdict(data: xr.Dataset, problem: tl.Problem, seeds: int) -> Verdict:
 def _draw(data: xr.Dataset, problem: tl.Problem, dim: int, seeds: int, threshold: float) -> Any:
     palette = colours()
     figure, (ax,) = canvas(1, width=6.4, height=4.0)
-    optimum, highest = tl.optimal_lr(problem).coefficient, tl.admissible_lr(problem)[1].coefficient
+    optimum, highest = tl.optimal_lr(problem).coefficient, tl.escape.admissible_lr(problem)[1].coefficient
     ax.axvspan(0, highest, color="#1b9e77", alpha=0.08, lw=0, label="admissible")
     ax.axvline(optimum, color="#888888", ls=":", lw=1.2, label=r"$\gamma_{\mathrm{opt}} = 1/(12 + \Delta)$")
     for name, style in LINES.items():

@@ -65,7 +65,7 @@ def escape_width(
     per_time = dim * data.width / xr.DataArray([optima[p] for p in widths], dims="width")
     for name in ("time", "error", "annealed", "quenched", "corrected"):
         data[f"{name}_steps"] = data[name] * per_time
-    data["gain"] = ("width", [tl.escape_gain(phase_retrieval(p, noise)) for p in widths])
+    data["gain"] = ("width", [tl.escape.escape_gain(phase_retrieval(p, noise)) for p in widths])
     return Plate(_draw(data, dim, small, rho, threshold, noise), data, _verdict(data, seeds))
 
 

@@ -54,7 +54,7 @@ def large_batches(
     problem, algorithm = hermite(2), law("SGD", 1, 0, gamma, n0)
     options: Any = {"seeds": seeds, "start": "typical", "steps": 300}
     runs = [recovered(f"d-{dim}", problem, algorithm, (dim,), seed, batch_sums="gaussian", **options) for dim in dims]
-    predicted = [tl.recovery_steps(problem, algorithm, dim).contracted for dim in dims]
+    predicted = [tl.single_index.recovery_steps(problem, algorithm, dim).contracted for dim in dims]
     logs = np.zeros((2, len(sizes), 2))
     for i, sums in enumerate(("exact", "gaussian")):
         for j, size in enumerate(sizes):

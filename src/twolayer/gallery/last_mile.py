@@ -43,7 +43,7 @@ def last_mile(
         raise InputError(f"Argument `students` must hold 1 and larger numbers, but got {students}.")
     require(steps >= 10_000, "steps", steps, "at least 10000, for a last decade to be fitted")
     runs = {n: part(f"n={n}", partial(_run, n, steps, lr, seed)) for n in sorted(set(students))}
-    pair = tl.symmetric_pair(*START, lr, steps)
+    pair = tl.relu.symmetric_pair(*START, lr, steps)
     data = xr.concat(list(runs.values()), "students").assign_coords(students=list(runs))
     late = data.step.values > steps / 10
     slopes = {n: power_law(data.step.values[late], data.loss.sel(students=n).values[late]) for n in runs if n > 1}
@@ -61,7 +61,7 @@ def _run(n: int, steps: int, lr: float, seed: int) -> xr.Dataset:
     drawn = tl.Overlaps.random(problem, DIM, seed)
     start = tl.Overlaps(drawn.Q / n**2, drawn.M / n, dim=DIM)
     run = tl.solve(problem, tl.SGD(lr), tl.Population(), start, steps=steps, save="log")
-    found = tl.relu_students(run)
+    found = tl.relu.relu_students(run)
     return xr.Dataset(
         {
             "loss": ("point", run.excess_risk.values[0]),

@@ -50,7 +50,7 @@ def _runs(students: int, steps: int, descents: int, lr: float, seed: int) -> xr.
     drawn = tl.Overlaps.random(problem, DIM, seed, descents)
     starts = tl.Overlaps(drawn.Q / students**2, drawn.M / students, dim=DIM)
     run = tl.solve(problem, tl.SGD(lr), tl.Population(), starts, steps=steps, save="log")
-    found = tl.relu_students(run)
+    found = tl.relu.relu_students(run)
     each = ("descent", "point", "neuron")
     return xr.Dataset(
         {

@@ -71,7 +71,7 @@ def _measure(
     algorithm = tl.SGD(lr=lr, batch=alpha * tl.d, geometry="projected")
     arguments: dict[str, Any] = {"steps": steps, "save": steps, "seed": seed}
     limit = tl.solve(problem, algorithm, tl.GiantSteps(), orthogonal(problem), **arguments)
-    theory = tl.layerwise(limit, ridge)
+    theory = tl.layers.layerwise(limit, ridge)
     finite = theory.risk.values[0] + theory.excess_per_sample.values[0] / samples
     data = xr.Dataset(
         {"risk": ("step", theory.risk.values[0]), "risk_finite": ("step", finite)}, {"step": np.arange(steps + 1)}
@@ -81,7 +81,7 @@ def _measure(
         risks = np.empty((seeds, steps + 1))
         for i, t in np.ndindex(*risks.shape):
             overlaps = tl.Overlaps(runs.Q.values[i, t], runs.M.values[i, t], problem.P)
-            risks[i, t] = tl.simulate_second_layer(problem, overlaps, samples, ridge, 1, seed + 1000 * i + t)[0]
+            risks[i, t] = tl.layers.simulate_second_layer(problem, overlaps, samples, ridge, 1, seed + 1000 * i + t)[0]
         data[f"risk_runs{suffix}"] = "step", risks.mean(0)
         data[f"risk_runs{suffix}_error"] = "step", risks.std(0, ddof=1) / np.sqrt(seeds)
     return data

@@ -54,7 +54,7 @@ def ode_to_mean_field(
 ) -> Plate:
     """Left: erf, against p at one dimension. Right: x², against d, where the directions matter most."""
     one = committee("erf", 1, 1)
-    cloud = tl.Particles.sample(one, particles, dim=dim, seed=seed + 1)
+    cloud = tl.mean_field.Particles.sample(one, particles, dim=dim, seed=seed + 1)
     limit = part(
         "limit", lambda: {"risk": _run(one, tl.MeanField(dim, tolerance=1e-4), cloud, time).risk.values}
     ).risk.values
@@ -87,7 +87,7 @@ def _width(p: int, dim: int, starts: int, time: float, seed: int, limit: np.ndar
 def _dimension(p: int, particles: int, dim: int, time: float, seed: int) -> dict[str, Any]:
     """The limit d → ∞ against the mean field at d from the same particles, and against a network of p neurons."""
     problem = committee("square", 1, p)
-    cloud = tl.Particles.sample(problem, particles, dim=dim, seed=seed)
+    cloud = tl.mean_field.Particles.sample(problem, particles, dim=dim, seed=seed)
     near, far = (_run(problem, method, cloud, time).risk for method in (tl.MeanField(dim), tl.MeanField()))
     start = tl.Overlaps.random(problem, dim, seed, size=NETWORKS)
     ode, mean = (_run(problem, method, start, time).risk for method in (tl.ODE(), tl.MeanField()))

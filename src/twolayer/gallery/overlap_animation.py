@@ -92,11 +92,11 @@ def _plane(p: int, dim: int, lr: float, frames: int, time: float, seed: int) -> 
 
 def _line(p: int, dim: int, particles: int, frames: int, time: float, seed: int) -> dict[str, Any]:
     problem = committee("square", 1, p)
-    cloud = tl.Particles.sample(problem, particles, dim=dim, seed=seed)
+    cloud = tl.mean_field.Particles.sample(problem, particles, dim=dim, seed=seed)
     mean = tl.solve(problem, tl.SGD(lr=FLOW), tl.MeanField(dim), cloud, time=time, save=frames - 1)
     start = tl.Overlaps.random(problem, dim, seed)
     network = tl.solve(problem, tl.SGD(lr=FLOW), tl.ODE(), start, time=time, save=frames - 1)
-    density = tl.measure_histogram(mean, "m1", len(EDGES) - 1, (EDGES[0], EDGES[-1])).values[0]
+    density = tl.mean_field.measure_histogram(mean, "m1", len(EDGES) - 1, (EDGES[0], EDGES[-1])).values[0]
     last, shown = mean.M.values[0, -1, :, 0], network.M.values[0, :, :, 0]
     return {"density": density, "network": shown, "time": mean.time.values, "cloud": last}
 

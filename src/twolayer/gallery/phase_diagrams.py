@@ -71,7 +71,7 @@ def _points(ell: int, name: str) -> list[tuple[float, float]]:
 
 def _measure(
     ell: int, name: str, mu: float, delta: float, seeds: int, seed: int, steps: int, last: int
-) -> tl.WeakRecovery:
+) -> tl.single_index.WeakRecovery:
     point = tl.phase_diagram(ell=ell, **ALGORITHMS[name]).at(mu, delta)
     problem, key = hermite(ell), f"{ell}-{name}-{mu:g}-{delta:g}"
     options = {"seeds": seeds, "start": "typical"}
@@ -93,7 +93,7 @@ def _largest(algorithm: tl.SGD, dim: int) -> float:
     return min(float(dim), (MOST / algorithm.batch.coefficient) ** (1 / algorithm.mu))
 
 
-def _row(ell: int, name: str, diagram: tl.PhaseDiagram, run: tl.WeakRecovery) -> list[object]:
+def _row(ell: int, name: str, diagram: tl.PhaseDiagram, run: tl.single_index.WeakRecovery) -> list[object]:
     point = diagram.at(run.mu, run.delta)
     fit = run.fit()
     theta, error = (np.nan, np.nan) if fit is None else (fit.slope, fit.error)
@@ -125,7 +125,7 @@ def _verdict(data: xr.Dataset) -> Verdict:
 def _draw(
     ells: tuple[int, ...],
     names: list[str],
-    figures: dict[tuple[int, str], tuple[tl.PhaseDiagram, list[tl.WeakRecovery]]],
+    figures: dict[tuple[int, str], tuple[tl.PhaseDiagram, list[tl.single_index.WeakRecovery]]],
 ) -> Figure:
     from twolayer.plot.phases import add_legend, draw_phases
 

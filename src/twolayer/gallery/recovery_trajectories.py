@@ -75,7 +75,7 @@ def _descent(k: int, dim: int) -> float:
     """Steps of the descent by the limiting equation at this δ."""
     problem, algorithm = task(k)
     lr = algorithm.lr(dim)
-    return tl.population_loss(problem, algorithm.loss).time(*LEVELS, step=lr * dim) / lr
+    return tl.single_index.population_loss(problem, algorithm.loss).time(*LEVELS, step=lr * dim) / lr
 
 
 def _draw(data: xr.Dataset, dim: int, shown: int) -> Any:

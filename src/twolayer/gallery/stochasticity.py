@@ -50,7 +50,7 @@ def stochasticity(
     """Exit times at fractions of the largest admissible γ (p = 1); the distributions are shown at that nearest ½."""
     positive_integer("seeds", seeds, 2)
     problem = phase_retrieval(noise=noise)
-    gammas = tl.admissible_lr(problem)[1].coefficient * np.array(sorted(fractions))
+    gammas = tl.escape.admissible_lr(problem)[1].coefficient * np.array(sorted(fractions))
     starts = tl.Overlaps.random(problem, dim, seed, size=seeds)
     times, means, shifts, allowances = [], [], [], []
     for gamma in gammas:
@@ -129,7 +129,7 @@ def _draw(data: xr.Dataset, problem: tl.Problem, middle: int, dim: int, threshol
     left.set(xlabel=r"exit time $t_{\mathrm{ext}}$", ylabel="fraction of runs that have left")
     left.set_title(rf"Exit times at $\gamma = {float(here.lr):.4g}$ (dotted: means)")
     left.legend(loc="lower right")
-    top = tl.admissible_lr(problem)[1].coefficient
+    top = tl.escape.admissible_lr(problem)[1].coefficient
     grid = np.linspace(0.001, min(0.95, 1.03 * float(data.lr.max()) / top), 200) * top
     law = [-np.log1p(s) / (2 * c) for c, s in (growth(problem, gamma) for gamma in grid)]
     right.axhline(0, color=palette["ode"], lw=1.0, ls="--")

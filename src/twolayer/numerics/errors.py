@@ -45,8 +45,9 @@ class Interrupted(KeyboardInterrupt):
         self.result = result
 
 
-for _public in (InputError, Refused, RunFailed, Interrupted):
-    _public.__module__ = "twolayer"  # where users know them from
+InputError.__module__ = "twolayer"  # where users know them from
+for _public in (Refused, RunFailed, Interrupted):
+    _public.__module__ = "twolayer.errors"
 
 
 def short(value: object, limit: int = 80) -> str:

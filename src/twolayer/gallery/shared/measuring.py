@@ -91,7 +91,7 @@ def measured(
     run = tl.solve(
         problem, projected(gamma), method, starts, time=end, save=PIECES, seed=seed, until=until, throw=False
     )
-    return tl.first_passage(run)
+    return tl.escape.first_passage(run)
 
 
 def canvas(columns: int, rows: int = 1, width: float = 4.4, height: float = 3.5) -> tuple[Figure, Sequence[Axes]]:

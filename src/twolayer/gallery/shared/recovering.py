@@ -45,7 +45,7 @@ def law(k: int) -> str:
 def flow_samples(k: int, dim: int, start: float, end: float) -> float:
     """Samples that the flow takes from one overlap to another."""
     problem, algorithm = task(k)
-    return tl.population_loss(problem, algorithm.loss).time(start, end) / algorithm.lr(dim)
+    return tl.single_index.population_loss(problem, algorithm.loss).time(start, end) / algorithm.lr(dim)
 
 
 def measured(k: int, dim: int, patience: float, seeds: int, seed: int) -> dict[str, np.ndarray]:

@@ -1,0 +1,12 @@
+"""Escape from mediocrity: how long phase retrieval stays at its start, and which learning rate shortens it.
+
+What the top level does not hold: the verbs `twolayer.escape_time` and `twolayer.optimal_lr` do most of it.
+"""
+
+from __future__ import annotations
+
+from twolayer.analysis.escape import EscapeTime
+from twolayer.analysis.mediocrity import admissible_lr, escape_gain, stationary_risk
+from twolayer.analysis.passage import Passage, first_passage
+
+__all__ = ["EscapeTime", "Passage", "admissible_lr", "escape_gain", "first_passage", "stationary_risk"]

@@ -1,0 +1,11 @@
+"""Infinitely wide networks: a measure of particles, and what it looks like.
+
+`twolayer.MeanField` follows it.
+"""
+
+from __future__ import annotations
+
+from twolayer.analysis.measure import measure_histogram, measure_moments
+from twolayer.task.particles import Particles
+
+__all__ = ["Particles", "measure_histogram", "measure_moments"]
