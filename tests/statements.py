@@ -18,13 +18,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chance import sigmas
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "sources"
 TABLE: dict[str, list[dict[str, Any]]] = tomllib.loads((FOLDER / "statements.toml").read_text(encoding="utf-8"))
 STATEMENTS: dict[str, dict[str, Any]] = {row["id"]: row for rows in TABLE.values() for row in rows}
-
-SIGMAS = 5.0  # a correct program fails a comparison of this kind with probability 6e-7
 
 
 class Proofs:
@@ -53,7 +52,7 @@ def within(samples: np.ndarray, expected: Any, slack: float = 0.0) -> None:
     Where something other than zero is expected, twice or half of it would have failed.
     """
     expected = np.asarray(expected)
-    allowed = SIGMAS * samples.std(axis=0, ddof=1) / np.sqrt(len(samples)) + slack
+    allowed = sigmas(samples[0].size, len(samples) - 1) * samples.std(axis=0, ddof=1) / np.sqrt(len(samples)) + slack
     gap = np.abs(samples.mean(axis=0) - expected)
     assert (gap <= allowed).all(), (samples.mean(axis=0), expected, allowed)
     assert not expected.any() or (np.abs(expected) > 4 * allowed).any(), ("no power", expected, allowed)

@@ -234,7 +234,38 @@ def test_the_root_tells_type_checkers_the_same() -> None:
     ) == seen
 
 
+def pieces(tree: ast.Module) -> list[set[str]]:
+    """Definitions of a module in groups that have nothing to do with each other.
+
+    Two belong together if one names the other, or if both use the same thing from elsewhere in the package.
+    """
+    defined: dict[str, ast.AST] = {}
+    shared: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            defined[node.name] = node
+        elif isinstance(node, ast.Assign):
+            defined |= {target.id: node for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            defined[node.target.id] = node
+        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("twolayer"):
+            shared |= {alias.asname or alias.name for alias in node.names}
+    defined.pop("__all__", None)
+    uses = {name: {x.id for x in ast.walk(node) if isinstance(x, ast.Name)} for name, node in defined.items()}
+    groups: list[set[str]] = []
+    for name in defined:
+        linked = {name} | {x for x in defined if x in uses[name] or name in uses[x] or uses[x] & uses[name] & shared}
+        touched = [group for group in groups if group & linked]
+        groups = [group for group in groups if group not in touched] + [linked.union(*touched)]
+    return [group for group in groups if any(isinstance(defined[x], ast.FunctionDef | ast.ClassDef) for x in group)]
+
+
 def test_files_hold_one_idea_each() -> None:
+    """Few lines, and few groups of definitions that know nothing of each other; a box of tools may hold several."""
     lengths = sorted(len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES.values())
     assert lengths[len(lengths) // 2] < 200
     assert lengths[-1] <= 600
+    apart = {name: len(pieces(tree_of(name))) for name in MODULES if not name.startswith(("gallery.shared", "cli.common"))}
+    assert max(apart.values()) <= 3, {name: n for name, n in apart.items() if n > 3}
+    assert sorted(apart.values())[int(0.8 * len(apart))] == 1
+    assert len(pieces(ast.parse("def f(): ...\ndef g(): f()\ndef h(): ...\nx = 1\nclass C: y = x"))) == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from chance import sigmas
 from scipy import stats
 
 import twolayer as tl
@@ -167,7 +168,7 @@ def test_starts_are_reproducible_and_independent_of_company() -> None:
     assert len({float(x) for x in many.M[:, 0, 0]}) == 4
     signs = tl.Problem("z1", "relu", width=1000, second_layer="signs").a(seed=1)
     assert set(signs) == {-1.0, 1.0}
-    assert abs(signs.sum()) < 5 * np.sqrt(1000)
+    assert abs(signs.sum()) < sigmas() * np.sqrt(1000)
 
 
 @pytest.mark.parametrize("P", [np.eye(2), np.array([[1.0, 0.3], [0.3, 0.5]]), np.ones((2, 2))])

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 import xarray as xr
+from chance import sigmas
 from scipy.special import erf, ndtri
 from scipy.stats import qmc
 
@@ -166,7 +167,7 @@ def test_mini_batches_of_a_linear_student(
     for exact, name in ((M, "M"), (Q, "Q")):
         found, error = result[name].values[0, :, 0, 0], result[f"{name}_error"].values[0, :, 0, 0]
         assert error.max() < 1.5e-3
-        assert (np.abs(found - exact) < 7.5 * error + 1e-5).all()
+        assert (np.abs(found - exact) < sigmas(2 * found.size, 15) * error + 1e-5).all()
     other = recursion(SMOOTH, sgd, 0.1, 1.0, label_moments(SMOOTH), full(steps))[0]
     assert abs(other[-1] - M[-1]) > 0.01 or abs(M[2] - other[2]) > 0.01  # the patterns are told apart
 
@@ -305,9 +306,9 @@ def test_the_published_setting() -> None:
     result = solved(AUTHORS, FULL, ORTHOGONAL, 6, log2_points=15, responses=True)
     M, error = result.M.values[0], result.M_error.values[0]
     gap = (np.diff(M, axis=0) - dM) / np.sqrt(dM_se**2 + error[1:] ** 2 + error[:-1] ** 2)
-    assert np.abs(gap).max() < 5 and np.sqrt((gap**2).mean()) < 2.3
-    assert (np.abs(result.Q.values[0, -1] - Q) < 5 * np.hypot(Q_se, result.Q_error.values[0, -1])).all()
-    assert float(result.risk[0, -1]) == pytest.approx(0.3504, abs=5 * 5.5e-4)
+    assert np.abs(gap).max() < sigmas(gap.size) and np.sqrt((gap**2).mean()) < 2.3
+    assert (np.abs(result.Q.values[0, -1] - Q) < sigmas(4) * np.hypot(Q_se, result.Q_error.values[0, -1])).all()
+    assert float(result.risk[0, -1]) == pytest.approx(0.3504, abs=sigmas() * 5.5e-4)
     mean = (M[:, 0] - M[:, 1]) / 2
     np.testing.assert_allclose(mean[6], [0.21491, -0.17425], atol=1.5e-3)
     np.testing.assert_allclose(mean[[2, 4]], [[0.12409, -0.10299], [0.18040, -0.14770]], atol=1e-3)
@@ -351,9 +352,9 @@ def test_reshuffled_batches_as_simulated(monkeypatch: pytest.MonkeyPatch) -> Non
     result = solved(problem, tl.SGD(lr=1.0, batch=d, dataset=3 * d), APART, 9, log2_points=15)
     M, Q = np.array([[0.788, 0.411], [-0.393, -0.702]]), np.array([[1.657, -0.183], [-0.183, 1.438]])
     se = np.array([[3e-3, 3e-3], [2e-3, 3e-3]])
-    assert (np.abs(result.M.values[0, -1] - M) < 5 * np.hypot(se, result.M_error.values[0, -1])).all()
-    assert (np.abs(result.Q.values[0, -1] - Q) < 5 * np.hypot(6e-3, result.Q_error.values[0, -1])).all()
-    assert float(result.train_risk[0, -1]) == pytest.approx(0.1049, abs=5 * 7e-4)
+    assert (np.abs(result.M.values[0, -1] - M) < sigmas(4) * np.hypot(se, result.M_error.values[0, -1])).all()
+    assert (np.abs(result.Q.values[0, -1] - Q) < sigmas(4) * np.hypot(6e-3, result.Q_error.values[0, -1])).all()
+    assert float(result.train_risk[0, -1]) == pytest.approx(0.1049, abs=sigmas() * 7e-4)
     assert result.M_error.max() < 3e-3
 
 

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from chance import sigmas
 from scipy import special
 
 import twolayer as tl
@@ -75,9 +76,9 @@ def test_single_neuron_against_the_ode() -> None:
     until = tl.Until("excess_risk", 1 - T, relative=True)
     passage = tl.escape.first_passage(tl.solve(problem, algorithm, tl.ODE(), starts, time=30, save=5, until=until))
     assert passage.censored == 0
-    assert abs(passage.mean - times.ode) < 4.5 * passage.standard_error
+    assert abs(passage.mean - times.ode) < sigmas() * passage.standard_error
     # the linearised formula is seen to be different, by what the exact one adds
-    assert abs(passage.mean - times.quenched) > 4.5 * passage.standard_error
+    assert abs(passage.mean - times.quenched) > sigmas() * passage.standard_error
     # the annealed one is the formula at the mean of the start
     c = growth_rate(problem, 0.05)
     assert times.annealed == pytest.approx(np.log(T * dim + 1 - T) / (2 * c))
@@ -121,10 +122,10 @@ def test_the_noise_of_samples_shifts_the_exit(share: float) -> None:
     assert passage.censored <= 1 and passage.diverged == 0
     # the formula itself holds up to O(1/(Td))
     assert times.corrected is not None
-    assert abs(passage.mean - times.corrected) < 4.5 * passage.standard_error + 0.02
+    assert abs(passage.mean - times.corrected) < sigmas() * passage.standard_error + 0.02
     if share == 1.0:
         assert times.ode - times.corrected == pytest.approx(np.log(2) / 4, rel=1e-6)
-        assert abs(passage.mean - times.ode) > 5 * passage.standard_error
+        assert abs(passage.mean - times.ode) > sigmas() * passage.standard_error
 
 
 def test_no_number_outside_the_range_of_its_formula() -> None:
@@ -161,8 +162,8 @@ def test_the_correction_holds_where_it_is_given() -> None:
     )
     error, shift = float(np.hypot(passage.standard_error, times.ode_error)), times.ode - times.corrected
     assert passage.censored <= 2
-    assert abs(passage.mean - times.corrected) < 0.2 * shift + 4.5 * error
-    assert times.ode - passage.mean > 4.5 * error
+    assert abs(passage.mean - times.corrected) < 0.2 * shift + sigmas() * error
+    assert times.ode - passage.mean > sigmas() * error
 
 
 def test_a_start_at_zero_leaves_by_noise_alone() -> None:
@@ -176,7 +177,7 @@ def test_a_start_at_zero_leaves_by_noise_alone() -> None:
     )
     assert chain.censored <= 1
     assert times.from_zero is not None
-    assert abs(chain.mean - times.from_zero) < 4.5 * chain.standard_error + 0.05 * times.from_zero
+    assert abs(chain.mean - times.from_zero) < sigmas() * chain.standard_error + 0.05 * times.from_zero
     stuck = tl.solve(problem, algorithm, tl.ODE(), start, time=15, save=1, until=until)
     assert tl.escape.first_passage(stuck).censored == 1
 

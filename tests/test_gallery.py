@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+from chance import sigmas
 from matplotlib.animation import FuncAnimation
 from matplotlib.figure import Figure
 
@@ -302,6 +303,6 @@ def test_noisy_starts_have_the_variance_asked_for_and_keep_the_start_first() -> 
     noisy = trajectories._noisy(start, 4e-4, seed=2)
     np.testing.assert_array_equal(noisy.M[0], start.M)
     added = noisy.M[1:] - start.M
-    assert abs(added.var() / 4e-4 - 1) < 4 * np.sqrt(2 / added.size) < 0.4
+    assert abs(added.var() / 4e-4 - 1) < sigmas() * np.sqrt(2 / added.size) < 0.4
     assert trajectories._crossing(np.arange(4.0), np.array([8.0, 6.0, 2.0, 1.0])) == pytest.approx(1.5)
     assert trajectories._crossing(np.arange(2.0), np.array([8.0, 6.0])) == np.inf

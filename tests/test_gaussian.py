@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from chance import sigmas
 
 import twolayer as tl
 from conftest import random_overlaps
@@ -82,8 +83,9 @@ def test_closed_forms_against_sampling(case: int, target: Any, activation: str, 
     mean = sums / n  # type: ignore[operator]
     spread = np.sqrt((squares / n - mean**2) / n)  # type: ignore[operator]
     ours = np.concatenate([np.ravel(getattr(got, name)) for name in NAMES])
-    assert np.abs((ours - mean) / spread).max() < 5
-    assert np.abs((1.1 * ours - mean) / spread).max() > 5  # a wrong factor would be seen
+    limit = sigmas(ours.size)
+    assert np.abs((ours - mean) / spread).max() < limit
+    assert np.abs((1.1 * ours - mean) / spread).max() > limit  # a wrong factor would be seen
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ import re
 
 import numpy as np
 import pytest
+from chance import sigmas
 
 import twolayer as tl
 from twolayer import d
 from twolayer.analysis.phases import dynamics
 from twolayer.running.solve import make_task
 
-LIMIT = 4.5  # standard errors; a dozen entries exceed it in 1e-4 of all correct programs
+LIMIT = sigmas(12)
 
 
 def distance(runs: object, mean: object, name: str, error: float = 0.0) -> np.ndarray:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from chance import sigmas
 
 import twolayer as tl
 from conftest import random_overlaps
@@ -203,7 +204,7 @@ def test_correlations_of_random_directions() -> None:
     rng = np.random.default_rng(0)
     g = rng.normal(size=(2, 20000, 3))
     c = (g[0] * g[1]).sum(1) / np.sqrt((g[0] ** 2).sum(1) * (g[1] ** 2).sum(1))
-    assert abs((c**2).mean() - correlation_moments(3, 2)[1]) < 5 * (c**2).std() / np.sqrt(20000) < 0.02
+    assert abs((c**2).mean() - correlation_moments(3, 2)[1]) < sigmas() * (c**2).std() / np.sqrt(20000) < 0.02
 
 
 @pytest.fixture(scope="module")
@@ -350,8 +351,8 @@ def test_particles_are_sampled_from_their_law() -> None:
     problem = tl.Problem(tl.Teacher("erf", 2), "erf", gram=P)
     cloud_ = tl.mean_field.Particles.sample(problem, 20_000, "gaussian", dim=30, seed=3)
     spread = cloud_.m.T @ cloud_.m / 20_000 * 30
-    assert np.abs(spread - P).max() < 5 * np.sqrt(2 / 20_000)
-    assert abs(cloud_.q.mean() - 28 / 30) < 5 * np.sqrt(2 * 28) / 30 / np.sqrt(20_000)
+    assert np.abs(spread - P).max() < sigmas(P.size) * np.sqrt(2 / 20_000)
+    assert abs(cloud_.q.mean() - 28 / 30) < sigmas() * np.sqrt(2 * 28) / 30 / np.sqrt(20_000)
     many = tl.Overlaps.random(problem.replace(width=400), 30, seed=1)
     neurons = tl.mean_field.Particles.from_overlaps(many)
     np.testing.assert_allclose(neurons.norms, 1.0, atol=1e-12)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chance import sigmas
 from scipy.integrate import solve_ivp
 
 import twolayer as tl
@@ -103,7 +104,7 @@ def test_pure_noise_is_what_the_chain_does() -> None:
     error = Q.std(ddof=1) / np.sqrt(len(Q))
     growth = final(theory, "Q")[0, 0] - 1
     # the drift left out is smaller by d^(−1/4)
-    assert abs(Q.mean() - 1 - growth) < 5 * error + 3 * growth * dim**-0.25
+    assert abs(Q.mean() - 1 - growth) < sigmas() * error + 3 * growth * dim**-0.25
     assert growth > 0.2
     assert final(theory, "M")[0, 0] == 0.4
 
@@ -183,7 +184,7 @@ def test_the_chain_approaches_the_limit(name: str) -> None:
         exact = np.concatenate([final(theory, v).ravel() for v in ("M", "Q", "a", "risk")])
         deviation[dim] = np.abs(stacked.mean(0) - exact)
         error[dim] = stacked.std(0, ddof=1) / np.sqrt(seeds)
-    room = (2 * deviation[400] + 2 * error[400]) * 400 / 1600 + 5 * error[1600] + 1e-9
+    room = (2 * deviation[400] + 2 * error[400]) * 400 / 1600 + sigmas(error[1600].size, seeds - 1) * error[1600] + 1e-9
     assert (deviation[1600] < room).all(), (name, deviation[1600] / room)
     # the test has teeth: what the run does is far larger than the room it is given
     begun = np.concatenate([np.asarray(theory[v].values[0, 0]).ravel() for v in ("M", "Q", "a", "risk")])
@@ -205,13 +206,13 @@ def test_bias_of_a_finite_dimension_falls_as_one_over_d() -> None:
         errors.append(M.std(ddof=1) / np.sqrt(len(M)) * dim)
     constant = np.average(scaled, weights=np.array(errors) ** -2.0)
     assert constant > 20 * max(errors)
-    assert np.all(np.abs(np.array(scaled) - constant) < 4.5 * np.array(errors) + 0.05 * constant)
+    assert np.all(np.abs(np.array(scaled) - constant) < sigmas(len(errors)) * np.array(errors) + 0.05 * constant)
     # another power of d would not pass
     for power in (0.5, 1.5):
         other = np.array(scaled) * (dims / 125.0) ** (power - 1)
         spread = np.array(errors) * (dims / 125.0) ** (power - 1)
         middle = np.average(other, weights=spread**-2.0)
-        assert np.any(np.abs(other - middle) > 4.5 * spread + 0.05 * middle)
+        assert np.any(np.abs(other - middle) > sigmas() * spread + 0.05 * middle)
 
 
 def test_a_solution_that_blows_up_says_so() -> None:

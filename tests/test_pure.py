@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optimistix as optx
 import pytest
+from chance import sigmas
 
 import twolayer as tl
 from conftest import random_overlaps
@@ -182,7 +183,7 @@ def test_chain_steps_have_the_mean_of_map() -> None:
     after = jax.jit(jax.vmap(lambda x: step.overlaps(step(step.start(start), x)).Q[0, 0]))(normals)
     mean = tl.solve(problem, algorithm, tl.Map(dim), start, steps=1, save=1).Q.values[0, -1, 0, 0]
     error = float(after.std() / np.sqrt(len(after)))
-    assert abs(float(after.mean()) - mean) < 4.5 * error
+    assert abs(float(after.mean()) - mean) < sigmas() * error
     assert error < 0.02 * abs(mean - 0.8)  # a wrong term would be seen
 
 

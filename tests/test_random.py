@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from chance import sigmas
 from scipy import stats
 from scipy.special import gammainc, gammaincc, ndtr, ndtri
 
@@ -74,10 +75,10 @@ def test_distribution_and_independence(single: bool) -> None:
         assert stats.kstest(x, "norm").pvalue > 1e-5
         for power, moment in ((1, 0.0), (2, 1.0), (4, 3.0), (6, 15.0)):
             spread = np.std(x**power) / np.sqrt(n)
-            assert abs(np.mean(x**power) - moment) < 5 * spread
-        assert abs(np.mean(x[1:] * x[:-1])) * np.sqrt(n) < 5
+            assert abs(np.mean(x**power) - moment) < sigmas(4) * spread
+        assert abs(np.mean(x[1:] * x[:-1])) * np.sqrt(n) < sigmas(3)
     for i, j in ((0, 1), (0, 2), (1, 2)):
-        assert abs(np.mean(samples[i] * samples[j])) * np.sqrt(n) < 5
+        assert abs(np.mean(samples[i] * samples[j])) * np.sqrt(n) < sigmas(3)
 
 
 def test_numbers_depend_on_their_counter_only() -> None:

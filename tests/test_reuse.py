@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from chance import sigmas
 
 import twolayer as tl
 from twolayer import d
@@ -88,7 +89,11 @@ def test_it_is_gradient_descent_on_the_set(sgd: tl.SGD, at_once: int, monkeypatc
     n, size = sgd.batch_at(dim), sgd.dataset_at(dim)
     spec = inputs.Spec(kernel_of(PROBLEM, sgd), form_of(sgd), dim, n, None, size, sgd.sampling)
     z, noise, keys = samples(spec, seed, run)
-    assert z.shape == (size, dim) and abs(z.mean()) < 5 / np.sqrt(z.size) and abs(z.var() - 1) < 5 * np.sqrt(2 / z.size)
+    assert (
+        z.shape == (size, dim)
+        and abs(z.mean()) < sigmas(2) / np.sqrt(z.size)
+        and abs(z.var() - 1) < sigmas(2) * np.sqrt(2 / z.size)
+    )
     if sgd.sampling == "sequence":
         batches = [np.arange(t * n, (t + 1) * n) % size for t in range(steps)]
     else:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from chance import sigmas
 
 import twolayer as tl
 from conftest import random_overlaps
@@ -106,7 +107,7 @@ def test_nodes_against_sampling(activation: str) -> None:
     products = centred[:, :, None] * centred[:, None, :]
     error = products.std(0) / np.sqrt(n)
     scale = np.sqrt(np.outer(np.diagonal(sigma), np.diagonal(sigma)))
-    assert (np.abs(products.mean(0) - sigma) < 5 * error + 0.03 * scale).all()
+    assert (np.abs(products.mean(0) - sigma) < sigmas(sigma.size) * error + 0.03 * scale).all()
     assert np.max(error / scale) < 0.03
 
 
@@ -154,7 +155,7 @@ def test_spread_over_a_trajectory_is_that_of_the_chain(name: str) -> None:
     for variable, index in watched:
         ratio, error = spread_ratio(runs["sde"], runs["chain"], variable, index)
         # the C/d correction of the variance itself is a few percent at these d
-        assert abs(ratio - 1) < 5 * error + 0.1, (variable, ratio, error)
+        assert abs(ratio - 1) < sigmas() * error + 0.1, (variable, ratio, error)
 
 
 def test_independent_noise_of_m_and_q_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +177,7 @@ def test_independent_noise_of_m_and_q_is_wrong(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sde, "spread_of", independent)
     wrong = tl.solve(problem, algorithm, tl.SDE(dim, 0.02), start, time=end, save=1, seeds=512)
     ratio, error = spread_ratio(wrong, chain, "M", (0, 0))
-    assert ratio - 5 * error > 2
+    assert ratio - sigmas() * error > 2
 
 
 def test_without_noise_it_is_the_ode() -> None:

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chance import sigmas
 from scipy import integrate, special, stats
-from statements import SIGMAS, Proofs, within
+from statements import Proofs, within
 
 import twolayer as tl
 from twolayer import d
@@ -124,10 +125,10 @@ def quenched_time_of_any_width() -> None:
     own = np.log((T * p * (p + 1) * dim + (2 * mine[0] * p - mine[1]) * (1 - T)) / (2 * mine[0] * p))
     own /= growth(p, 0.25, 0.2)
     spread = np.hypot(values.std(), own.std()) / np.sqrt(n)
-    assert abs(values.mean() - own.mean()) < SIGMAS * spread
+    assert abs(values.mean() - own.mean()) < sigmas() * spread
     times = wide(5000)
     assert times.quenched - times.annealed == pytest.approx(
-        (np.log(p / 2) - special.digamma(p / 2)) / growth(p, 0.25, 0.2), abs=SIGMAS * times.quenched_error + 2e-3
+        (np.log(p / 2) - special.digamma(p / 2)) / growth(p, 0.25, 0.2), abs=sigmas() * times.quenched_error + 2e-3
     )
     assert times.ode > times.quenched  # what linearisation leaves out
     # where T d is not large the logarithm has no value for some starts

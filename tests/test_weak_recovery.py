@@ -13,6 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from chance import sigmas
 
 import twolayer as tl
 from twolayer import d
@@ -156,7 +157,7 @@ def test_the_wrong_sign_waits_for_the_noise() -> None:
     assert positive <= random <= negative
     fit = runs["negative"].fit()
     assert fit is not None and point.theta is not None and point.theta_wrong_sign is not None
-    assert abs(fit.slope - point.theta_wrong_sign) < 4 * fit.error < point.theta_wrong_sign - point.theta
+    assert abs(fit.slope - point.theta_wrong_sign) < sigmas() * fit.error < point.theta_wrong_sign - point.theta
 
 
 def test_runs_that_do_not_recover_are_censored() -> None:
