@@ -265,7 +265,9 @@ def test_files_hold_one_idea_each() -> None:
     lengths = sorted(len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES.values())
     assert lengths[len(lengths) // 2] < 200
     assert lengths[-1] <= 600
-    apart = {name: len(pieces(tree_of(name))) for name in MODULES if not name.startswith(("gallery.shared", "cli.common"))}
+    apart = {
+        name: len(pieces(tree_of(name))) for name in MODULES if not name.startswith(("gallery.shared", "cli.common"))
+    }
     assert max(apart.values()) <= 3, {name: n for name, n in apart.items() if n > 3}
     assert sorted(apart.values())[int(0.8 * len(apart))] == 1
     assert len(pieces(ast.parse("def f(): ...\ndef g(): f()\ndef h(): ...\nx = 1\nclass C: y = x"))) == 3

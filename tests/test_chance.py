@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
@@ -23,7 +24,11 @@ def test_the_level_is_that_of_a_maximum() -> None:
 
 def test_all_judgements_together_stay_within_the_budget(request: pytest.FixtureRequest) -> None:
     """Every call of `sigmas`, as often as its test is run with other parameters."""
-    functions = [item.function for item in request.session.items if isinstance(item, pytest.Function)]
+    items = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    functions = [item.function for item in items]
+    for item in items:  # proofs of statements are parameters of one test
+        given = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        functions += [x for x in given if inspect.isfunction(x) and x.__module__.startswith("test_")]
     each = {function: judgements(function) for function in set(functions)}
     total = sum(each[function] for function in functions)
     assert total * LEVEL <= BUDGET, total
