@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ACTIVATIONS } from "../src/engine/activation";
 import { covariance, emptyAverages, gaussianOf, type Averages } from "../src/engine/gaussian/averages";
+import { RELU } from "../src/engine/gaussian/relu";
 import { eigen } from "../src/engine/matrix";
 import { normals, stream } from "../src/engine/random";
 import type { Overlaps, Task } from "../src/engine/task";
@@ -91,4 +92,37 @@ test("a weight wrong by a factor of two is seen", () => {
   const wrong = averagesAt({ ...task, noise: 2 * task.noise + 0.1 }, start);
   const { mean, error } = monteCarlo(task, start, 100_000)["chi"][0];
   assert.ok(Math.abs(wrong.chi[0] - mean) > 20 * error);
+});
+
+/** Four unit vectors of which some coincide up to an angle. */
+function nearly(angle: number, twins: readonly (readonly [number, number])[]): Float64Array {
+  const vectors = [[1, 0.2, -0.3, 0.1], [0.1, 1, 0.4, -0.2], [-0.2, 0.3, 1, 0.5], [0.3, -0.1, 0.2, 1]];
+  const aside = [0.3, -0.7, 0.2, 0.6];
+  for (const [i, j] of twins) vectors[i] = vectors[j].map((x, c) => x + angle * aside[c]);
+  const unit = vectors.map((v) => v.map((x) => x / Math.hypot(...v)));
+  return Float64Array.from(unit.flatMap((v) => unit.map((w) => v.reduce((sum, x, c) => sum + x * w[c], 0))));
+}
+
+test("rectifiers whose fields nearly coincide: four-point averages go over into three- and two-point ones", () => {
+  const weights = Float64Array.from([0, 0, 1, 0.5]);
+  /** The same average with one field in the place of its twin: no four different fields are left. */
+  const merged = (omega: Float64Array, j: number, l: number, q: number, s: number): number => {
+    const c = new Float64Array(4);
+    c[q] += weights[2];
+    c[s] += weights[3];
+    return RELU.fourPoint(omega, 4, c, j, l);
+  };
+  const cases = [
+    { twins: [[3, 2]], places: [0, 1, 2, 2] },
+    { twins: [[0, 2]], places: [2, 1, 2, 3] },
+    { twins: [[1, 0]], places: [0, 0, 2, 3] },
+    { twins: [[0, 2], [1, 3]], places: [2, 3, 2, 3] },
+  ] as const;
+  for (const { twins, places: [j, l, q, s] } of cases) {
+    for (const angle of [1e-2, 1e-3, 3e-4, 1.1e-4, 1e-4, 9e-5, 1e-5, 1e-6, 1e-7]) {
+      const omega = nearly(angle, twins);
+      const away = RELU.fourPoint(omega, 4, weights, 0, 1) - merged(omega, j, l, q, s);
+      assert.ok(Math.abs(away) < angle + 1e-8, `${JSON.stringify(twins)} at ${angle}: ${away}`);
+    }
+  }
 });

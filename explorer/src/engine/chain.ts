@@ -66,6 +66,7 @@ export class Chain {
   private readonly xi: Float64Array;
   private readonly star: Float64Array;
   private readonly lambda: Float64Array;
+  private readonly value: Float64Array;
   private readonly push: Float64Array;
   private readonly second: Float64Array;
   private readonly C: Float64Array;
@@ -100,6 +101,7 @@ export class Chain {
     this.xi = new Float64Array(this.width);
     this.star = new Float64Array(k);
     this.lambda = new Float64Array(p);
+    this.value = new Float64Array(p);
     this.push = new Float64Array(p * (rank + p));
     this.second = new Float64Array(p);
     this.columns = batch <= p ? batch : p;
@@ -131,8 +133,8 @@ export class Chain {
 
   /** Sums over the batch: means of g ξ*ᵀ, g ξ⊥ᵀ and e σ(λ), and C. */
   private sum(): void {
-    const { p, k, batch } = this.task;
-    const { rank, width, xi, star, lambda, push, second, W, L, a, sigma, C } = this;
+    const { p, k, batch, trained } = this.task;
+    const { rank, width, xi, star, lambda, value, push, second, W, L, a, sigma, C } = this;
     const own = rank + p;
     const wide = C.length / p; // columns of the work space of C
     push.fill(0);
@@ -150,7 +152,8 @@ export class Chain {
         let sum = 0;
         for (let c = 0; c < own; c++) sum += W[j * own + c] * xi[c];
         lambda[j] = sum;
-        f += a[j] * sigma.value(sum);
+        value[j] = sigma.value(sum);
+        f += a[j] * value[j];
       }
       const e = (this.target(star) + this.noise * xi[own] - (this.student * f) / p) / batch;
       if (held === wide) {
@@ -159,7 +162,7 @@ export class Chain {
       }
       for (let j = 0; j < p; j++) {
         const g = a[j] * sigma.slope(lambda[j]) * e;
-        second[j] += sigma.value(lambda[j]) * e;
+        if (trained) second[j] += value[j] * e;
         C[j * wide + held] = g;
         for (let c = 0; c < own; c++) push[j * own + c] += g * xi[c];
       }

@@ -77,7 +77,7 @@ export function field(task: Task, packing: Packing): RightHandSide {
 }
 
 /** The packed states at the given times (increasing, from 0). */
-export function solve(task: Task, start: Overlaps, times: ArrayLike<number>, rtol = 1e-9): Solution {
+export function solve(task: Task, start: Overlaps, times: ArrayLike<number>, rtol = 1e-8): Solution {
   const packing = new Packing(task, start.a);
   const diverged = (y: Float64Array): boolean => {
     const { Q, a } = packing.unpack(y);

@@ -2,7 +2,7 @@
 import { identity, type Rows } from "../engine/matrix";
 import { impossible, randomOverlaps, type Law } from "../engine/start";
 import { stepsPerTime, type ActivationName, type Geometry, type Loss, type Overlaps, type Task } from "../engine/task";
-import { flag, integer, list, matrix, oneOf, real, type Codecs } from "../ui/permalink";
+import { flag, integer, list, matrix, oneOf, real, words, type Codecs } from "../ui/permalink";
 
 export const MOST = 4; // neurons, and directions
 
@@ -40,39 +40,42 @@ export interface State {
   readonly size: "linear" | "log";
   readonly x: Coordinate;
   readonly y: Coordinate;
+  /** Lines that are not drawn, such as M12. */
+  readonly hidden: readonly string[];
   /** Where the cursor of time stands, as a part of the whole time. */
   readonly at: number;
 }
 
 export const DEFAULT: State = {
   activation: "He2",
-  p: 4,
+  p: 2,
   k: 1,
   target: "committee",
   teacher: [1],
   H: [[1]],
   h0: 0,
   P: [[1]],
-  a: [1, 1, 1, 1],
+  a: [1, 1],
   noise: 0.1,
   gamma: 0.2,
   batch: 1,
   geometry: "projected",
   loss: "squared",
   trained: false,
-  start: "random",
+  start: "given",
   law: "sphere",
-  M: [[0.1], [0.05], [-0.05], [-0.1]],
-  Q: identity(4),
-  dim: 1000,
+  M: [[0.3], [-0.2]],
+  Q: [[1, -0.06], [-0.06, 1]],
+  dim: 500,
   seed: 0,
-  time: 6,
+  time: 2,
   runs: 32,
   scale: "linear",
   quantity: "risk",
   size: "linear",
   x: "m1",
   y: "qperp",
+  hidden: [],
   at: 1,
 };
 
@@ -108,6 +111,7 @@ export const CODECS: Codecs<State> = {
   size: oneOf(["linear", "log"] as const),
   x: oneOf(COORDINATES),
   y: oneOf(COORDINATES),
+  hidden: words(/^[MQ][1-4][1-4]$/),
   at: real(0, 1),
 };
 
@@ -126,6 +130,7 @@ function square(rows: Rows, n: number, diagonal: number): Rows {
 /** The nearest state whose parts fit together. */
 export function settle(state: State): State {
   const { p, k, geometry } = state;
+  const drawn = (line: string): boolean => Number(line[1]) <= p && Number(line[2]) <= (line[0] === "M" ? k : p);
   const fits = (c: Coordinate): boolean => !/^m\d$/.test(c) || Number(c[1]) <= k;
   const Q = square(state.Q, p, 1);
   const law = state.law === "gaussian" && geometry !== "free" ? "sphere" : state.law;
@@ -142,6 +147,7 @@ export function settle(state: State): State {
     Q: geometry === "free" ? Q : Q.map((row, j) => row.map((x, l) => (j === l ? 1 : x))),
     x: fits(state.x) ? state.x : "m1",
     y: fits(state.y) ? state.y : "qperp",
+    hidden: state.hidden.filter(drawn),
   };
 }
 
@@ -170,6 +176,8 @@ export function refusal(state: State): string | null {
   }
   return null;
 }
+
+export const MOST_STEPS = 2 ** 32; // they are counted by one word of the random numbers
 
 /** Steps of one run of the chain. */
 export function stepsOf(state: State): number {

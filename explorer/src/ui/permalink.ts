@@ -46,6 +46,18 @@ export const flag: Codec<boolean> = {
   read: (text) => (text === "1" ? true : text === "0" ? false : undefined),
 };
 
+/** Words of a form, separated by commas; none at all is a dash. */
+export function words(form: RegExp): Codec<readonly string[]> {
+  return {
+    write: (values) => values.join(",") || "-",
+    read: (text) => {
+      if (text === "-") return [];
+      const values = text.split(",");
+      return values.every((word) => form.test(word)) ? [...new Set(values)] : undefined;
+    },
+  };
+}
+
 export function list(entry: Codec<number>, most: number): Codec<readonly number[]> {
   return {
     write: (values) => values.map(entry.write).join(","),

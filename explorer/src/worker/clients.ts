@@ -8,38 +8,53 @@ function ask(worker: Worker, request: Request): void {
   worker.postMessage(request);
 }
 
+function crashed(event: ErrorEvent): string {
+  return `The computation stopped: ${event.message || "its worker could not be started"}.`;
+}
+
 /** Asks one question at a time; of those that come while it waits, only the newest is asked. */
 export class LimitClient {
-  private readonly worker: Worker;
+  private worker: Worker;
   private latest = 0;
   private busy = false;
   private waiting: Request | null = null;
 
   constructor(
-    spawn: Spawn,
+    private readonly spawn: Spawn,
     private readonly answered: (reply: LimitReply) => void,
     private readonly failed: (message: string) => void,
   ) {
-    this.worker = spawn();
-    this.worker.onmessage = ({ data }: MessageEvent<Reply>) => this.hear(data);
+    this.worker = this.hire();
   }
 
   solve(task: Task, start: Overlaps, times: Float64Array): void {
     const request: Request = { kind: "limit", id: ++this.latest, task, start, times };
     if (this.busy) this.waiting = request;
-    else {
-      this.busy = true;
-      ask(this.worker, request);
-    }
+    else this.ask(request);
+  }
+
+  private hire(): Worker {
+    const worker = this.spawn();
+    worker.onmessage = ({ data }: MessageEvent<Reply>) => this.hear(data);
+    worker.onerror = (event) => {
+      event.preventDefault();
+      worker.terminate();
+      this.worker = this.hire(); // the next question finds a new one
+      this.hear({ kind: "failed", id: this.latest, message: crashed(event) });
+    };
+    return worker;
+  }
+
+  private ask(request: Request): void {
+    this.busy = true;
+    ask(this.worker, request);
   }
 
   private hear(reply: Reply): void {
     this.busy = false;
-    if (this.waiting) {
-      this.busy = true;
-      ask(this.worker, this.waiting);
-      this.waiting = null;
-    }
+    const next = this.waiting;
+    this.waiting = null;
+    if (next) this.ask(next);
     if (reply.id !== this.latest) return;
     if (reply.kind === "limit") this.answered(reply);
     else if (reply.kind === "failed") this.failed(reply.message);
@@ -96,6 +111,11 @@ export class RunPool {
           this.stop();
           listener.failed(data.message);
         }
+      };
+      worker.onerror = (event) => {
+        event.preventDefault();
+        this.stop();
+        listener.failed(crashed(event));
       };
       give(worker);
       return worker;

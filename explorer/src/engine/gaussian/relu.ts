@@ -5,16 +5,20 @@
  *     E[H1 H2 σ3 σ4] = C34 P4 + Σ_q Σ_{s≠q} C3q (C4s − Cqs C4q/Cqq) F_qs
  *
  * with θ the angle between the fields, F_qs = density of (h_q, h_s) at 0 times the probability that the other two are
- * positive there, and P4 the orthant probability, an integral over correlation matrices 1 + t(R − 1). A Heaviside on a
- * field that also carries a rectifier drops out, and so does a repeated one; what is left has two, three or four
+ * positive there, and P4 the orthant probability, an integral over correlation matrices 1 + t(R − 1):
+ *
+ *     P4 = 1/16 + ∫₀¹ Σ_{q<s} r_qs/(2π√(1 − t² r_qs²)) · P(the other two > 0 | h_q = h_s = 0; t) dt
+ *
+ * A Heaviside on a field that also carries a rectifier drops out, and so does a repeated one; what is left has two, three or four
  * different fields.
  */
 import { legendre } from "../quadrature";
 import type { Forms } from "./ridge";
 
 const TWO_PI = 2 * Math.PI;
-const NODES = 48;
-const SINGULAR = 1e-14; // squared sines below this are rounding: coincident fields
+const PANEL = 8; // nodes of a panel
+const FINEST = 24; // panels, less one
+const SINGULAR = 1e-14; // squared sines and eigenvalues below this are rounding: coincident fields
 const clip = (x: number): number => Math.min(1, Math.max(-1, x));
 
 /** P(x > 0, y > 0); ¼ when one of them has no variance left (half of the mass on either side). */
@@ -29,36 +33,73 @@ const SPLITS = [
 
 type Split = (typeof SPLITS)[number];
 
-/** Probability that the other two fields are positive given that two vanish; correlations t·r off the diagonal. */
-function restPositive(r: Float64Array, t: number, at: Split, determinant: number): number {
-  const c = t * r[at.qs];
+/**
+ * Probability that the other two fields are positive given that two vanish; correlations t·r off the diagonal.
+ *
+ * Written in differences of correlations, so that fields that nearly coincide keep their digits.
+ */
+function restPositive(r: Float64Array, t: number, at: Split): number {
+  const sign = r[at.qs] < 0 ? -t : t; // a field and its negative vanish together
+  const c = sign * r[at.qs];
   const qm = t * r[at.qm];
   const qn = t * r[at.qn];
-  const sm = t * r[at.sm];
-  const sn = t * r[at.sn];
+  const sm = sign * r[at.sm];
+  const sn = sign * r[at.sn];
+  const determinant = Math.max((1 - c) * (1 + c), SINGULAR);
+  const m = qm - sm;
+  const n = qn - sn;
   return bothPositive(
-    1 - (qm * qm - 2 * c * qm * sm + sm * sm) / determinant,
-    1 - (qn * qn - 2 * c * qn * sn + sn * sn) / determinant,
-    t * r[at.mn] - (qm * qn - c * (qm * sn + sm * qn) + sm * sn) / determinant,
+    1 - (m * m + 2 * (1 - c) * qm * sm) / determinant,
+    1 - (n * n + 2 * (1 - c) * qn * sn) / determinant,
+    t * r[at.mn] - (m * n + (1 - c) * (qm * sn + sm * qn)) / determinant,
   );
 }
 
-// t = sin(πu/2) takes the square root out of the densities
-const LEGENDRE = legendre(NODES);
-const COUPLING = LEGENDRE.node.map((u) => Math.sin((Math.PI / 2) * u));
-const WEIGHT = LEGENDRE.node.map((u, i) => (Math.PI / 2) * Math.cos((Math.PI / 2) * u) * LEGENDRE.weight[i]);
+/** Nodes t = sin(πu/2), which takes the square root out of the densities, and their weights. */
+interface Rule {
+  readonly t: Float64Array;
+  readonly weight: Float64Array;
+}
+
+/** Gauss–Legendre on panels [0, ½], [½, ¾], …, [1 − 2^(−m), 1] of u. */
+function graded(m: number): Rule {
+  const { node, weight } = legendre(PANEL);
+  const edges = [0, ...Array.from({ length: m }, (_, i) => 1 - 2 ** -(i + 1)), 1];
+  const u = edges.slice(1).flatMap((end, i) => node.map((x) => edges[i] + (end - edges[i]) * x));
+  const du = edges.slice(1).flatMap((end, i) => weight.map((w) => (end - edges[i]) * w));
+  return {
+    t: Float64Array.from(u, (x) => Math.sin((Math.PI / 2) * x)),
+    weight: Float64Array.from(u, (x, i) => (Math.PI / 2) * Math.cos((Math.PI / 2) * x) * du[i]),
+  };
+}
+
+const RULES = Array.from({ length: FINEST + 1 }, (_, m) => graded(m));
+
+/**
+ * The rule that resolves the integrand: it is singular where 1 + t(R − 1) is, at u − 1 ≈ √λ with λ the smallest
+ * eigenvalue of R, and λ > det R · 27/64.
+ */
+function ruleFor(r: Float64Array): Rule {
+  const [ab, ac, ad, bc, bd, cd] = [r[1], r[2], r[3], r[6], r[7], r[11]];
+  // Schur complement of the first field
+  const [bb, cc, dd] = [1 - ab * ab, 1 - ac * ac, 1 - ad * ad];
+  const [BC, BD, CD] = [bc - ab * ac, bd - ab * ad, cd - ac * ad];
+  const determinant = bb * (cc * dd - CD * CD) - BC * (BC * dd - CD * BD) + BD * (BC * CD - cc * BD);
+  const lowest = Math.max((determinant * 27) / 64, SINGULAR);
+  return RULES[Math.min(FINEST, Math.max(1, Math.ceil(-Math.log2(lowest) / 2)))];
+}
 
 /** P(h1, h2, h3, h4 > 0) from the correlations r (4 × 4, flat). */
 function orthant(r: Float64Array): number {
+  const { t, weight } = ruleFor(r);
   let total = 1 / 16;
   for (const at of SPLITS) {
     const rho = r[at.qs];
     if (rho === 0) continue;
     let sum = 0;
-    for (let i = 0; i < NODES; i++) {
-      const t = COUPLING[i];
-      const determinant = Math.max(1 - t * t * rho * rho, SINGULAR);
-      sum += (WEIGHT[i] * restPositive(r, t, at, determinant)) / Math.sqrt(determinant);
+    for (let i = 0; i < t.length; i++) {
+      const c = t[i] * rho;
+      sum += (weight[i] * restPositive(r, t[i], at)) / Math.sqrt(Math.max((1 - c) * (1 + c), SINGULAR));
     }
     total += (rho * sum) / TWO_PI;
   }
@@ -93,9 +134,9 @@ function four(): number {
   for (const at of SPLITS) {
     const q = at.qs >> 2;
     const s = at.qs & 3;
-    const determinant = Math.max(1 - r[at.qs] ** 2, SINGULAR);
+    const determinant = Math.max((1 - r[at.qs]) * (1 + r[at.qs]), SINGULAR);
     const weight = boundary(r[at.qs], r[8 + q], r[8 + s], r[12 + q], r[12 + s]);
-    total += (weight * restPositive(r, 1, at, determinant)) / (TWO_PI * Math.sqrt(determinant));
+    total += (weight * restPositive(r, 1, at)) / (TWO_PI * Math.sqrt(determinant));
   }
   return total;
 }
@@ -108,7 +149,7 @@ function three(m: number, n: number): number {
     for (let s = q + 1; s < 3; s++) {
       const qs = r[4 * q + s];
       const weight = boundary(qs, r[4 * m + q], r[4 * m + s], r[4 * n + q], r[4 * n + s]);
-      total += weight / (2 * TWO_PI * Math.sqrt(Math.max(1 - qs * qs, SINGULAR)));
+      total += weight / (2 * TWO_PI * Math.sqrt(Math.max((1 - qs) * (1 + qs), SINGULAR)));
     }
   }
   return total;
@@ -120,10 +161,26 @@ function angle(c11: number, c12: number, c22: number): readonly [number, number]
   return [sine, Math.atan2(sine, c12)];
 }
 
-/** E[H_j H_l σ_q σ_s] of four fields, any of which may be the same one. */
+const TWINS = 5e-9; // fields at an angle below 1e-4
+
+/** 1 if two fields are one up to a factor and a small angle, −1 if they are opposite, 0 otherwise. */
+function likeness(omega: Float64Array, n: number, i: number, j: number): number {
+  if (i === j) return 1;
+  const r = omega[i * n + j] / Math.sqrt(omega[i * n + i] * omega[j * n + j]);
+  return r > 1 - TWINS ? 1 : r < TWINS - 1 ? -1 : 0;
+}
+
+/**
+ * E[H_j H_l σ_q σ_s] of four fields, any of which may be the same one.
+ *
+ * A Heaviside drops out beside a rectifier of nearly the same field: where their signs differ, at an angle θ, the
+ * rectifier is of order θ, so the error is of order θ² and far below that of differences of nearly equal terms.
+ */
 function expectation(omega: Float64Array, n: number, j: number, l: number, q: number, s: number): number {
-  const needJ = j !== q && j !== s;
-  const needL = l !== q && l !== s && l !== j;
+  const [jq, js, lq, ls] = [likeness(omega, n, j, q), likeness(omega, n, j, s), likeness(omega, n, l, q), likeness(omega, n, l, s)];
+  if (jq < 0 || js < 0 || lq < 0 || ls < 0) return 0; // a rectifier where its field is negative
+  const needJ = jq === 0 && js === 0;
+  const needL = lq === 0 && ls === 0 && l !== j;
   const vq = omega[q * n + q];
   const vs = omega[s * n + s];
   if (needJ && needL) {
