@@ -124,7 +124,9 @@ ODE_CASES: dict[str, tuple[Description, dict[str, Any], float]] = {
         describe("He2", 2, 2, gamma=0.1, loss="correlation", geometry="projected"), {"seed": 8}, 4.0,
     ),
     "relu, two and two": (describe("relu", 2, 2, gamma=0.5, noise=0.02), {"seed": 9}, 20.0),
-    "relu, four and four": (describe("relu", 4, 4, gamma=0.8, geometry="projected"), {"seed": 10, "aligned": 0.3}, 15.0),
+    "relu, four and four": (
+        describe("relu", 4, 4, gamma=0.8, geometry="projected"), {"seed": 10, "aligned": 0.3}, 15.0,
+    ),
     "relu, all its options": (
         describe("relu", 3, 2, target={"kind": "committee", "weights": [1.0, -0.8]}, P=CORRELATED, gamma=0.6, batch=2,
                  noise=0.1, trained=True),
@@ -177,8 +179,8 @@ def averages() -> list[Description]:
             start = start_of(task, setting["seed"], a, aligned, setting.get("size", 1.0))
             m = tl.moments(problem_of(task, a), start, task["loss"], tolerance=1e-11)
             values = {word: np.asarray(getattr(m, word)).tolist() for word in ("psi", "phi", "chi", "second")}
-            out.append({"name": f"{name}, aligned {aligned:g}", "task": task, "start": layers(start), **values,
-                        "excess": float(m.excess_risk)})  # fmt: skip
+            here = {"name": f"{name}, aligned {aligned:g}", "task": task, "start": layers(start)}
+            out.append(here | values | {"excess": float(m.excess_risk)})
     return out
 
 
@@ -214,27 +216,29 @@ def chain() -> Description:
         start = start_of(task, setting["seed"], a)
         rows = np.concatenate(embed(start.Q, start.M, target_frame(np.asarray(task["P"]))[1], task["p"]), axis=-1)
         save, seed = [0, 1, 2, 10, 100], 2**40 + setting["seed"]
-        result = tl.solve(problem_of(task, a), algorithm_of(task), tl.Chain(dim), start, steps=100, save=save,
-                          seeds=3, seed=seed)  # fmt: skip
-        paths.append({"name": name, "task": task, "dim": dim, "rows": rows.tolist(), "a": a, "seed": seed,
-                      "steps": save, "M": result.M.values.tolist(), "Q": result.Q.values.tolist(), "layer": result.a.values.tolist()})  # fmt: skip
+        run = {"steps": 100, "save": save, "seeds": 3, "seed": seed}
+        result = tl.solve(problem_of(task, a), algorithm_of(task), tl.Chain(dim), start, **run)
+        paths.append(
+            {"name": name, "task": task, "dim": dim, "rows": rows.tolist(), "a": a, "seed": seed, "steps": save}
+            | {"M": result.M.values.tolist(), "Q": result.Q.values.tolist(), "layer": result.a.values.tolist()}
+        )
     for name, (task, dim, steps) in SAMPLES.items():
         a = [1.0] * task["p"]
         start = start_of(task, 31, a, aligned=0.5)
-        result = tl.solve(problem_of(task, a), algorithm_of(task), tl.Chain(dim), start, steps=steps, save=1,
-                          seeds=RUNS, seed=77)  # fmt: skip
-        last = result.isel(time=-1)
+        run = {"steps": steps, "save": 1, "seeds": RUNS, "seed": 77}
+        last = tl.solve(problem_of(task, a), algorithm_of(task), tl.Chain(dim), start, **run).isel(time=-1)
         seen = {"M11": last.M[:, 0, 0], "Q11": last.Q[:, 0, 0], "Q12": last.Q[:, 0, 1], "excess": last.excess_risk}
         if task["geometry"] != "free":
-            del seen["Q11"]
-        samples.append({"name": name, "task": task, "dim": dim, "start": layers(start), "steps": steps,
-                        "seen": {word: [float(f"{x:.6g}") for x in values.values] for word, values in seen.items()}})  # fmt: skip
+            del seen["Q11"]  # one, up to rounding
+        rounded = {word: [float(f"{x:.6g}") for x in values.values] for word, values in seen.items()}
+        samples.append(
+            {"name": name, "task": task, "dim": dim, "start": layers(start), "steps": steps, "seen": rounded}
+        )
     return {"paths": paths, "samples": samples}
 
 
 def numbers() -> Description:
     """Normals, χ² quantiles and starts."""
-    seeds = [0, 5, 2**40 + 3]
     points = np.linspace(-8.2, 8.2, 9)
     starts = []
     for law in ("sphere", "hemisphere", "gaussian"):
@@ -242,13 +246,16 @@ def numbers() -> Description:
             problem = tl.Problem(tl.Teacher("erf", k=k), "erf", p)
             start = tl.Overlaps.random(problem, dim, seed=3, law=law, size=2)
             starts.append({"p": p, "k": k, "dim": dim, "law": law, "Q": start.Q.tolist(), "M": start.M.tolist()})
-    return {
-        "normals": [{"seed": s, "role": int(r), "values": random.host_normal(s, r, 200, np.arange(2)).tolist()}
-                    for s in seeds for r in (random.Role.FIELDS, random.Role.ORTHOGONAL)],
-        "quantiles": [{"n": n, "x": points.tolist(), "values": chi_square_quantile(n, points).tolist()}
-                      for n in (64, 65, 100, 999, 9_999, 10_000, 123_456, 10**9)],
-        "starts": starts,
-    }  # fmt: skip
+    normals = [
+        {"seed": seed, "role": int(role), "values": random.host_normal(seed, role, 200, np.arange(2)).tolist()}
+        for seed in (0, 5, 2**40 + 3)
+        for role in (random.Role.FIELDS, random.Role.ORTHOGONAL)
+    ]
+    quantiles = [
+        {"n": n, "x": points.tolist(), "values": chi_square_quantile(n, points).tolist()}
+        for n in (64, 65, 100, 999, 9_999, 10_000, 123_456, 10**9)
+    ]
+    return {"normals": normals, "quantiles": quantiles, "starts": starts}
 
 
 def write(name: str, content: Any) -> None:
