@@ -233,7 +233,7 @@ test("the limit between two times, and up to a blow-up", () => {
   const size = new Channels(1, 1).size;
   const reached = 50;
   const rows = Float64Array.from({ length: reached * size }, (_, i) => grid.times[Math.floor(i / size)] * 3);
-  const limit = new Limit(grid, 1, 1, rows, 0.3, 1);
+  const limit = new Limit(grid, 1, 1, rows, 0.3);
   const between = (grid.times[10] + grid.times[11]) / 2;
   close(limit.at(2, between), 3 * between, 1e-12);
   assert.equal(limit.line(0)[reached], null);

@@ -44,7 +44,7 @@ test("describe, see the limit, watch the chain, take the link and the Python awa
   const { page, close } = await open(set, "", { permissions: ["clipboard-read", "clipboard-write"] });
   assert.match(await riskOf(page), /^Risk: from 1\.42 at time 0 to 0\.0907 at time 2$/);
   await allRuns(page);
-  await page.getByText(/SGD at d = 500: 0\.09\d+ ± 0\.00\d+ \(32 runs, band 80 %\)/).waitFor();
+  await page.getByText(/SGD at d = 500: 0\.09\d+ ± 0\.00\d+ \(32 runs, band 80\u00a0%\)/).waitFor();
 
   await page.getByRole("radio", { name: "erf" }).check();
   await page.getByRole("radiogroup", { name: /^Directions/ }).getByRole("radio", { name: "2" }).check();
@@ -57,7 +57,7 @@ test("describe, see the limit, watch the chain, take the link and the Python awa
   await page.getByRole("radio", { name: "log", exact: true }).check();
   await page.getByRole("radio", { name: "excess" }).check();
   await page.getByRole("button", { name: "M 1,2" }).click();
-  await page.getByRole("slider", { name: "Time" }).last().fill("400");
+  await page.getByRole("slider", { name: "Cursor of time" }).fill("400");
   await page.getByRole("img", { name: /^Excess risk: from .* at time 10$/ }).waitFor();
   await allRuns(page);
   const asked = { activation: "erf", k: 2, geometry: "free", gamma: 1.5, noise: 0.02, time: 10, scale: "log", quantity: "excess", hidden: ["M12"], at: 0.4 };

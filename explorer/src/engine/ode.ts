@@ -84,5 +84,5 @@ export function solve(task: Task, start: Overlaps, times: ArrayLike<number>, rto
     for (let j = 0; j < task.p; j++) if (!(Q[j * task.p + j] < LIMIT && a[j] * a[j] < LIMIT)) return true;
     return false;
   };
-  return integrate(field(task, packing), packing.pack(start), times, { rtol, atol: 1e-2 * rtol, diverged });
+  return integrate(field(task, packing), packing.pack(start), times, { rtol, atol: 1e-5 * rtol, diverged });
 }

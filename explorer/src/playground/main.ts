@@ -62,9 +62,9 @@ class Page {
     this.grid = gridOf(this.store.state);
     this.limits = new LimitClient(
       spawn,
-      ({ rows, diverged, milliseconds }) => {
+      ({ rows, diverged }) => {
         const { p, k } = this.store.state;
-        this.limit = new Limit(this.grid, p, k, rows, diverged, milliseconds);
+        this.limit = new Limit(this.grid, p, k, rows, diverged);
         this.show();
       },
       (message) => this.see.say(message),

@@ -44,7 +44,6 @@ export class Limit {
     readonly k: number,
     private readonly rows: Float64Array,
     readonly diverged: number | null,
-    readonly milliseconds: number,
   ) {
     this.channels = new Channels(p, k);
     this.reached = rows.length / this.channels.size;

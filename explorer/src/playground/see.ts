@@ -307,7 +307,7 @@ export class See {
     }
     const { mean, error, count: n } = ensemble.summary(0, ensemble.placeOf(time));
     const value = measured(mean + shift, error);
-    const runs = n === 1 ? "1 run" : `${n} runs, band 80 %`;
+    const runs = n === 1 ? "1 run" : `${n} runs, band 80\u00a0%`;
     this.key.replaceChildren(line, h("span", { class: "chain" }, `SGD at d = ${count(this.store.state.dim)}: ${value} (${runs})`));
   }
 

@@ -10,7 +10,6 @@ export interface Colours {
   readonly muted: string;
   readonly grid: string;
   readonly surface: string;
-  readonly accent: string;
   readonly chain: string;
   readonly neurons: readonly string[];
 }
@@ -29,7 +28,6 @@ export function colours(): Colours {
     muted: get("muted"),
     grid: get("grid"),
     surface: get("surface"),
-    accent: get("accent"),
     chain: get("chain"),
     neurons: [1, 2, 3, 4].map((j) => get(`neuron-${j}`)),
   };

@@ -27,7 +27,8 @@ export async function copy(text: string): Promise<boolean> {
 /** A dialog with a text, and a button that copies it. */
 export class TextDialog {
   readonly element: HTMLDialogElement;
-  private readonly text = h("textarea", { readonly: true, spellcheck: "false", rows: 16 });
+  private readonly focusOnOpen: HTMLElement;
+  private readonly text = h("textarea", { readonly: true, spellcheck: "false", rows: 24 });
 
   constructor(title: string, notice: Notice) {
     this.text.setAttribute("aria-label", title);
@@ -52,11 +53,10 @@ export class TextDialog {
     this.focusOnOpen = take;
   }
 
-  private readonly focusOnOpen: HTMLElement;
-
   open(text: string): void {
     this.text.value = text;
     this.element.showModal();
+    this.text.scrollTop = 0;
     this.focusOnOpen.focus();
   }
 }

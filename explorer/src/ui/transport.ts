@@ -7,7 +7,7 @@ const WHOLE_MILLISECONDS = 8000;
 export class Transport {
   readonly element: HTMLElement;
   private readonly button = h("button", { type: "button", class: "play", "aria-label": "Play" });
-  private readonly range = h("input", { type: "range", min: 0, max: NOTCHES, "aria-label": "Time" });
+  private readonly range = h("input", { type: "range", min: 0, max: NOTCHES, "aria-label": "Cursor of time" });
   private readonly readout = h("output", { class: "readout" });
   private at = 1;
   private frame = 0;

@@ -30,7 +30,6 @@ export interface LimitReply {
   /** Rows at the times that were reached. */
   readonly rows: Float64Array;
   readonly diverged: number | null;
-  readonly milliseconds: number;
 }
 
 /** A piece of a run: rows from number `first` on. */

@@ -15,7 +15,6 @@ function say(reply: Reply, rows?: Float64Array): void {
 }
 
 function limit({ id, task, start, times }: LimitRequest): void {
-  const began = performance.now();
   const { states, diverged } = solve(task, start, times);
   const packing = new Packing(task, start.a);
   const observe = observer(task);
@@ -24,7 +23,7 @@ function limit({ id, task, start, times }: LimitRequest): void {
     const { Q, M, a } = packing.unpack(state);
     observe(Q, M, a, rows, i);
   });
-  say({ kind: "limit", id, rows, diverged, milliseconds: performance.now() - began }, rows);
+  say({ kind: "limit", id, rows, diverged }, rows);
 }
 
 let shared: { key: string; factor: GramFactor } | null = null;
