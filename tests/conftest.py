@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from collections.abc import Iterator
+from pathlib import Path
+
+# two workers share two cores: threads inside XLA would only wait for each other
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
 
 import jax
 import matplotlib
@@ -11,7 +17,20 @@ import pytest
 
 from twolayer.task.overlaps import Overlaps
 
+SLOW = (Path(__file__).parent / "slow.txt").read_text(encoding="utf-8").split("\n")[:-1]
+"""Tests that `uv run pytest -m slow` runs: long simulations, and pages of the documentation."""
+
 matplotlib.use("Agg")
+gc.set_threshold(200_000, 20, 100)  # traces are many small objects that live long: a third of the time went here
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what slow.txt lists, whole files or tests by the beginning of their names."""
+    begins = tuple(f"tests/{line}" for line in SLOW)
+    for item in items:
+        if item.nodeid.startswith(begins):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture

@@ -204,7 +204,8 @@ def exact_mean_step(
     rule = averager.engine.rule
     assert isinstance(rule, FullRule)
     Q, M, a = (jnp.asarray(x) for x in (start.Q, start.M, start.a))
-    sample, weights = rule.sample(Q, M, 0.0)
+    student, target, weights = rule.fields(Q, M, a)
+    sample = Sample(student, target, 0.0)
     g = np.asarray(kernel_of(problem, algorithm).push(sample, a).first)
     slope = np.asarray(a * problem.activation.slope(sample.student))
     w, u = np.asarray(weights), np.concatenate([sample.student, sample.target], axis=1)

@@ -271,6 +271,7 @@ def test_the_seed_of_moments_is_that_of_the_start(call: Call) -> None:
     assert first == again != other
 
 
+@pytest.mark.usefixtures("real_figures")
 def test_plot_draws_both_kinds_of_results(call: Call, saved: Path) -> None:
     assert call("plot", str(saved / "chain.nc"), "--out", "a.svg").out == "wrote a.svg\n"
     assert call("plot", str(saved / "both.nc"), "--out", "b.png", "--json").json == {"files": ["b.png"]}

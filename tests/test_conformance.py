@@ -197,11 +197,12 @@ FORMS: dict[str, tuple[dict[str, Any], list[float]]] = {
 def test_forms_of_save_points_are_views_of_one_run(word: str) -> None:
     algorithm = regime_of(word)
     whole = run(word, algorithm, steps=6, save=6)
+    known = np.rint(whole.step.values).astype(int).tolist()  # a method may take several steps at once
     for form, (knobs, steps) in FORMS.items():
         part = run(word, algorithm, **knobs)
         np.testing.assert_allclose(part.step, steps, rtol=1e-9, err_msg=form)
         for name in ("M", "a", "excess_risk"):
-            there = whole[name].values[:, [int(s) for s in steps]]
+            there = whole[name].values[:, [known.index(step) for step in steps]]
             np.testing.assert_allclose(part[name].values, there, rtol=1e-5, atol=1e-7, err_msg=f"{form}: {name}")
 
 

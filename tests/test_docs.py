@@ -15,6 +15,7 @@ import jax
 import pytest
 
 import twolayer as tl
+from conftest import SLOW
 from twolayer.cli import COMMANDS, main
 from twolayer.files.taskfile import read_task
 from twolayer.functions import activation
@@ -156,5 +157,12 @@ def test_the_check_of_the_repository_runs_the_tests() -> None:
     assert os.access(script, os.X_OK)
     lines = script.read_text(encoding="utf-8").splitlines()
     assert any(line.startswith(TEST) for line in lines)
-    for command in ("ruff format --check .", "ruff check .", "mypy"):
+    for command in ("ruff format --check .", "ruff check .", "mypy", "pytest -m slow"):
         assert f"uv run {command}" in lines
+
+
+def test_what_is_called_slow_exists() -> None:
+    for line in SLOW:
+        name, _, test = line.partition("::")
+        text = (ROOT / "tests" / name).read_text(encoding="utf-8")
+        assert f"def {test.partition('[')[0]}(" in text if test else text, line

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
-import os
 import platform
-import signal
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
@@ -19,7 +16,7 @@ import pytest
 
 import twolayer as tl
 from twolayer.files import environment
-from twolayer.loops.host import Ears, Silent
+from twolayer.loops.host import Silent
 from twolayer.numerics.precision import float64
 from twolayer.running import progress
 
@@ -172,16 +169,3 @@ def test_any_listener_will_do() -> None:
     assert positions == sorted(positions)
     with pytest.raises(tl.InputError, match="`progress` must be True, False, None or an object with begin"):
         tl.solve(problem, algorithm, tl.Chain(20), start, steps=20, progress="loud")
-
-
-def test_a_swallowed_ctrl_c_arrives_later() -> None:
-    """Compiled code may call back into Python and drop the exception; the next report of the run raises it again."""
-    before = signal.getsignal(signal.SIGINT)
-    with Ears() as ears:
-        ears.check()
-        with contextlib.suppress(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-        assert ears.heard
-        with pytest.raises(KeyboardInterrupt):
-            ears.check()
-    assert signal.getsignal(signal.SIGINT) is before

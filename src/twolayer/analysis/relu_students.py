@@ -28,6 +28,7 @@ from twolayer.numerics.errors import InputError, finite_number, positive_integer
 from twolayer.numerics.precision import float64
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps
+from twolayer.task.method import from_start
 from twolayer.task.problem import Problem, finite_array
 
 __all__ = ["ReluStudents", "SymmetricPair", "aligned_excess", "cubic_bound", "relu_students", "symmetric_pair"]
@@ -88,12 +89,12 @@ def symmetric_pair(lambda1: float, lambda2: float, lr: float, steps: Any, save: 
     y = finite_number("lambda2", lambda2, accepted="a finite number")
     eta = finite_number("lr", lr, accepted="a number in (0, 2)")
     require(0 < eta < 2, "lr", lr, "a number in (0, 2), beyond which λ1 diverges")
-    points = save_steps(Clocks(Problem("relu(z1)", "relu", 2), SGD(eta), None), None, steps, save)
+    points, hidden = from_start(save_steps(Clocks(Problem("relu(z1)", "relu", 2), SGD(eta), None), None, steps, save))
     start = (jnp.asarray(x - 0.5), jnp.asarray(abs(y)))  # −λ2 numbers the two students the other way
     later = _follow(*start, jnp.asarray(eta), jnp.asarray(points))
     columns = zip((*start, pair_loss(*start)), later, strict=True)
-    excess, orthogonal, loss = (np.concatenate([[np.asarray(a)], np.asarray(b)]) for a, b in columns)
-    return SymmetricPair(points, excess, math.copysign(1.0, y) * orthogonal, loss)
+    excess, orthogonal, loss = (np.concatenate([[np.asarray(a)], np.asarray(b)])[hidden:] for a, b in columns)
+    return SymmetricPair(points[hidden:], excess, math.copysign(1.0, y) * orthogonal, loss)
 
 
 def aligned_excess(total: float, lr: float, students: int, steps: Any) -> np.ndarray:

@@ -77,7 +77,7 @@ def even_rule(count: int) -> tuple[np.ndarray, np.ndarray]:
 
     Examples
     --------
-    >>> x, w = even_rule(24)
+    >>> x, w = even_rule(28)
     >>> abs(float((w * np.cos(x)).sum()) - math.exp(-0.5)) < 1e-14
     True
     """

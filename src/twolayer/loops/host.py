@@ -7,8 +7,6 @@ Compiled code is called in pieces of a fraction of a second; nothing calls back 
 
 from __future__ import annotations
 
-import signal
-import threading
 import time as wall
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -66,34 +64,6 @@ class Silent:
         """Ignore."""
 
 
-class Ears:
-    """Ctrl-C that does not get lost: an exception raised while JAX is tracing or compiling may be swallowed there."""
-
-    def __init__(self) -> None:
-        self.heard = False
-        self._listening = False
-
-    def __enter__(self) -> Ears:
-        ours = threading.current_thread() is threading.main_thread()
-        if ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._hear)
-            self._listening = True
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._listening:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def _hear(self, *_: object) -> None:
-        self.heard = True
-        raise KeyboardInterrupt
-
-    def check(self) -> None:
-        """Raise what was heard before and has not arrived."""
-        if self.heard:
-            raise KeyboardInterrupt
-
-
 @dataclass(frozen=True, eq=False)
 class Record:
     """What came out of a run: snapshots at the save points passed, outcomes and where they happened.
@@ -118,17 +88,7 @@ class Record:
 
 def follow(prepare: Callable[[], Evolution], points: np.ndarray, label: str, monitor: Monitor) -> Record:
     """Prepare an evolution and run it over its save points."""
-    with Ears() as ears:
-        return _follow(prepare, points, label, monitor, ears)
-
-
-def _follow(prepare: Callable[[], Evolution], points: np.ndarray, label: str, monitor: Monitor, ears: Ears) -> Record:
     interrupted = False
-
-    def tick(position: float) -> None:
-        ears.check()
-        monitor.update(position)
-
     monitor.begin(label, float(points[-1]))
     try:
         evolution = prepare()
@@ -140,7 +100,7 @@ def _follow(prepare: Callable[[], Evolution], points: np.ndarray, label: str, mo
     try:
         while at < len(points) - 1 and (evolution.stopped(state)[0] == 0).any():
             try:
-                state, snapshot = evolution.advance(state, at, tick)
+                state, snapshot = evolution.advance(state, at, monitor.update)
             except StartAgain as again:
                 evolution = again.evolution
                 state, at = evolution.initial(), 0
