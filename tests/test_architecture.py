@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import importlib
 import itertools
@@ -54,6 +55,7 @@ def name_of(path: Path) -> str:
 MODULES = {name_of(path): path for path in sorted(SOURCE.rglob("*.py"))}
 
 
+@functools.cache
 def tree_of(name: str) -> ast.Module:
     return ast.parse(MODULES[name].read_text(encoding="utf-8"))
 
@@ -69,8 +71,13 @@ def running(node: ast.AST) -> Iterator[ast.AST]:
         yield from running(child)
 
 
-def imports(name: str) -> Iterator[str]:
+@functools.cache
+def imports(name: str) -> tuple[str, ...]:
     """Full names of all modules that a module imports, at its top or inside functions."""
+    return tuple(_imports(name))
+
+
+def _imports(name: str) -> Iterator[str]:
     for node in running(tree_of(name)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -257,3 +257,12 @@ def test_a_window_of_a_single_step_is_no_blow_up() -> None:
     assert run.outcome.values.tolist() == ["ok"]
     assert np.isfinite(run.M.values).all()
     assert float(run.time[-1]) == pytest.approx(0.1)
+
+
+def test_overlaps_that_grow_by_many_powers_of_ten_keep_their_digits() -> None:
+    """From M = 1e-5 the escape multiplies every error by 1e5."""
+    problem, algorithm = tl.Problem(tl.Teacher("square"), "square", noise=0.1), tl.SGD(0.08 / d, geometry="projected")
+    start = tl.Overlaps([[1.0]], [[1e-5]])
+    default, fine = (tl.solve(problem, algorithm, tl.ODE(rtol=rtol), start, time=6, save=1) for rtol in (None, 1e-12))
+    assert 0.1 < float(fine.M[0, -1, 0, 0]) < 0.999
+    assert abs(float(default.risk[0, -1]) - float(fine.risk[0, -1])) < 1e-7

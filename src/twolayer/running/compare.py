@@ -98,7 +98,7 @@ def compare(
         its rows, ``.results`` the results by name, ``.tree`` the DataTree that `save` writes.
     """
     announcer = Announcer(progress)
-    check_description(problem, algorithm)
+    check_description(problem, algorithm, " (stages are run with solve_stages)")
     if isinstance(start, str):
         dims = {method.dimension for method in methods or () if isinstance(method, Method)} - {None}
         start = given_start(
