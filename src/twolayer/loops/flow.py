@@ -259,7 +259,7 @@ class FlowEvolution(Evolution):
             if until.relative:
                 level = until.value * np.asarray(_watched(self.equation(), until.quantity, self.start()))
         sign = np.full(n, 1.0 if until is None else until.sign)
-        # exact averages follow the smallest overlaps, which grow by many powers of ten; sampled ones have none to follow
+        # exact averages follow the smallest overlaps, which grow by many powers of ten; sampled ones cannot
         atol = min(1e-2 * rtol, 1e3 * rtol**2)
         return Control(np.asarray(rtol), np.asarray(atol), level, sign)
 
