@@ -17,8 +17,11 @@ import pytest
 
 from twolayer.task.overlaps import Overlaps
 
-SLOW = (Path(__file__).parent / "slow.txt").read_text(encoding="utf-8").split("\n")[:-1]
-"""Tests that `uv run pytest -m slow` runs: long simulations, and pages of the documentation."""
+LISTED = {
+    mark: (Path(__file__).parent / f"{mark}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    for mark in ("long", "slow")
+}
+"""Tests that take more than some seconds (slow) or more than a quarter of a minute (long), and their like."""
 
 matplotlib.use("Agg")
 gc.set_threshold(200_000, 20, 100)  # traces are many small objects that live long: a third of the time went here
@@ -26,11 +29,12 @@ gc.set_threshold(200_000, 20, 100)  # traces are many small objects that live lo
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what slow.txt lists, whole files or tests by the beginning of their names."""
-    begins = tuple(f"tests/{line}" for line in SLOW)
+    """Mark what long.txt and slow.txt list, whole files or tests by the beginning of their names."""
+    begins = {mark: tuple(f"tests/{line}" for line in lines) for mark, lines in LISTED.items()}
     for item in items:
-        if item.nodeid.startswith(begins):
-            item.add_marker(pytest.mark.slow)
+        mark = next((mark for mark in begins if item.nodeid.startswith(begins[mark])), None)
+        if mark is not None:
+            item.add_marker(mark)
 
 
 @pytest.fixture

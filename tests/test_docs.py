@@ -15,7 +15,7 @@ import jax
 import pytest
 
 import twolayer as tl
-from conftest import SLOW
+from conftest import LISTED
 from twolayer.cli import COMMANDS, main
 from twolayer.files.taskfile import read_task
 from twolayer.functions import activation
@@ -162,7 +162,7 @@ def test_the_check_of_the_repository_runs_the_tests() -> None:
 
 
 def test_what_is_called_slow_exists() -> None:
-    for line in SLOW:
+    for line in (*LISTED["slow"], *LISTED["long"]):
         name, _, test = line.partition("::")
         text = (ROOT / "tests" / name).read_text(encoding="utf-8")
         assert f"def {test.partition('[')[0]}(" in text if test else text, line

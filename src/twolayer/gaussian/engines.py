@@ -340,7 +340,7 @@ def compile_seconds(engine: Engine) -> float:
     """Seconds that the code of a run takes to compile on one core, as measured."""
     rules = jax.tree.leaves(engine, is_leaf=lambda x: _is_rule(x) or isinstance(x, ReluRidge))
     sampled, sets = any(map(_is_rule, rules)), any(isinstance(x, ReluRidge) for x in rules)
-    return 2.5 + 4.0 * sampled + 7.5 * sets
+    return 2.5 + 4.0 * (sampled or "by quadrature" in engine.label) + 7.5 * sets
 
 
 def _full_nodes(engine: Engine, p: int) -> int:

@@ -285,7 +285,7 @@ class Method(abc.ABC):
 
     def compilation(self, task: Task) -> float:
         """Seconds that its code takes to compile on one core, once for all runs that share it."""
-        return 3.0
+        return 6.0
 
     def footprint(self, task: Task) -> int:
         """Bytes that one run occupies, most of it for the overlaps at the save points."""
