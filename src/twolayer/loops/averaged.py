@@ -187,5 +187,6 @@ class AveragedEvolution(FlowEvolution):
         error = max(self.worst, self.difference, ROUNDING)
         Q, M, a = self.task.starts()
         silent = float(excess_risks(self.task.problem, Q[:1], M[:1], 0 * a[:1])[0][0])
-        resolved = max(error if not self.averager.closed else 0.0, self.integration_error, 10 * ROUNDING) * silent
+        integration = 10 * self.integration_error  # errors of single steps add up
+        resolved = max(error if not self.averager.closed else 0.0, integration, 10 * ROUNDING) * silent
         return {"engine": self.averager.label, "engine_error": error, "risk_resolution": resolved}
