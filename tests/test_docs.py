@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import jax
+import numpy as np
 import pytest
 
 import twolayer as tl
@@ -94,10 +95,19 @@ def test_task_files_are_read(tmp_path: Path) -> None:
             assert task.methods()
 
 
+NUMBER = r"[-+]?\d[\d.]*(?:e[-+]?\d+)?"
+
+
 def skeleton(text: str) -> str:
     """Output without what may differ between machines: digits, the breaking of lines, and progress of slow runs."""
     text = re.sub(r"^[^\n]*: (preparing|\d+%) after \d+ s[^\n]*\n", "", text, flags=re.MULTILINE)
-    return re.sub(r"\s+", " ", re.sub(r"[-+]?\d[\d.]*(e[-+]?\d+)?", "#", text)).strip()
+    return re.sub(r"\s+", " ", re.sub(NUMBER, "#", text)).strip()
+
+
+def numbers(text: str) -> list[float]:
+    """The numbers of an output, without those of progress and of versions."""
+    text = re.sub(r"^[^\n]*: (preparing|\d+%) after \d+ s[^\n]*\n", "", text, flags=re.MULTILINE)
+    return [float(word.rstrip(".")) for word in re.findall(NUMBER, text) if word.count(".") < 2]
 
 
 def test_commands_print_what_the_page_shows(
@@ -117,6 +127,10 @@ def test_commands_print_what_the_page_shows(
         code = main(argv)
         output = capsys.readouterr()
         assert skeleton(output.err + output.out) == skeleton(expected), command
+        # rounding differs between machines in the last digit shown
+        np.testing.assert_allclose(
+            numbers(output.err + output.out), numbers(expected), rtol=0.02, atol=1e-12, err_msg=command
+        )
         failed, refused = "diverged" in expected, expected.startswith("twolayer: task.toml")
         assert code == (2 if refused else 1 if failed else 0), command
 
