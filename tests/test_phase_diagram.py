@@ -212,8 +212,8 @@ def test_a_mean_of_the_labels_gives_the_correlation_loss_a_self_interaction() ->
         (lambda: tl.plot.phases(tl.phase_diagram(ell=3), "gamma"), "`plane`"),
         (lambda: tl.plot.phases(tl.phase_diagram(ell=3), measured=[3]), "a list of results of weak_recovery"),
         (lambda: tl.plot.phases(tl.phase_diagram(ell=3), measured=3), "a list of results of weak_recovery"),
-        (lambda: tl.weak_recovery(H3, PLAIN, 100, level=1.0), "`level` must be a number in (0, 1)"),
-        (lambda: tl.weak_recovery(H3, PLAIN, 100, level=0), "`level`"),
+        (lambda: tl.weak_recovery(H3, PLAIN, 100, threshold=1.0), "`threshold` must be a number in (0, 1)"),
+        (lambda: tl.weak_recovery(H3, PLAIN, 100, threshold=0), "`threshold`"),
         (lambda: tl.weak_recovery(H3, PLAIN, []), "at least one dimension"),
         (lambda: tl.weak_recovery(H3, PLAIN, 100, sign="up"), "`sign`"),
         (lambda: tl.weak_recovery(H3, PLAIN.replace(geometry="free"), 100), "cosine"),
@@ -257,7 +257,7 @@ def test_self_interaction_beyond_one_never_recovers() -> None:
 def test_closed_solutions_of_the_drift(ell: int, loss: str, geometry: str) -> None:
     problem = tl.Problem(f"h{ell}(z1)", f"h{ell}") if ell > 1 else tl.Problem("z1", "linear")
     algorithm = tl.SGD(lr=1e-3, batch=40_000, loss=loss, geometry=geometry)
-    found = tl.single_index.recovery_steps(problem, algorithm, 400, level=0.3, start=0.12)
+    found = tl.single_index.recovery_steps(problem, algorithm, 400, threshold=0.3, start=0.12)
     assert found.contraction > 0
     g, x, h = found.growth, found.contraction, 0.02
     m, t = 0.12, 0.0
@@ -335,7 +335,7 @@ def test_the_command_prints_points_and_writes_the_figure(tmp_path: Path, capsys:
 
 def test_the_command_measures(capsys: pytest.CaptureFixture[str]) -> None:
     # the sizes of the figure's test: nothing is compiled again
-    point = ["--mu", "1", "--delta", "0", "--gamma0", "0.1", "--n0", "200", "--dims", "100,1000"]
+    point = ["--mu", "1", "--delta", "0", "--gamma0", "0.1", "--n0", "200", "--dim", "100,1000"]
     assert main(["phase-diagram", "--ell", "2", *point, "--measure", "8", "--json"]) == 0
     measured = json.loads(capsys.readouterr().out)["points"][0]["measured"]
     assert measured["learned"] is True and measured["censored"] == [0, 0]
@@ -348,13 +348,13 @@ def test_the_command_measures(capsys: pytest.CaptureFixture[str]) -> None:
         (["--ell", "3", "--mu", "1"], "as many numbers"),
         (["--ell", "3", "--mu", "one", "--delta", "1"], "--mu must be a number"),
         (["--ell", "3", "--mu", "-1", "--delta", "1"], "`mu`"),
-        (["--ell", "3", "--measure", "4", "--level", "1.5"], "`level`"),
+        (["--ell", "3", "--measure", "4", "--threshold", "1.5"], "`threshold`"),
         (["--ell", "3", "--out", "diagram.txt"], "--out"),
         (["--ell", "3", "--plane", "gamma"], "--plane"),
-        (["--ell", "3", "--measure", "4", "--dims", "nan"], "--dims must be integers"),
-        (["--ell", "3", "--measure", "4", "--dims", "inf"], "--dims must be integers"),
-        (["--ell", "3", "--dims", "100.7"], "--dims must be integers"),
-        (["--ell", "3", "--level", "2"], "`level`"),
+        (["--ell", "3", "--measure", "4", "--dim", "nan"], "--dim must be integers"),
+        (["--ell", "3", "--measure", "4", "--dim", "inf"], "--dim must be integers"),
+        (["--ell", "3", "--dim", "100.7"], "--dim must be integers"),
+        (["--ell", "3", "--threshold", "2"], "`threshold`"),
         (["--ell", "3", "--sign", "up"], "--sign"),
         (["--target", "He3(z1"], "target"),
     ],

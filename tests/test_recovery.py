@@ -187,7 +187,7 @@ def test_runs_that_start_recovered_take_no_samples() -> None:
     "eta", [0.0, 1.0, -0.1, 1.2, 0.5, float("nan"), "half", (0.5, 0.4), (0.5, 1.0), (0.1, 0.2, 0.3)]
 )
 def test_levels_outside_are_refused(eta: Any) -> None:
-    with pytest.raises(tl.InputError, match=r"`eta` must be a number in \(0, ½\)"):
+    with pytest.raises(tl.InputError, match=r"`threshold` must be a number in \(0, ½\)"):
         tl.recovery(matched(2), tl.SGD("0.05/d", geometry="spherical"), 60, eta)
 
 
@@ -255,8 +255,8 @@ def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"{found.descent_share.value:.3g} of all" in lines[2]
     assert main(arguments) == 0
     assert "an even loss" in capsys.readouterr().out
-    assert main([*arguments, "--eta", "1.5"]) == 2
-    assert "`eta` must be a number in (0, ½)" in capsys.readouterr().err
+    assert main([*arguments, "--threshold", "1.5"]) == 2
+    assert "`threshold` must be a number in (0, ½)" in capsys.readouterr().err
     assert main(["recovery", "h4(z1)", "relu", "--dim", "100"]) == 0
     said = capsys.readouterr().out
     assert "information exponent  4" in said

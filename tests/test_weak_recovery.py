@@ -168,7 +168,9 @@ def test_runs_that_do_not_recover_are_censored() -> None:
 
 
 def test_starts_beyond_the_level_take_no_step() -> None:
-    runs = tl.weak_recovery(hermite(3), law(2, 0, 0.05, 2), (5, 1000), level=0.3, seeds=8, start="typical", steps=64)
+    runs = tl.weak_recovery(
+        hermite(3), law(2, 0, 0.05, 2), (5, 1000), threshold=0.3, seeds=8, start="typical", steps=64
+    )
     assert (runs.steps[0] == 0).all() and runs.theta is None
 
 

@@ -150,9 +150,9 @@ def test_a_known_error_of_the_publication_is_no_disagreement() -> None:
 
 def test_what_cannot_be_computed_is_undecided_with_its_reason() -> None:
     setup = tl.zoo("arnaboldi2023-formulas")
-    odd = Reference(quantity="annealed", value=1.0, where="nowhere")  # without a level
+    odd = Reference(quantity="annealed", value=1.0, where="nowhere")  # without a threshold
     row = dataclasses.replace(setup, reference=(odd,)).check().rows[0]
-    assert row.verdict == "undecided" and "level" in row.why
+    assert row.verdict == "undecided" and "threshold" in row.why
 
 
 def test_quantities_of_runs() -> None:

@@ -40,16 +40,16 @@ RADIUS, POINTS = 0.7, 40  # interpolation of the averages, for their higher deri
 ROUTES = ("series", "averages")
 
 
-def critical_alpha(dim: int, k: int) -> float:
-    """α_c(N, k): 1, log N or N^{k−2}, the samples per dimension that recovery takes with information exponent k.
+def critical_alpha(dim: int, ell: int) -> float:
+    """α_c(N, ℓ): 1, log N or N^{ℓ−2}, the samples per dimension that recovery takes with information exponent ℓ.
 
     Examples
     --------
     >>> critical_alpha(1000, 1), round(critical_alpha(1000, 2), 3), critical_alpha(1000, 4)
     (1.0, 6.908, 1000000.0)
     """
-    n, k = positive_integer("dim", dim, 2), positive_integer("k", k)
-    return math.log(n) if k == 2 else float(n) ** max(k - 2, 0)
+    n, ell = positive_integer("dim", dim, 2), positive_integer("ell", ell)
+    return math.log(n) if ell == 2 else float(n) ** max(ell - 2, 0)
 
 
 def require_single_index(problem: Problem) -> float:

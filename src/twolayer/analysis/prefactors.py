@@ -124,9 +124,9 @@ class RecoverySteps:
 
 
 def recovery_steps(
-    problem: Problem, algorithm: SGD, dim: int, level: float = 0.5, *, start: float | None = None
+    problem: Problem, algorithm: SGD, dim: int, threshold: float = 0.5, *, start: float | None = None
 ) -> RecoverySteps:
-    """Steps until one neuron has overlap ``level`` with the target direction, from the leading order near m = 0.
+    """Steps until one neuron has overlap ``threshold`` with the target direction, from the leading order near m = 0.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def recovery_steps(
         Projected or spherical, squared or correlation loss.
     dim : int
         d.
-    level : float
+    threshold : float
         η in (0, 1).
     start : float, optional
         m_0 > 0; d^{−1/2} by default.
@@ -152,7 +152,7 @@ def recovery_steps(
     15635
     """
     dim = positive_integer("dim", dim, 2)
-    eta = check_level(level)
+    eta = check_threshold(threshold)
     if (problem.p, problem.k) != (1, 1):
         raise InputError(
             f"Argument `problem` must have one neuron and one direction for these formulas, but has {problem.p} and "
@@ -195,9 +195,9 @@ def recovery_steps(
     return RecoverySteps(ell, steps, contracted, growth, contraction, own, unstable)
 
 
-def check_level(level: object) -> float:
+def check_threshold(threshold: object) -> float:
     """η of weak recovery, a number in (0, 1)."""
-    eta = finite_number("level", level, accepted="a number in (0, 1)")
+    eta = finite_number("threshold", threshold, accepted="a number in (0, 1)")
     if not 0 < eta < 1:
-        reject("level", level, "a number in (0, 1)")
+        reject("threshold", threshold, "a number in (0, 1)")
     return eta

@@ -29,7 +29,7 @@ from twolayer.task.method import Until
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
-__all__ = ["Recovery", "levels_of", "recovery"]
+__all__ = ["Recovery", "recovery", "thresholds_of"]
 
 STARTS = {"positive": "hemisphere", "uniform": "sphere"}
 PATIENCE = 10.0  # runs end after so many times what the flow takes from m = N^{−1/2}, unless told otherwise
@@ -45,8 +45,8 @@ class Recovery:
     Attributes
     ----------
     weak, strong : array (seeds,)
-        Samples until the overlap reaches the two levels; infinite where the run is censored.
-    levels : tuple
+        Samples until the overlap reaches the two thresholds; infinite where the run is censored.
+    thresholds : tuple
         η and 1 − η.
     dim, information : int
         N and the information exponent k.
@@ -56,7 +56,7 @@ class Recovery:
 
     weak: np.ndarray
     strong: np.ndarray
-    levels: tuple[float, float]
+    thresholds: tuple[float, float]
     dim: int
     information: int
     samples: float
@@ -114,11 +114,11 @@ class Recovery:
         return self.dim * critical_alpha(self.dim, self.information)
 
     def __str__(self) -> str:
-        (a, b), (p, q) = self.levels, (self.weak_probability, self.strong_probability)
+        (a, b), (p, q) = self.thresholds, (self.weak_probability, self.strong_probability)
         rows = []
-        for level, part, chance in ((a, self.search, p), (b, median(self.strong), q)):
+        for threshold, part, chance in ((a, self.search, p), (b, median(self.strong), q)):
             rows.append(
-                f"m ≥ {level:g}: {told(part.value)} samples (95 %: {part.interval()}), probability "
+                f"m ≥ {threshold:g}: {told(part.value)} samples (95 %: {part.interval()}), probability "
                 f"{chance.value:.3g} ({chance.low:.3g} to {chance.high:.3g})"
             )
         part, share = self.descent, self.descent_share
@@ -131,7 +131,7 @@ def recovery(
     problem: Problem,
     algorithm: SGD,
     dim: int,
-    eta: float | tuple[float, float] = 0.25,
+    threshold: float | tuple[float, float] = 0.25,
     *,
     start: str | Overlaps = "positive",
     samples: float | None = None,
@@ -149,8 +149,8 @@ def recovery(
         On the sphere: ``geometry="spherical"`` (tangent gradient) or ``"projected"``.
     dim : int
         N.
-    eta : float or pair
-        η in (0, ½): recovery is weak at m ≥ η and strong at m ≥ 1 − η; or the two levels themselves.
+    threshold : float or pair
+        η in (0, ½): recovery is weak at m ≥ η and strong at m ≥ 1 − η; or the two thresholds themselves.
     start : str or Overlaps
         ``"positive"``: uniform on the half sphere m > 0; ``"uniform"``: on the whole sphere; or unit overlaps, one
         start for all runs or one for each of the ``seeds``.
@@ -177,7 +177,7 @@ def recovery(
     (1.0, True)
     """
     dim, seeds = positive_integer("dim", dim, 2), positive_integer("seeds", seeds)
-    levels = levels_of(eta)
+    thresholds = thresholds_of(threshold)
     check_seed(seed)
     if not isinstance(algorithm, SGD):
         reject("algorithm", algorithm, "an SGD")
@@ -188,7 +188,7 @@ def recovery(
         raise InputError("Argument `algorithm` must move the first layer alone and without momentum for recovery.")
     batch = algorithm.batch_at(dim)
     if samples is None:
-        samples = PATIENCE * _expected(landscape, algorithm, dim, levels[1])
+        samples = PATIENCE * _expected(landscape, algorithm, dim, thresholds[1])
     steps = int(finite_number("samples", samples, minimum=batch, accepted=f"at least one batch, {batch}") / batch)
     if isinstance(start, Overlaps):
         check_start(problem, start)
@@ -204,44 +204,48 @@ def recovery(
     pieces = max(1, min(PIECES, steps // STRIDE))
     quantity = "overlap" if landscape.even else "alignment"
 
-    def run(level: float, starts: Overlaps, seed: int) -> Any:
-        options: dict[str, Any] = {"steps": steps, "save": pieces, "until": Until(quantity, level)}
+    def run(threshold: float, starts: Overlaps, seed: int) -> Any:
+        options: dict[str, Any] = {"steps": steps, "save": pieces, "until": Until(quantity, threshold)}
         return solve(problem, algorithm, Chain(dim), starts, seed=seed, progress=progress, **options)
 
-    search = run(levels[0], starts, seed)
+    search = run(thresholds[0], starts, seed)
     weak, strong = first_passage(search).steps, np.full(seeds, np.inf)
     found = np.isfinite(weak)
     if found.any():
         # runs that found nothing start at the end: as many as before, for the same compiled code
         there = np.where(found[:, None, None], search.M.values[:, -1], 1.0)
-        further = first_passage(run(levels[1], Overlaps(search.Q.values[:, -1], there, dim=dim), seed + LATER)).steps
-        # the state is that after the whole step in which the level was passed
+        further = first_passage(
+            run(thresholds[1], Overlaps(search.Q.values[:, -1], there, dim=dim), seed + LATER)
+        ).steps
+        # the state is that after the whole step in which the threshold was passed
         strong = np.where(found & (np.ceil(weak) + further <= steps), np.ceil(weak) + further, np.inf)
-    return Recovery(weak * batch, strong * batch, levels, dim, landscape.information, float(steps * batch))
+    return Recovery(weak * batch, strong * batch, thresholds, dim, landscape.information, float(steps * batch))
 
 
-def levels_of(eta: Any) -> tuple[float, float]:
-    """The levels of weak and strong recovery."""
-    if np.ndim(eta) == 0:
-        weak = finite_number("eta", eta, accepted="a number in (0, ½): recovery is weak at η and strong at 1 − η")
-        require(0 < weak < 0.5, "eta", eta, "a number in (0, ½): recovery is weak at η and strong at 1 − η")
+def thresholds_of(threshold: Any) -> tuple[float, float]:
+    """The thresholds of weak and strong recovery."""
+    if np.ndim(threshold) == 0:
+        weak = finite_number(
+            "threshold", threshold, accepted="a number in (0, ½): recovery is weak at η and strong at 1 − η"
+        )
+        require(0 < weak < 0.5, "threshold", threshold, "a number in (0, ½): recovery is weak at η and strong at 1 − η")
         return weak, 1 - weak
-    accepted = "a number in (0, ½), or two levels of the overlap, increasing, in (0, 1)"
+    accepted = "a number in (0, ½), or two values of the overlap, increasing, in (0, 1)"
     try:
-        low, high = (finite_number("eta", x, accepted=accepted) for x in eta)
+        low, high = (finite_number("threshold", x, accepted=accepted) for x in threshold)
     except ValueError:
-        reject("eta", eta, accepted)
-    require(0 < low < high < 1, "eta", eta, accepted)
+        reject("threshold", threshold, accepted)
+    require(0 < low < high < 1, "threshold", threshold, accepted)
     return low, high
 
 
-def _expected(landscape: PopulationLoss, algorithm: SGD, dim: int, level: float) -> float:
-    """Samples that the flow takes from m = N^{−1/2} to a level."""
-    first = min(dim**-0.5, level / 2)
+def _expected(landscape: PopulationLoss, algorithm: SGD, dim: int, threshold: float) -> float:
+    """Samples that the flow takes from m = N^{−1/2} to a threshold."""
+    first = min(dim**-0.5, threshold / 2)
     try:
-        return landscape.time(first, level) / algorithm.lr(dim) * algorithm.batch_at(dim)
+        return landscape.time(first, threshold) / algorithm.lr(dim) * algorithm.batch_at(dim)
     except InputError as error:
         raise InputError(
-            f"Argument `samples` must be given where the flow does not lead from a random start to m = {level:g}: "
+            f"Argument `samples` must be given where the flow does not lead from a random start to m = {threshold:g}: "
             f"φ' is not negative in between."
         ) from error

@@ -84,14 +84,14 @@ def _statistics(problem: Problem, Q: np.ndarray, M: np.ndarray) -> tuple[np.ndar
 
 
 @float64
-def fit_second_layer(problem: Problem, overlaps: Overlaps, ridge: float = 0.0) -> SecondLayer:
+def fit_second_layer(problem: Problem, start: Overlaps, ridge: float = 0.0) -> SecondLayer:
     """The second layer that ridge regression on many fresh samples finds, and its test risk.
 
     Parameters
     ----------
     problem : Problem
         Its own second layer plays no role.
-    overlaps : Overlaps
+    start : Overlaps
         The first layer; leading axes hold several.
     ridge : float
         ρ, the weight of ‖a‖²/2 beside the mean loss.
@@ -103,10 +103,10 @@ def fit_second_layer(problem: Problem, overlaps: Overlaps, ridge: float = 0.0) -
     >>> fit.a.round(4).tolist(), round(float(fit.risk), 4), round(float(fit.risk_at(1000)), 4)
     ([0.76], 0.6836, 0.6861)
     """
-    check_start(problem, overlaps)
+    check_start(problem, start)
     rho = finite_number("ridge", ridge, minimum=0.0, accepted="a finite number ≥ 0")
-    lead, p = overlaps.batch, problem.p
-    Q, M = overlaps.Q.reshape(-1, p, p), overlaps.M.reshape(-1, p, problem.k)
+    lead, p = start.batch, problem.p
+    Q, M = start.Q.reshape(-1, p, p), start.M.reshape(-1, p, problem.k)
     K, b, square = _statistics(problem, Q, M)
     H = K + rho * p**2 * np.eye(p)
     inverse = np.linalg.pinv(H, rcond=CUTOFF, hermitian=True)
@@ -119,20 +119,20 @@ def fit_second_layer(problem: Problem, overlaps: Overlaps, ridge: float = 0.0) -
     return SecondLayer(*(x.reshape((*lead, *x.shape[1:])) for x in found))
 
 
-def _fields(problem: Problem, overlaps: Overlaps, normals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _fields(problem: Problem, start: Overlaps, normals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Features φ (n, p) and targets h (n,) from normals (n, rank + p)."""
-    L, A, B = overlaps.factors()
+    L, A, B = start.factors()
     star, own = normals[:, : L.shape[1]], normals[:, L.shape[1] :]
     phi = problem.activation(jnp.asarray(star @ A.T + own @ B.T))
     return np.asarray(phi), np.asarray(problem.target(jnp.asarray(star @ L.T)))
 
 
 def _excess_per_sample(
-    problem: Problem, overlaps: Overlaps, K: np.ndarray, c: np.ndarray, inverse: np.ndarray, tau: float
+    problem: Problem, start: Overlaps, K: np.ndarray, c: np.ndarray, inverse: np.ndarray, tau: float
 ) -> float:
     """½ tr(K H⁻¹ V H⁻¹) + τ cᵀ H⁻¹ E[φ φᵀ H⁻¹ s], over Sobol points."""
-    rank = overlaps.factors()[0].shape[1]
-    phi, h = _fields(problem, overlaps, sobol_normals(rank + problem.p, LOG2_POINTS))
+    rank = start.factors()[0].shape[1]
+    phi, h = _fields(problem, start, sobol_normals(rank + problem.p, LOG2_POINTS))
     residual = h - phi @ c
     s = residual[:, None] * phi - tau * c
     V = s.T @ s / len(s) + problem.noise * K
@@ -142,14 +142,14 @@ def _excess_per_sample(
 
 @float64
 def simulate_second_layer(
-    problem: Problem, overlaps: Overlaps, samples: int, ridge: float = 0.0, seeds: int = 16, seed: int = 0
+    problem: Problem, start: Overlaps, samples: int, ridge: float = 0.0, seeds: int = 16, seed: int = 0
 ) -> np.ndarray:
     """Test risks of second layers fitted to finitely many samples, each seed to its own.
 
     Parameters
     ----------
     problem : Problem
-    overlaps : Overlaps
+    start : Overlaps
         A single first layer.
     samples : int
         n₂; more than the width where there is no ridge.
@@ -168,18 +168,18 @@ def simulate_second_layer(
     >>> bool((risks >= fit_second_layer(Problem("z1**2", "square"), Overlaps([[1.0]], [[0.8]])).risk).all())
     True
     """
-    check_start(problem, overlaps)
-    if overlaps.batch:
-        raise InputError(f"Argument `overlaps` must be a single point, but holds {overlaps.batch[0]}.")
+    check_start(problem, start)
+    if start.batch:
+        raise InputError(f"Argument `start` must be a single point, but holds {start.batch[0]}.")
     rho = finite_number("ridge", ridge, minimum=0.0, accepted="a finite number ≥ 0")
     n, p = positive_integer("samples", samples), problem.p
     require(rho > 0 or n > p, "samples", n, f"more than the width {p} where ridge = 0")
-    K, b, square = (x[0] for x in _statistics(problem, overlaps.Q[None], overlaps.M[None]))
-    width = overlaps.factors()[0].shape[1] + p + 1
+    K, b, square = (x[0] for x in _statistics(problem, start.Q[None], start.M[None]))
+    width = start.factors()[0].shape[1] + p + 1
     risks = []
     for run in range(positive_integer("seeds", seeds)):
         normals = random.host_normal(seed, random.Role.FIELDS, n * width, run).reshape(n, width)
-        phi, h = _fields(problem, overlaps, normals[:, :-1])
+        phi, h = _fields(problem, start, normals[:, :-1])
         y = h + np.sqrt(problem.noise) * normals[:, -1]
         c = np.linalg.solve(phi.T @ phi / n + rho * p**2 * np.eye(p), phi.T @ y / n)
         risks.append((square + problem.noise - 2 * c @ b + c @ K @ c) / 2)

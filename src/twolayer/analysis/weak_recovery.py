@@ -18,7 +18,7 @@ import numpy as np
 
 from twolayer.analysis.passage import first_passage
 from twolayer.analysis.phases import phase_diagram
-from twolayer.analysis.prefactors import RecoverySteps, check_level, expansion, recovery_steps
+from twolayer.analysis.prefactors import RecoverySteps, check_threshold, expansion, recovery_steps
 from twolayer.functions.activation import Activation
 from twolayer.functions.exponents import analyse
 from twolayer.methods.chain import Chain, tail_of
@@ -59,7 +59,7 @@ class WeakRecovery:
 
     problem: Problem
     algorithm: SGD
-    level: float
+    threshold: float
     dims: tuple[int, ...]
     steps: np.ndarray
     limits: tuple[int, ...]
@@ -140,9 +140,9 @@ class WeakRecovery:
 def weak_recovery(
     problem: Problem,
     algorithm: SGD,
-    dims: Sequence[int] | int,
+    dim: Sequence[int] | int,
     *,
-    level: float = 0.5,
+    threshold: float = 0.5,
     seeds: int = 32,
     seed: int = 0,
     sign: str = "positive",
@@ -158,8 +158,8 @@ def weak_recovery(
     problem : Problem
     algorithm : SGD
         Projected or spherical; ``lr`` and ``batch`` as laws in d.
-    dims : int or sequence of int
-    level : float
+    dim : int or sequence of int
+    threshold : float
         η in (0, 1).
     seeds, seed : int
         Runs at each dimension, each from its own start.
@@ -181,18 +181,18 @@ def weak_recovery(
     Examples
     --------
     >>> algorithm = SGD(lr="0.2", batch="2*d", loss="correlation", geometry="projected")
-    >>> result = weak_recovery(Problem("h2(z1)", "h2"), algorithm, dims=(100, 200), seeds=16)
+    >>> result = weak_recovery(Problem("h2(z1)", "h2"), algorithm, dim=(100, 200), seeds=16)
     >>> result.learned, result.steps.shape
     (True, (2, 16))
     """
-    eta = check_level(level)
+    eta = check_threshold(threshold)
     choice("sign", sign, SIGNS)
     choice("start", start, ("random", "typical"))
     choice("batch_sums", batch_sums, ("auto", "exact", "gaussian"))
     seeds = positive_integer("seeds", seeds)
-    sizes = tuple(positive_integer("dims", n, 2) for n in np.atleast_1d(np.asarray(dims, dtype=object)))
+    sizes = tuple(positive_integer("dim", n, 2) for n in np.atleast_1d(np.asarray(dim, dtype=object)))
     if not sizes:
-        reject("dims", dims, "at least one dimension")
+        reject("dim", dim, "at least one dimension")
     if algorithm.loss.registered:
         raise InputError(
             f"Argument `loss` must be 'squared' or 'correlation', for which it is known where starts are drawn to and "
@@ -203,18 +203,18 @@ def weak_recovery(
         reject("geometry", "free", "'projected' or 'spherical': an overlap is a cosine only on the sphere")
     if start == "typical" and (problem.p, problem.k) != (1, 1):
         reject("start", start, "'random' for several neurons or directions")
-    limits = tuple(_limit(problem, algorithm, dim, eta, sign, start, steps) for dim in sizes)
+    limits = tuple(_limit(problem, algorithm, size, eta, sign, start, steps) for size in sizes)
     rows, sums = [], []
-    for dim, limit in zip(sizes, limits, strict=True):
-        starts = _starts(problem, dim, seeds, seed, sign, start)
-        chosen, batch = batch_sums, algorithm.batch_at(dim)
+    for size, limit in zip(sizes, limits, strict=True):
+        starts = _starts(problem, size, seeds, seed, sign, start)
+        chosen, batch = batch_sums, algorithm.batch_at(size)
         if chosen == "auto" and batch > GAUSSIAN_ABOVE:
             a = problem.a(seed) if starts.a is None else np.atleast_2d(starts.a)[0]
             chosen = "gaussian" if batch > tail_of(problem, algorithm, starts.Q[0], starts.M[0], a) else "exact"
         run = solve(
             problem,
             algorithm,
-            Chain(dim, batch_sums=chosen),
+            Chain(size, batch_sums=chosen),
             starts,
             steps=limit,
             save=1,

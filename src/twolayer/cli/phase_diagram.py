@@ -28,10 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--measure", type=int, metavar="N", help="measure N runs of the exact chain at each d and point"
     )
-    parser.add_argument("--dims", default="100,200,400,800", metavar="D,…", help="dimensions to measure at")
+    parser.add_argument("--dim", default="100,200,400,800", metavar="D,…", help="dimensions to measure at")
     parser.add_argument("--gamma0", type=float, default=0.05, metavar="γ0", help="prefactor of the rate (default 0.05)")
     parser.add_argument("--n0", type=float, default=4.0, metavar="n0", help="prefactor of the batch (default 4)")
-    parser.add_argument("--level", type=float, default=0.5, metavar="η", help="overlap to reach (default 0.5)")
+    parser.add_argument("--threshold", type=float, default=0.5, metavar="η", help="overlap to reach (default 0.5)")
     parser.add_argument(
         "--sign", default="positive", metavar="S", help="of the starts: positive (default), negative or random"
     )
@@ -45,15 +45,15 @@ def run(args: argparse.Namespace) -> int:
     mus, deltas = _numbers("--mu", args.mu), _numbers("--delta", args.delta)
     if len(mus) != len(deltas):
         raise InputError(f"--mu and --delta must hold as many numbers, but got {len(mus)} and {len(deltas)}.")
-    dims = _dims(args.dims)
+    dims = _dims(args.dim)
     from twolayer.analysis.phases import phase_diagram
-    from twolayer.analysis.prefactors import check_level
+    from twolayer.analysis.prefactors import check_threshold
     from twolayer.analysis.weak_recovery import SIGNS
     from twolayer.numerics.errors import choice
 
     choice("--plane", args.plane, ("delta", "theta", "both"))
     choice("--sign", args.sign, SIGNS)
-    check_level(args.level)
+    check_threshold(args.threshold)
     diagram = phase_diagram(
         args.target,
         ell=args.ell,
@@ -97,7 +97,7 @@ def _measure(args: argparse.Namespace, ell: int, mu: float, delta: float, dims: 
     lr, batch = Scaling(args.gamma0, -delta), Scaling(args.n0, mu)
     algorithm = SGD(lr, batch, args.loss, args.geometry)
     return weak_recovery(
-        problem, algorithm, dims, level=args.level, seeds=args.measure, seed=args.seed or 0, sign=args.sign
+        problem, algorithm, dims, threshold=args.threshold, seeds=args.measure, seed=args.seed or 0, sign=args.sign
     )
 
 
@@ -122,9 +122,9 @@ def _values(diagram: Any, points: list[Any], measured: list[Any]) -> dict[str, A
 
 def _dims(text: str) -> list[int]:
     """Dimensions; 1e3 is one."""
-    found = _numbers("--dims", text)
+    found = _numbers("--dim", text)
     if not all(x.is_integer() and x >= 2 for x in found):
-        raise InputError(f"--dims must be integers of at least 2 with commas between them, but got {short(text)}.")
+        raise InputError(f"--dim must be integers of at least 2 with commas between them, but got {short(text)}.")
     return [int(x) for x in found]
 
 

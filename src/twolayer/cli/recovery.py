@@ -8,7 +8,7 @@ from twolayer.cli.common import add_common, settings, tell
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A single-index task, the algorithm, the dimension and the levels."""
+    """A single-index task, the algorithm, the dimension and the thresholds."""
     parser.add_argument("target", metavar="TARGET", help="formula in z1, such as 'h3(z1)'")
     parser.add_argument("activation", metavar="ACTIVATION", help="name or formula in z, such as h3 or relu")
     parser.add_argument("--loss", default="squared", metavar="NAME", help="squared (default) or correlation")
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lr", metavar="LAW", help="δ/N as a law such as 0.2/d (default: half the largest step)")
     parser.add_argument("--dim", type=int, default=1000, metavar="N", help="dimension (default 1000)")
     parser.add_argument(
-        "--eta", type=float, default=0.25, metavar="η", help="weak at η, strong at 1 − η (default 0.25)"
+        "--threshold", type=float, default=0.25, metavar="η", help="weak at η, strong at 1 − η (default 0.25)"
     )
     parser.add_argument("--start", default="positive", metavar="NAME", help="positive (default) or uniform")
     parser.add_argument("--samples", type=float, metavar="N", help="censor runs after so many samples")
@@ -30,14 +30,14 @@ def run(args: argparse.Namespace) -> int:
     """Print the landscape, and the measurement if asked for."""
     settings(args)
     from twolayer.analysis.population_loss import critical_alpha, population_loss
-    from twolayer.analysis.recovery import levels_of, recovery
+    from twolayer.analysis.recovery import recovery, thresholds_of
     from twolayer.task.algorithm import SGD
     from twolayer.task.problem import Problem
     from twolayer.task.scaling import Scaling
 
     problem = Problem(args.target, args.activation, noise=args.noise)
     landscape = population_loss(problem, args.loss)
-    levels = levels_of(args.eta)
+    thresholds = thresholds_of(args.threshold)
     k, noise = landscape.information, float(landscape.noise())
     alpha, grows = critical_alpha(args.dim, k), landscape.growth > 0
     # without a bound for k = 1 the noise of the steps still has to be small against what is left to learn
@@ -69,14 +69,14 @@ def run(args: argparse.Namespace) -> int:
             problem,
             algorithm,
             args.dim,
-            levels,
+            thresholds,
             start=args.start,
             samples=args.samples,
             seeds=args.measure,
             seed=args.seed or 0,
         )
         values |= {
-            "levels": found.levels,
+            "thresholds": found.thresholds,
             "samples": found.samples,
             "search": found.search._asdict(),
             "descent": found.descent._asdict(),

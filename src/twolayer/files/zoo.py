@@ -64,7 +64,7 @@ class Reference(Table):
         Keys of the description that differ here, such as ``"algorithm.loss" = "squared"``.
     difference : bool
         Whether the values are increments from one save point to the next.
-    level : float, optional
+    threshold : float, optional
         The threshold T of escape times.
     scale : float, optional
         How large the quantity could be; its own value by default, which is no scale where that is zero.
@@ -86,7 +86,7 @@ class Reference(Table):
     at: list[float] | None = None
     changes: dict[str, Any] = Field(default_factory=dict)
     difference: bool = False
-    level: float | None = None
+    threshold: float | None = None
     scale: float | None = None
     known: str = ""
     beyond: str = ""

@@ -54,11 +54,11 @@ def _phase(task: Task) -> Any:
     return diagram.at(algorithm.mu, algorithm.delta)
 
 
-def _escape(task: Task, level: float | None) -> Any:
+def _escape(task: Task, threshold: float | None) -> Any:
     dim = task.table.run.dim
-    if dim is None or level is None:
-        raise InputError(f"{task.name}: escape times need `run.dim` and the `level` of the reference.")
-    return escape_time(task.problem(), task.algorithm(), dim, level)
+    if dim is None or threshold is None:
+        raise InputError(f"{task.name}: escape times need `run.dim` and the `threshold` of the reference.")
+    return escape_time(task.problem(), task.algorithm(), dim, threshold)
 
 
 def _staircase(task: Task) -> list[int]:
@@ -86,15 +86,15 @@ FORMULAS: dict[str, Callable[[Task, float | None], Any]] = {
     "optimal_lr": lambda task, _: optimal_lr(task.problem()).coefficient,
     "escape_gain": lambda task, _: escape_gain(task.problem()),
     "stationary_risk": lambda task, _: stationary_risk(task.problem(), task.algorithm()),
-    "annealed": lambda task, level: _escape(task, level).annealed,
-    "quenched": lambda task, level: _escape(task, level).quenched,
-    "escape_ratio": lambda task, level: (lambda t: t.corrected / t.annealed)(_escape(task, level)),
+    "annealed": lambda task, threshold: _escape(task, threshold).annealed,
+    "quenched": lambda task, threshold: _escape(task, threshold).quenched,
+    "escape_ratio": lambda task, threshold: (lambda t: t.corrected / t.annealed)(_escape(task, threshold)),
     "recovery_steps": lambda task, _: recovery_steps(task.problem(), task.algorithm(), task.table.run.dim or 0).steps,
 }
 """Quantities that need no run."""
 
 
-def from_formula(task: Task, quantity: str, level: float | None = None) -> Measured:
+def from_formula(task: Task, quantity: str, threshold: float | None = None) -> Measured:
     """A quantity of the description alone.
 
     Examples
@@ -103,7 +103,7 @@ def from_formula(task: Task, quantity: str, level: float | None = None) -> Measu
     >>> from_formula(zoo("abbe2023-leap").task(), "leap").value.tolist()
     1.0
     """
-    found = FORMULAS[choice("quantity", quantity, FORMULAS)](task, level)
+    found = FORMULAS[choice("quantity", quantity, FORMULAS)](task, threshold)
     value = np.asarray(np.nan if found is None else found, dtype=float)
     return Measured(value, np.zeros_like(value), np.zeros_like(value))
 

@@ -116,7 +116,7 @@ def _row(setup: Setup, reference: Reference, runs: dict[str, xr.Dataset], progre
 def _measure(setup: Setup, reference: Reference, runs: dict[str, xr.Dataset], progress: Any) -> Measured:
     task = setup.task(reference.changes)
     if reference.quantity in FORMULAS:
-        return from_formula(task, reference.quantity, reference.level)
+        return from_formula(task, reference.quantity, reference.threshold)
     method = task.methods(None if reference.method is None else [reference.method])[0]
     key = json.dumps([sorted(reference.changes.items(), key=lambda item: item[0]), repr(method)])
     if key not in runs:
