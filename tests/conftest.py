@@ -14,6 +14,11 @@ import jax
 import matplotlib
 import numpy as np
 import pytest
+from jaxtyping import install_import_hook
+
+# shapes in the types of the rooms of mathematics are checked whenever a function is called or traced
+with install_import_hook(("twolayer.equations", "twolayer.gaussian", "twolayer.pure"), "beartype.beartype"):
+    pass  # loads all of them
 
 from twolayer.task.overlaps import Overlaps
 

@@ -98,7 +98,7 @@ def rates(problem: Problem, algorithm: SGD, start: Overlaps, method: ODE | None 
     if reason is not None:
         raise Refused("ODE", reason)
     a = problem.a() if start.a is None else start.a
-    point = Overlap(start.Q, start.M, a)
+    point = (start.Q, start.M, np.asarray(a))
     averager, *_ = adapt(
         problem,
         algorithm.loss,
@@ -115,6 +115,6 @@ def rates(problem: Problem, algorithm: SGD, start: Overlaps, method: ODE | None 
     return Rates(flow, variance, regime_of(algorithm).name, averager.label, error)
 
 
-def _part(field: VectorField, point: Overlap) -> Part:
+def _part(field: VectorField, point: tuple[np.ndarray, ...]) -> Part:
     motion = field.rate(0.0, Overlap(*map(jnp.asarray, point)))
     return Part(*(np.asarray(x) for x in (motion.M, motion.Q, motion.a)))

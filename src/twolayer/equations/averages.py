@@ -20,16 +20,18 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 
+from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
+
 __all__ = ["Averages", "Engine", "Gradient"]
 
 
 class Averages(NamedTuple):
     """The averages at one point (Q, M, a), as arrays (p, k), (p, p), (p, p), (p,), ()."""
 
-    psi: Any
-    phi: Any
-    chi: Any
-    second: Any
+    psi: Numbers
+    phi: Numbers
+    chi: Numbers
+    second: Numbers
     excess_risk: Any
 
 
@@ -37,15 +39,15 @@ class Gradient(NamedTuple):
     """Coefficients (p, p) and (p, k) of the mean gradient in the rows of student and target, and second (p,)."""
 
     own: Any
-    star: Any
-    second: Any
+    star: Numbers
+    second: Numbers
 
 
 class Engine(eqx.Module):
     """(Q, M, a, Δ) → Averages."""
 
     @abc.abstractmethod
-    def __call__(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
         """The averages at one point, inside compiled code."""
 
     @property
@@ -54,7 +56,7 @@ class Engine(eqx.Module):
         """Which rules are used, for reports."""
 
     @abc.abstractmethod
-    def gradient(self, Q: Any, M: Any, a: Any, noise: Any) -> Gradient:
+    def gradient(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Gradient:
         """The mean gradient as a combination of the rows, inside compiled code."""
 
     @abc.abstractmethod

@@ -12,10 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from twolayer.functions.activation import Activation
 from twolayer.functions.target import Target
+from twolayer.numerics.types import Real
 from twolayer.task.algorithm import SGD
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem
@@ -26,16 +27,16 @@ __all__ = ["Kernel", "Push", "Sample", "kernel_of"]
 class Sample(NamedTuple):
     """Fields and label noise of a batch: λ (n, p), λ* (n, k), √Δ ξ (n,)."""
 
-    student: Float[Array, "n p"]
-    target: Float[Array, "n k"]
-    noise: Float[Array, " n"]
+    student: Float[Real, "n p"]
+    target: Float[Real, "n k"]
+    noise: Float[Real, " n"]
 
 
 class Push(NamedTuple):
     """What a batch does to the two layers, sample by sample: g (n, p) and e σ(λ) (n, p)."""
 
-    first: Float[Array, "n p"]
-    second: Float[Array, "n p"]
+    first: Float[Real, "n p"]
+    second: Float[Real, "n p"]
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,11 @@ class Kernel:
     target: Target
     loss: Loss
 
-    def output(self, fields: Float[Array, "*n p"], a: Float[Array, "*n p"]) -> Float[Array, "*n"]:
+    def output(self, fields: Float[Real, "*n p"], a: Float[Real, " p"]) -> Float[Real, "*n"]:
         """F = (1/p) Σ_j a_j σ(λ_j). Cost O(p)."""
         return (a * self.activation(fields)).sum(-1) / fields.shape[-1]
 
-    def push(self, sample: Sample, a: Float[Array, " p"]) -> Push:
+    def push(self, sample: Sample, a: Float[Real, " p"]) -> Push:
         """G and e σ(λ) of every sample in the batch. Cost O(n p)."""
         sigma = self.activation(sample.student)
         f = (a * sigma).sum(-1) / a.shape[-1]

@@ -32,6 +32,7 @@ import numpy as np
 from twolayer.equations.averages import Engine
 from twolayer.equations.state import Overlap, pack, tangent, unpack
 from twolayer.equations.step import Form, Rates, combine, second_layer
+from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
 
 if TYPE_CHECKING:
     from twolayer.gaussian.step_spread import StepNodes
@@ -56,8 +57,8 @@ class Rows(NamedTuple):
     """
 
     gram: Any
-    star: Any
-    a: Any
+    star: Numbers
+    a: Layer
     spread: Any = None
 
 
@@ -66,9 +67,9 @@ class Step(NamedTuple):
 
     rows: Any
     with_all: Any
-    T: Any
-    chi: Any
-    scale: Any
+    T: Numbers
+    chi: Numbers
+    scale: Numbers
     seen: Any
 
 
@@ -78,7 +79,7 @@ class Weights(NamedTuple):
     norm: Any
     single: Any
     pairs: Any
-    noise: Any
+    noise: Scalar
 
 
 class MeanStep(eqx.Module):
@@ -154,7 +155,7 @@ class MeanStep(eqx.Module):
         gamma = eta**2 * norm * step.chi / 2
         return now, step.seen, rho, step.with_all[:, :p].T, eta * norm, step.chi, gamma
 
-    def _ratio(self, now: Overlap, step: Step, Q: Any, M: Any) -> tuple[Any, Any]:
+    def _ratio(self, now: Overlap, step: Step, Q: Gram, M: Cross) -> tuple[Numbers, Numbers]:
         """Means of the ratios M'/√Q' and Q'_jl/√(Q'_jj Q'_ll) to second order."""
         assert self.nodes is not None
         s, size = step.scale, self.rates.step**2 * self.weights.single
@@ -164,14 +165,14 @@ class MeanStep(eqx.Module):
         v = 3 / 8 * jnp.diagonal(norms)
         return Q * (1 + v[:, None] + v + norms / 4) - (Q_own + Q_own.T) / 2, M * (1 + v[:, None]) - M_own / 2
 
-    def _spread(self, y: Rows, step: Step) -> Any:
+    def _spread(self, y: Rows, step: Step) -> Numbers:
         """Covariance of the packed (M, Q, a) after the step, in units of 1/d."""
         assert self.nodes is not None and self.light is not None
         now, engine, trained = self.overlaps(y), self.light, self.form.trained
         p, k = now.M.shape
         x, height = pack(*now, trained), jnp.eye(y.spread.shape[0]) * DIFFERENCE
 
-        def after(x: Any) -> Any:
+        def after(x: Numbers) -> Numbers:
             Q, M, a = unpack(x, p, k, trained)
             return pack(*self.overlaps(self.mean(Rows(Q, M, a if trained else y.a), engine).rows), trained)
 

@@ -24,6 +24,7 @@ from jaxtyping import Array, Float
 from twolayer.equations.kernel import Kernel, Push, Sample
 from twolayer.equations.step import Form, Layers, Memory, Rates, descend
 from twolayer.numerics.errors import InputError
+from twolayer.numerics.types import Numbers, Scalar
 from twolayer.numerics.wishart import GramFactor
 
 __all__ = ["Frame", "Reduced", "Sums", "batch_sums", "embed", "exact_step", "gram", "lq", "overlaps"]
@@ -65,9 +66,9 @@ class Frame(NamedTuple):
     """Numbers of a step: its rates, L_P, the table of the Gram factor, and Δ."""
 
     rates: Rates
-    L: Any
+    L: Numbers
     table: Any
-    noise: Any
+    noise: Scalar
 
 
 class Sums(NamedTuple):
@@ -114,12 +115,12 @@ def embed(Q: np.ndarray, M: np.ndarray, inverse: np.ndarray, columns: int) -> tu
     return A, np.concatenate([B[..., :columns], np.zeros((*B.shape[:-1], missing))], axis=-1)
 
 
-def gram(rows: Any) -> Any:
+def gram(rows: Any) -> Numbers:
     """Q of rows in an orthonormal basis, with any leading axes."""
     return rows @ rows.swapaxes(-1, -2)
 
 
-def overlaps(rows: Any, L: Any) -> tuple[Any, Any]:
+def overlaps(rows: Any, L: Numbers) -> tuple[Numbers, Numbers]:
     """Q and M of rows (A, B), with any leading axes."""
     return gram(rows), rows[..., : L.shape[1]] @ L.T
 
@@ -132,12 +133,12 @@ def batch_sums(at: Reduced, frame: Frame, layers: Layers, normals: Any, inside: 
     sample = Sample(student, xi_star @ frame.L.T, jnp.sqrt(frame.noise) * normals[:, -1])
     push = at.kernel.push(sample, layers.a)
     weight = 1.0 / at.batch if inside is None else jnp.where(inside, 1.0 / at.batch, 0.0)[:, None]
-    g = weight * push.first
+    g = jnp.asarray(weight * push.first)
     C = lq(g.T) if normals.shape[0] > p else g.T
     return Sums(g.T @ xi_star, g.T @ xi_own, C, (weight * push.second).sum(0))
 
 
-def exact_step(at: Reduced, rates: Rates, state: Memory, sums: Sums, T: Any) -> tuple[Memory, Any]:
+def exact_step(at: Reduced, rates: Rates, state: Memory, sums: Sums, T: Numbers) -> tuple[Memory, Any]:
     """The step from the sums of a batch and the orthogonal factor T; and the largest squared norm met."""
     p, r, c, t = at.p, at.rank, at.columns, T.shape[1]
 
@@ -147,7 +148,7 @@ def exact_step(at: Reduced, rates: Rates, state: Memory, sums: Sums, T: Any) -> 
     wide = Memory(padded(state.now), state.previous and padded(state.previous))
     push = Push(jnp.concatenate([sums.star, sums.own, sums.C @ T], axis=1), sums.second)
     new, _, size = descend(at.form, rates, wide, push)
-    rows = new.now.W if new.previous is None else jnp.concatenate([new.now.W, new.previous.W])
+    rows = jnp.asarray(new.now.W if new.previous is None else jnp.concatenate([new.now.W, new.previous.W]))
     B = rows[:, r:] if t == 0 else lq(rows[:, r:])
     rows = jnp.concatenate([rows[:, :r], B[:, :c]], axis=1)
     previous = None if new.previous is None else Layers(rows[p:], new.previous.a)

@@ -20,6 +20,7 @@ import numpy as np
 from twolayer.equations.kernel import Kernel
 from twolayer.equations.step import Form
 from twolayer.numerics import random
+from twolayer.numerics.types import Numbers, Scalar
 
 __all__ = ["Batch", "Spec", "draw", "draw_again", "inputs"]
 
@@ -67,7 +68,7 @@ class Batch(NamedTuple):
     """
 
     halves: tuple[Any, Any]
-    noise: Any
+    noise: Scalar
 
 
 def draw(spec: Spec, keys: Any, number: Any, chunk: Any) -> Batch:
@@ -97,7 +98,7 @@ def draw_again(spec: Spec, keys: Any, visit: Any) -> tuple[Batch, Any]:
     return draw(spec, keys, batch, chunk), _positions(spec, chunk) < spec.batch
 
 
-def inputs(spec: Spec, batch: Batch) -> Any:
+def inputs(spec: Spec, batch: Batch) -> Numbers:
     """Z (samples, d) in double precision."""
     joined = jnp.concatenate(batch.halves, axis=-1)
     if spec.at_random:

@@ -12,15 +12,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.numerics.types import Cross, Gram, Layer, Numbers
+
 __all__ = ["Overlap", "pack", "size_of", "tangent", "tangent_part", "unpack"]
 
 
 class Overlap(NamedTuple):
     """Overlaps of the neurons with each other (p, p) and with the target's directions (p, k), and the second layer."""
 
-    Q: Any
-    M: Any
-    a: Any
+    Q: Gram
+    M: Cross
+    a: Layer
 
 
 def size_of(p: int, k: int, trained: bool = False) -> int:
@@ -34,7 +36,7 @@ def size_of(p: int, k: int, trained: bool = False) -> int:
     return p * k + p * (p + 1) // 2 + p * trained
 
 
-def pack(Q: Any, M: Any, a: Any, trained: bool) -> Any:
+def pack(Q: Gram, M: Cross, a: Layer, trained: bool) -> Numbers:
     """(M, upper triangle of Q, and a if it is trained) in one vector (…, F).
 
     Examples
@@ -47,7 +49,7 @@ def pack(Q: Any, M: Any, a: Any, trained: bool) -> Any:
     return jnp.concatenate(parts, axis=-1)
 
 
-def unpack(x: Any, p: int, k: int, trained: bool) -> tuple[Any, Any, Any]:
+def unpack(x: Numbers, p: int, k: int, trained: bool) -> tuple[Numbers, Numbers, Numbers]:
     """Q, M and a (zeros if it is not trained) of a packed vector (F,)."""
     rows, columns = np.triu_indices(p)
     M, rest = x[: p * k].reshape(p, k), x[p * k :]
@@ -55,18 +57,18 @@ def unpack(x: Any, p: int, k: int, trained: bool) -> tuple[Any, Any, Any]:
     return upper + jnp.triu(upper, 1).T, M, rest[len(rows) :] if trained else jnp.zeros(p)
 
 
-def tangent(Q: Any, M: Any, trained: bool) -> Any:
+def tangent(Q: Gram, M: Cross, trained: bool) -> Numbers:
     """J: what normalising the rows does to small increments of the packed overlaps."""
     p, k = M.shape
 
-    def project(x: Any) -> Any:
+    def project(x: Numbers) -> Numbers:
         dQ, dM, da = unpack(x, p, k, trained)
         return pack(*tangent_part(Q, M, dQ, dM), da, trained)
 
     return jax.vmap(project, out_axes=1)(jnp.eye(size_of(p, k, trained)))
 
 
-def tangent_part(Q: Any, M: Any, dQ: Any, dM: Any) -> tuple[Any, Any]:
+def tangent_part(Q: Gram, M: Cross, dQ: Any, dM: Any) -> tuple[Numbers, Numbers]:
     """What is left of changes of Q and M when the rows keep their norms.
 
     The norms are conserved whatever they are, not only where Q_jj = 1, so that rounding cannot drive them away.

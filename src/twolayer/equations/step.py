@@ -24,6 +24,7 @@ from twolayer.equations.averages import Averages
 from twolayer.equations.kernel import Push
 from twolayer.equations.state import Overlap, tangent_part
 from twolayer.numerics.tracing import traced
+from twolayer.numerics.types import Layer, Numbers, Scalar
 from twolayer.task.algorithm import SGD
 from twolayer.task.regimes import Regime
 
@@ -124,8 +125,8 @@ def rates_of(algorithm: SGD, p: int, lr: Any) -> Rates:
 class Layers(NamedTuple):
     """Rows of the first layer (p, n), in some coordinates, and the second layer (p,)."""
 
-    W: Any
-    a: Any
+    W: Numbers
+    a: Layer
 
 
 class Memory(NamedTuple):
@@ -135,7 +136,7 @@ class Memory(NamedTuple):
     previous: Layers | None
 
     @classmethod
-    def at_rest(cls, form: Form, W: Any, a: Any) -> Memory:
+    def at_rest(cls, form: Form, W: Numbers, a: Layer) -> Memory:
         """Layers that have not moved yet."""
         return cls(Layers(W, a), Layers(W, a) if form.carries else None)
 
@@ -148,7 +149,7 @@ class Products(NamedTuple):
     gg: Float[Array, " p"]
 
 
-def combine(rates: Rates, now: Any, push: Any, previous: Any = None, radial: Any = None) -> Any:
+def combine(rates: Rates, now: Any, push: Any, previous: Any = None, radial: Any = None) -> Numbers:
     """The linear part of a step, κ x + η push + β (x − x₋), of rows or of their coefficients. Cost O(p n).
 
     ``radial`` (p,) is ⟨w, ḡ⟩/⟨w, w⟩ where gradients are tangent.
@@ -158,7 +159,7 @@ def combine(rates: Rates, now: Any, push: Any, previous: Any = None, radial: Any
     return new if previous is None else new + rates.momentum * (now - previous)
 
 
-def on_sphere(square: Any) -> Any:
+def on_sphere(square: Numbers) -> Numbers:
     """Squared norms of rows after they were divided by their norms: 1, however long the step was.
 
     Infinite where there is no direction to normalise.
@@ -193,7 +194,7 @@ def descend(
     return Memory(Layers(new, layer), state.now if form.carries else None), square, size
 
 
-def second_layer(form: Form, rates: Rates, a: Any, push: Any, previous: Any = None) -> Any:
+def second_layer(form: Form, rates: Rates, a: Layer, push: Any, previous: Any = None) -> Numbers:
     """The second layer takes the same raw step, and neither decays nor stays on a sphere."""
     return combine(rates._replace(shrink=1.0), a, push, previous) if form.trained else a
 
@@ -202,7 +203,7 @@ class Limit(NamedTuple):
     """The numbers of the continuous limit, per unit of t: weights of the gradient, of chi in dQ, and of the decay."""
 
     flow: Any
-    noise: Any
+    noise: Scalar
     decay: Any
 
 

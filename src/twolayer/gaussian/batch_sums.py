@@ -25,6 +25,7 @@ from twolayer.equations.orthogonal import Sums
 from twolayer.gaussian.visits import covariance, covariance_nodes, visit
 from twolayer.numerics.rules import Nodes
 from twolayer.numerics.special import symmetric_root
+from twolayer.numerics.types import Layer, Numbers, Scalar
 
 __all__ = ["Nodes", "covariance_nodes", "gaussian_sums", "size_of_features", "tail"]
 
@@ -44,24 +45,24 @@ class Frame(NamedTuple):
     """R with R Rᵀ = E[g gᵀ], its pseudo-inverse, and which of its columns are not zero."""
 
     root: Any
-    inverse: Any
+    inverse: Numbers
     kept: Any
 
 
-def _frame(mean: Any) -> Frame:
+def _frame(mean: Numbers) -> Frame:
     values, vectors = jnp.linalg.eigh(mean)
     kept = values > 1e-12 * jnp.maximum(values[-1], 1e-300)
     root = jnp.sqrt(jnp.where(kept, values, 1.0))
     return Frame(vectors * jnp.where(kept, root, 0.0), jnp.where(kept, 1 / root, 0.0)[:, None] * vectors.T, kept * 1.0)
 
 
-def _spread(frame: Frame, g: Any, weights: Any) -> Any:
+def _spread(frame: Frame, g: Numbers, weights: Numbers) -> Numbers:
     """n_b S = E[(h hᵀ − 1)²] = E[|h|² h hᵀ] − 1 of the whitened h = R⁻¹ g."""
     h = g @ frame.inverse.T
     return ((weights * (h**2).sum(1))[:, None] * h).T @ h - jnp.diag(frame.kept)
 
 
-def tail(kernel: Kernel, A: Any, B: Any, a: Any, L: Any, noise: Any, nodes: Nodes) -> Any:
+def tail(kernel: Kernel, A: Numbers, B: Numbers, a: Layer, L: Numbers, noise: Scalar, nodes: Nodes) -> Numbers:
     """n_b v = (E|h|⁴ − rank)/rank, h = R⁻¹ g: the batch from which on the mean of g gᵀ fluctuates less than itself.
 
     2 for linear neurons, 54 for h2, 1900 for h3, 57 000 for h4.
@@ -74,15 +75,15 @@ def tail(kernel: Kernel, A: Any, B: Any, a: Any, L: Any, noise: Any, nodes: Node
 def gaussian_sums(
     kernel: Kernel,
     batch: Any,
-    A: Any,
-    B: Any,
-    a: Any,
-    L: Any,
-    inverse: Any,
-    noise: Any,
+    A: Numbers,
+    B: Numbers,
+    a: Layer,
+    L: Numbers,
+    inverse: Numbers,
+    noise: Scalar,
     nodes: Nodes,
     engine: Any,
-    normals: Any,
+    normals: Numbers,
 ) -> Sums:
     """Draw the sums of one batch from normals (F,).
 
@@ -114,13 +115,13 @@ def gaussian_sums(
     )
 
 
-def _symmetric(upper: Any, p: int) -> Any:
+def _symmetric(upper: Numbers, p: int) -> Numbers:
     """The symmetric matrix with the given upper triangle."""
     half = jnp.zeros((p, p)).at[np.triu_indices(p)].set(upper)
     return half + half.T - jnp.diag(jnp.diagonal(half))
 
 
-def _positive(frame: Frame, deviation: Any, S: Any) -> Any:
+def _positive(frame: Frame, deviation: Any, S: Any) -> Numbers:
     """R exp(c Y − c² S/2) Rᵀ: positive, and R Rᵀ + deviation to first order."""
     v = jnp.maximum(jnp.trace(S) / jnp.maximum(frame.kept.sum(), 1.0), 1e-300)
     c2 = jnp.log1p(v) / v

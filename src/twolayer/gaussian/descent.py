@@ -29,6 +29,7 @@ from twolayer.equations.kernel import Push
 from twolayer.functions.activation import Activation
 from twolayer.gaussian.engines import LOG2_POINTS, ORDERS, ROUNDING, Averager, Engine, select
 from twolayer.gaussian.nodes import target_frame
+from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem
 
@@ -38,7 +39,7 @@ TWO_PI = 2 * math.pi
 SERIES_BELOW, TERMS = 0.5, 8
 
 
-def sine_excess(x: Any) -> Any:
+def sine_excess(x: Numbers) -> Numbers:
     """S(x) = sin x − x cos x, by its series x³/3 − x⁵/30 + … where the difference would cancel.
 
     Examples
@@ -59,11 +60,11 @@ class Descent(eqx.Module):
     L: np.ndarray
 
     @abc.abstractmethod
-    def __call__(self, rows: Any, a: Any, noise: Any) -> Push:
+    def __call__(self, rows: Any, a: Layer, noise: Scalar) -> Push:
         """The mean gradient of the first layer, in the coordinates of the rows, and that of the second."""
 
     @abc.abstractmethod
-    def excess_risk(self, rows: Any, a: Any) -> Any:
+    def excess_risk(self, rows: Any, a: Layer) -> Numbers:
         """½ E[(h − f)²]."""
 
     @property
@@ -71,11 +72,11 @@ class Descent(eqx.Module):
     def label(self) -> str:
         """Which rules are used, for reports."""
 
-    def overlaps(self, rows: Any) -> tuple[Any, Any]:
+    def overlaps(self, rows: Any) -> tuple[Numbers, Numbers]:
         """Q and M of the rows."""
         return rows @ rows.T, rows[:, : self.L.shape[1]] @ self.L.T
 
-    def orthogonal(self, rows: Any) -> Any:
+    def orthogonal(self, rows: Any) -> Numbers:
         """Q⊥, the overlaps of what is orthogonal to the target."""
         outside = rows[:, self.L.shape[1] :]
         return outside @ outside.T
@@ -92,13 +93,13 @@ class SteinDescent(Descent):
         """Which rules are used."""
         return self.engine.label.split(";")[0]
 
-    def __call__(self, rows: Any, a: Any, noise: Any) -> Push:
+    def __call__(self, rows: Any, a: Layer, noise: Scalar) -> Push:
         """The mean gradients."""
         gradient = self.engine.gradient(*self.overlaps(rows), a, noise)
         star = jnp.pad(jnp.asarray(self.L), ((0, 0), (0, rows.shape[1] - self.L.shape[1])))
         return Push(gradient.own @ rows + gradient.star @ star, gradient.second)
 
-    def excess_risk(self, rows: Any, a: Any) -> Any:
+    def excess_risk(self, rows: Any, a: Layer) -> Numbers:
         """½ E[(h − f)²]."""
         return self.risk_engine(*self.overlaps(rows), a, 0.0).excess_risk
 
@@ -115,14 +116,14 @@ class ReluDescent(Descent):
         """Which rules are used."""
         return "closed form (relu)"
 
-    def _fields(self, rows: Any, a: Any, student: float) -> tuple[Any, Any, Any, Any]:
+    def _fields(self, rows: Any, a: Layer, student: float) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         """Rows of all fields, their weights, norms and directions."""
         star = jnp.pad(jnp.asarray(self.ridges), ((0, 0), (0, rows.shape[1] - self.ridges.shape[1])))
         u = jnp.concatenate([rows, star])
         norm = jnp.sqrt((u * u).sum(-1))
         return u, jnp.concatenate([-student * a / len(a), self.c]), norm, u / norm[:, None]
 
-    def __call__(self, rows: Any, a: Any, noise: Any) -> Push:
+    def __call__(self, rows: Any, a: Layer, noise: Scalar) -> Push:
         """The mean gradients."""
         p = len(rows)
         u, c, norm, unit = self._fields(rows, a, self.student)
@@ -134,7 +135,7 @@ class ReluDescent(Descent):
         excess = sine_excess(theta) @ (c * norm)
         return Push(first, rows @ residual / 2 + norm[:p] * excess / TWO_PI)
 
-    def excess_risk(self, rows: Any, a: Any) -> Any:
+    def excess_risk(self, rows: Any, a: Layer) -> Numbers:
         """½ E[(h − f)²]."""
         u, c, norm, unit = self._fields(rows, a, 1.0)
         i, j = np.triu_indices(len(u), 1)  # a row has no angle to itself, nor a derivative of it
@@ -143,14 +144,14 @@ class ReluDescent(Descent):
         return ((c[:, None] * u).sum(0) ** 2).sum() / 4 + (weight[i] * weight[j]) @ sine_excess(theta) / TWO_PI
 
 
-def angles(x: Any, y: Any) -> tuple[Any, Any]:
+def angles(x: Numbers, y: Numbers) -> tuple[Numbers, Numbers]:
     """Angles between unit vectors, and their sines, precise near 0 and near π."""
     apart, together = jnp.sqrt(((x - y) ** 2).sum(-1)), jnp.sqrt(((x + y) ** 2).sum(-1))
     return 2 * jnp.arctan2(apart, together), apart * together / 2
 
 
 @eqx.filter_jit
-def _gradient(engine: Engine, Q: Any, M: Any, a: Any, noise: Any) -> Gradient:
+def _gradient(engine: Engine, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Gradient:
     return engine.gradient(Q, M, a, noise)
 
 

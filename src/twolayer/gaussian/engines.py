@@ -34,6 +34,7 @@ from twolayer.numerics.errors import choice
 from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import SCRAMBLINGS, sobol_normals
 from twolayer.numerics.tracing import traced
+from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem
 
@@ -65,11 +66,11 @@ FLOOR = 1e-4  # risks below this fraction of that of a student that says nothing
 
 
 @eqx.filter_jit
-def _evaluate(engine: Engine, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+def _evaluate(engine: Engine, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
     return engine(Q, M, a, noise)
 
 
-def _on_host(engine: Engine, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+def _on_host(engine: Engine, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
     values = _evaluate(engine, *(jnp.asarray(x, float) for x in (Q, M, a, noise)))
     return Averages(*(np.asarray(x) for x in values))
 
@@ -107,18 +108,18 @@ class Averager:
         """Whether nothing is truncated and nothing sampled."""
         return self.probe is None and not self.sampled
 
-    def __call__(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
         """The averages at one point, as NumPy arrays."""
         return _on_host(self.engine, Q, M, a, noise)
 
-    def truncation(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+    def truncation(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
         """Change against the coarse engine: what a higher order would mend."""
         if self.probe is None:
             return Averages(*(np.zeros_like(x) for x in (M, Q, Q, a, 0.0)))
         fine, coarse = (_on_host(engine, Q, M, a, noise) for engine in self.probe)
         return Averages(*(np.abs(x - y) for x, y in zip(fine, coarse, strict=True)))
 
-    def error(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+    def error(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
         """Estimated absolute errors: rounding, truncation, and the spread over scramblings of what is sampled."""
         value = self(Q, M, a, noise)
         total = self.truncation(Q, M, a, noise)
@@ -281,7 +282,8 @@ def natural_scale(values: Averages, silent: float, Q: np.ndarray, P: np.ndarray,
     risk = max(float(values.excess_risk), FLOOR * silent) + noise / 2 + 1e-300
     gradient = max(float(np.sqrt(np.max(np.abs(values.chi)))), float(np.sqrt(2 * FLOOR * silent)), 1e-150)
     own, star = (float(np.sqrt(np.max(np.diagonal(C)))) for C in (Q, P))
-    return Averages(gradient * star + 1e-300, gradient * own + 1e-300, gradient**2, np.sqrt(2 * risk), risk)
+    sizes = (gradient * star + 1e-300, gradient * own + 1e-300, gradient**2, np.sqrt(2 * risk), risk)
+    return Averages(*map(np.asarray, sizes))
 
 
 def relative_error(
@@ -349,5 +351,5 @@ def _full_nodes(engine: Engine, p: int) -> int:
     return max((rule.nodes(p) for rule in rules if rule.normals is None), default=0)
 
 
-def _is_rule(x: Any) -> bool:
+def _is_rule(x: Numbers) -> bool:
     return isinstance(x, FullRule)

@@ -24,6 +24,7 @@ import numpy as np
 
 from twolayer.gaussian.forms import Forms
 from twolayer.gaussian.targets import RidgeTarget
+from twolayer.numerics.types import Layer, Numbers
 
 __all__ = ["Cloud", "Ensemble", "NodeEnsemble", "PairEnsemble", "QuadraticEnsemble", "Rates"]
 
@@ -33,18 +34,18 @@ BLOCK = 2**19  # particles × nodes that are looked at together
 class Cloud(NamedTuple):
     """Particles inside compiled code: A (n, r), s (n,), a (n,) and their weights (n,)."""
 
-    A: Any
-    s: Any
-    a: Any
-    weights: Any
+    A: Numbers
+    s: Numbers
+    a: Layer
+    weights: Numbers
 
 
 class Rates(NamedTuple):
     """dA, ds, da and the excess risk of the ensemble."""
 
-    A: Any
-    s: Any
-    a: Any
+    A: Numbers
+    s: Numbers
+    a: Layer
     excess_risk: Any
 
 
@@ -83,7 +84,7 @@ class QuadraticEnsemble(Ensemble):
         u, c2, scale = weights * a, jnp.asarray(self.second)[0], self.scale
         S, T = (A * u[:, None]).T @ A, u @ s**2
 
-        def mean_and_form(student: float) -> tuple[Any, Any]:
+        def mean_and_form(student: float) -> tuple[Numbers, Numbers]:
             """E[e], and e = ξᵀ B ξ + … in the shared fields."""
             B = self.H - student * scale * S
             return jnp.trace(B) + self.h0 - student * (scale * T + self.shift * u.sum()), B
@@ -126,7 +127,7 @@ class NodeEnsemble(Ensemble):
         orders = f", {len(self.moments)} orders of the correlation" if len(self.moments) > 1 else ""
         return f"{inner} at nodes of the target fields: {self.rule}{orders}"
 
-    def _rungs(self, A: Any, s: Any) -> tuple[Any, Any]:
+    def _rungs(self, A: Numbers, s: Numbers) -> tuple[Numbers, Numbers]:
         """α_n for even n (orders, particles, nodes), and E[σ' h_n | ξ] for all n up to one more."""
         top = 2 * (len(self.moments) - 1)
         width = jnp.abs(s)[:, None]
@@ -144,7 +145,7 @@ class NodeEnsemble(Ensemble):
         # one block keeps its Hermite coefficients for the second pass; many blocks compute them again
         kept = self._rungs(cloud.A, cloud.s) if len(cloud.s) <= size else None
 
-        def outputs(block: Cloud) -> Any:
+        def outputs(block: Cloud) -> Numbers:
             alpha, _ = kept or self._rungs(block.A, block.s)
             return jnp.einsum("j,njx->nx", block.weights * block.a, alpha)
 
@@ -198,7 +199,7 @@ class PairEnsemble(Ensemble):
         u = weights * a
         norm = (A**2).sum(1) + s**2
 
-        def at(one: Any) -> Any:
+        def at(one: Any) -> Numbers:
             correlation, chance = one
             pair = self.forms.pair(norm[:, None], A @ A.T + correlation * s[:, None] * s, norm[None, :])
             return jnp.stack([chance * x for x in (pair.ff, pair.dd, pair.hd, correlation * pair.dd)])
@@ -221,14 +222,14 @@ class PairEnsemble(Ensemble):
         return Rates(a[:, None] * dA, a * ds, value - self.student * ff @ u, jnp.maximum(risk, 0.0))
 
 
-def _by_blocks(function: Callable[[Cloud], Any], cloud: Cloud, size: int, total: bool = False) -> Any:
+def _by_blocks(function: Callable[[Cloud], Any], cloud: Cloud, size: int, total: bool = False) -> Numbers:
     """A function of particles, block by block so that memory stays bounded: rows side by side, or their sum."""
     n = len(cloud.s)
     if n <= size:
         return function(cloud)
     count = -(-n // size)
 
-    def split(x: Any) -> Any:
+    def split(x: Numbers) -> Numbers:
         padded = jnp.concatenate([x, jnp.zeros((count * size - n, *x.shape[1:]))])
         return padded.reshape(count, size, *x.shape[1:])
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from twolayer.gaussian.forms import Forms, Ladder, Pair, PairOf, Single, orthonormal
 from twolayer.numerics.special import arcsine
+from twolayer.numerics.types import Cross, Gram, Layer, Numbers
 
 __all__ = ["ErfForms", "ErfNodes", "ErfRidge", "four_point"]
 
@@ -34,14 +35,14 @@ class ErfForms(Forms):
 
     name: str = "erf"
 
-    def single(self, mean: Any, variance: Any) -> Single:
+    def single(self, mean: Numbers, variance: Numbers) -> Single:
         """E[σ], E[σ'], E[σ''] at given mean and variance."""
         wide = 1.0 + variance
         slope = math.sqrt(TWO_OVER_PI) * jnp.exp(-(mean**2) / (2 * wide)) / jnp.sqrt(wide)
         value = jax.lax.erf(mean / jnp.sqrt(2 * wide))
         return Single(value, slope, -mean / wide * slope)
 
-    def ladder(self, mean: Any, width: Any, orders: int) -> Ladder:
+    def ladder(self, mean: Numbers, width: Any, orders: int) -> Ladder:
         """Hermite coefficients: σ' is a Gaussian, so each is (−s/√(1+s²))^n h_n(μ/√(1+s²)) times the first."""
         wide = jnp.sqrt(1.0 + width**2)
         x = mean / wide
@@ -75,7 +76,7 @@ class ErfRidge(eqx.Module):
     target: Any
     label: str = eqx.field(static=True, default="closed form")
 
-    def __call__(self, Q: Any, M: Any, a: Any, student: float) -> Any:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, student: float) -> Numbers:
         """V (p, p)."""
         return four_point(self.target.covariance(Q, M), self.target.signed_weights(student, a), a.shape[0])
 
@@ -98,12 +99,12 @@ class ErfNodes(eqx.Module):
         """Terms of one evaluation."""
         return len(self.target.weights) * p**2 * (2.0 + 2 * p) + 0.75 * p**4
 
-    def __call__(self, Q: Any, M: Any, a: Any, student: float) -> Any:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, student: float) -> Numbers:
         """V (p, p)."""
         t, p, weights = self.target, a.shape[0], a / a.shape[0]
         mean, perp = t.conditional(Q, M)
 
-        def entry(pair: Any) -> Any:
+        def entry(pair: Any) -> Numbers:
             both = jnp.stack(pair)
             wide = jnp.eye(2) + perp[both][:, both]
             inverse = jnp.linalg.inv(wide)
@@ -125,7 +126,7 @@ class ErfNodes(eqx.Module):
         return V + student**2 * four_point(Q, weights, p) if student else V
 
 
-def four_point(C: Any, weights: Any, p: int) -> Any:
+def four_point(C: Numbers, weights: Numbers, p: int) -> Numbers:
     """Σ_{q,s} w_q w_s E[σ'_j σ'_l σ_q σ_s] for j, l < p, fields with covariance C (n, n).
 
     Symmetric in (j, l), so that p(p + 1)/2 · n² terms are computed. (To use the symmetry q ↔ s too would cost more in
@@ -133,7 +134,7 @@ def four_point(C: Any, weights: Any, p: int) -> Any:
     """
     variance = jnp.diagonal(C)
 
-    def entry(pair: Any) -> Any:
+    def entry(pair: Any) -> Numbers:
         j, l = pair
         cj, cl, jj, ll, jl = C[j], C[l], 1 + C[j, j], 1 + C[l, l], C[j, l]
         determinant = jj * ll - jl**2

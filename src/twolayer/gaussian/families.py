@@ -14,6 +14,7 @@ from twolayer.gaussian.erf import ErfForms
 from twolayer.gaussian.forms import Forms, NumericForms, PairOf, cross_pair, mehler_pair
 from twolayer.gaussian.polynomial import PolynomialForms
 from twolayer.gaussian.rectifier import RectifierForms
+from twolayer.numerics.types import Numbers
 
 __all__ = ["FAMILIES", "forms_of", "pair_of", "pair_work", "register_family"]
 
@@ -30,7 +31,7 @@ def register_family(name: str) -> Callable[[Any], Any]:
     The class is called with the numbers of the family; it is a frozen dataclass derived from `Forms`.
     """
 
-    def decorate(make: Any) -> Any:
+    def decorate(make: Any) -> Numbers:
         FAMILIES[name] = make
         return make
 

@@ -30,6 +30,7 @@ from twolayer.functions.activation import Activation
 from twolayer.functions.hermite import hermite_table
 from twolayer.gaussian.quadrature import blurred_crossings, crossing, even_rule, panel_rule
 from twolayer.numerics.special import root
+from twolayer.numerics.types import Numbers
 
 __all__ = ["Forms", "Ladder", "NumericForms", "Pair", "PairOf", "Single", "cross_pair", "mehler_pair", "orthonormal"]
 
@@ -41,8 +42,8 @@ TERMS_PER_ORDER, NODES_PER_TERM = 4, 1.5  # of Mehler's sum
 class Single(NamedTuple):
     """E[f], E[f'] and E[f'']."""
 
-    value: Any
-    slope: Any
+    value: Numbers
+    slope: Numbers
     bend: Any
 
 
@@ -57,7 +58,7 @@ class Pair(NamedTuple):
 class Ladder(NamedTuple):
     """E[f], and E[f' h_n] for n = 0, 1, … on a first axis, at one field μ + s g; E[f h_n] = (s/√n) E[f' h_{n−1}]."""
 
-    value: Any
+    value: Numbers
     slopes: Any
 
 
@@ -72,11 +73,11 @@ class Forms(abc.ABC):
     name: str
 
     @abc.abstractmethod
-    def single(self, mean: Any, variance: Any) -> Single:
+    def single(self, mean: Numbers, variance: Numbers) -> Single:
         """Averages at one field; arrays broadcast."""
 
     @abc.abstractmethod
-    def ladder(self, mean: Any, width: Any, orders: int) -> Ladder:
+    def ladder(self, mean: Numbers, width: Any, orders: int) -> Ladder:
         """Hermite coefficients of f' in the fluctuation of one field, g = (field − mean)/width; arrays broadcast."""
 
     @abc.abstractmethod
@@ -118,13 +119,15 @@ class NumericForms(Forms):
     def _rule(self, mean: Any, width: Any, count: float | None = None) -> tuple[Any, Any, Any]:
         """Nodes x, weights, and fields mean + width·x, with panels that end at the kinks."""
         count = int(count or NODES_PER_ORDER * self.order)
+        x: Numbers
+        w: Numbers
         x, w = even_rule(count)
         if self.activation.kinks:
             breaks = [crossing(kink, mean, width) for kink in self.activation.kinks]
             x, w = panel_rule(jnp.stack(breaks, -1), -(-count // NODES_PER_ORDER))
         return x, w, mean[..., None] + width[..., None] * x
 
-    def single(self, mean: Any, variance: Any) -> Single:
+    def single(self, mean: Numbers, variance: Numbers) -> Single:
         """Averages at one field."""
         mean, variance = jnp.broadcast_arrays(mean, variance)
         width = jnp.sqrt(jnp.where(variance > -TINY, variance, 0.0) + 2 * TINY)

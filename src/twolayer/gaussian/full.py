@@ -13,6 +13,7 @@ from the same points moved onto the plane λ_j = κ.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -25,6 +26,7 @@ from twolayer.equations.kernel import Kernel
 from twolayer.gaussian.forms import TINY
 from twolayer.gaussian.quadrature import Partial, crossing, last_axis, nested_rule, panel_rule
 from twolayer.numerics.special import root, symmetric_root
+from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
 
 __all__ = ["FullEngine", "FullRule", "triangular_root"]
 
@@ -33,7 +35,7 @@ NOISE_ORDER = 8  # nodes per panel of the label noise
 LINE_ORDER = 4  # nodes per panel of the last variable where it alone is split, after Sobol points of the others
 
 
-def triangular_root(C: Any) -> Any:
+def triangular_root(C: Numbers) -> Numbers:
     """Lower triangular B with B Bᵀ = C for positive semidefinite C; a vanishing pivot leaves a zero column."""
     p = C.shape[0]
     B, rest = jnp.zeros_like(C), C
@@ -51,18 +53,18 @@ class Fields(NamedTuple):
 
     student: Any
     target: Any
-    weights: Any
+    weights: Numbers
 
 
 class Residual(NamedTuple):
     """h and f at the nodes, and e and e² averaged over the label noise."""
 
-    h: Any
-    f: Any
-    mean: Any
-    square: Any
+    h: Numbers
+    f: Numbers
+    mean: Numbers
+    square: Numbers
 
-    def left(self, fit: Any) -> Any:
+    def left(self, fit: Any) -> Numbers:
         """What α h − β f leaves of e."""
         return self.mean - fit[0] * self.h + fit[1] * self.f
 
@@ -123,13 +125,13 @@ class FullRule(eqx.Module):
             each += 3.0 * NOISE_ORDER * (3 + len(self.kernel.loss.kinks))
         return self.nodes(p) * each
 
-    def _rows(self, Q: Any, M: Any) -> tuple[Any, Any]:
+    def _rows(self, Q: Gram, M: Cross) -> tuple[Numbers, Numbers]:
         A = M @ self.inverse.T
         return A, Q - A @ A.T
 
-    def fields(self, Q: Any, M: Any, a: Any) -> Fields:
+    def fields(self, Q: Gram, M: Cross, a: Layer) -> Fields:
         """Fields at the nodes and their weights."""
-        A, perp = self._rows(Q, M)
+        A, perp = map(jnp.asarray, self._rows(Q, M))
         (p, r), k = A.shape, len(self.L)
         structure, kinks = self._fields(p)
         if self.normals is not None and not self.split:
@@ -138,7 +140,7 @@ class FullRule(eqx.Module):
             return Fields(student, xi[:, :r] @ self.L.T, jnp.full(len(xi), 1.0 / len(xi)))
         # the derivative with respect to a vanishing variance is that of the limit; nodes are symmetric, points are not
         B = triangular_root(perp + TINY * jnp.eye(p)) if self.normals is None else _turned(symmetric_root(perp), a)
-        to_fields = jnp.block([[self.L, jnp.zeros((k, p))], [A, B]])
+        to_fields = jnp.block([[jnp.asarray(self.L), jnp.zeros((k, p))], [A, jnp.asarray(B)]])
         level = self._level(a) if self.split else None
         if self.normals is None:
             at = nested_rule(to_fields, kinks, self.order, structure, level)
@@ -148,17 +150,17 @@ class FullRule(eqx.Module):
             at = last_axis(outer, to_fields, kinks, LINE_ORDER, structure, level)
         return Fields(at.fields[:, k:], at.fields[:, :k], at.weights)
 
-    def _level(self, a: Any) -> Any:
+    def _level(self, a: Layer) -> Callable[[Numbers], Numbers]:
         """Where e bends, as a function of the fields (…, k + p)."""
         k = len(self.L)
 
-        def level(u: Any) -> Any:
+        def level(u: Numbers) -> Numbers:
             y, f = self.kernel.target(u[..., :k]), self.kernel.output(u[..., k:], a)
             return jnp.stack(self.kernel.loss.levels(y, f), -1)
 
         return level
 
-    def residual(self, student: Any, target: Any, a: Any, noise: Any) -> Residual:
+    def residual(self, student: Any, target: Any, a: Layer, noise: Scalar) -> Residual:
         """E and e² averaged over the label noise; without it they are what they are."""
         loss, h, f = self.kernel.loss, self.kernel.target(target), self.kernel.output(student, a)
         if loss.student is not None:
@@ -173,14 +175,14 @@ class FullRule(eqx.Module):
         e = loss.residual(h[..., None] + width * x, f[..., None])
         return Residual(h, f, (w * e).sum(-1), (w * e**2).sum(-1))
 
-    def averages(self, Q: Any, M: Any, a: Any, noise: Any, fit: Any = (0.0, 0.0)) -> Averages:
+    def averages(self, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Any = (0.0, 0.0)) -> Averages:
         """All five averages; in psi, phi and second with e − α h + β f in the place of e, fit = (α, β)."""
         fit = jnp.asarray(fit)
         if self.normals is None or self.split or not self.kernel.activation.kinks:
             return _averages(self, Q, M, a, noise, fit)
         return _with_jumps(self, Q, M, a, noise, fit)
 
-    def rows(self, Q: Any, M: Any, average: Averages) -> tuple[Any, Any]:
+    def rows(self, Q: Gram, M: Cross, average: Averages) -> tuple[Numbers, Numbers]:
         """The gradient as a combination of the rows: that with the averages psi and phi, by a pseudo-inverse."""
         omega = jnp.block([[Q, M], [M.T, self.L @ self.L.T]])
         inverse = jnp.linalg.pinv(omega, rtol=SINGULAR, hermitian=True)
@@ -188,7 +190,7 @@ class FullRule(eqx.Module):
         return both[:, : len(Q)], both[:, len(Q) :]
 
 
-def _turned(B: Any, a: Any) -> Any:
+def _turned(B: Numbers, a: Layer) -> Numbers:
     """B in coordinates whose last one is the direction Bᵀa, in which the output moves most."""
     v = B.T @ a
     size = root((v**2).sum())
@@ -198,7 +200,7 @@ def _turned(B: Any, a: Any) -> Any:
     return B - jnp.where(square > 1e-12, 2 / jnp.where(square > 1e-12, square, 1.0), 0.0) * jnp.outer(B @ u, u)
 
 
-def _averages(rule: FullRule, Q: Any, M: Any, a: Any, noise: Any, fit: Any) -> Averages:
+def _averages(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Any) -> Averages:
     student, target, w = rule.fields(Q, M, a)
     e = rule.residual(student, target, a, noise)
     slope = a * rule.kernel.activation.slope(student)
@@ -214,7 +216,7 @@ def _averages(rule: FullRule, Q: Any, M: Any, a: Any, noise: Any, fit: Any) -> A
 
 
 @jax.custom_jvp
-def _with_jumps(rule: FullRule, Q: Any, M: Any, a: Any, noise: Any, fit: Any) -> Averages:
+def _with_jumps(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Any) -> Averages:
     return _averages(rule, Q, M, a, noise, fit)
 
 
@@ -262,11 +264,11 @@ class FullEngine(Engine):
         """Terms of one evaluation."""
         return self.rule.work(p)
 
-    def __call__(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
         """The averages at one point."""
         return self.rule.averages(Q, M, a, noise)
 
-    def gradient(self, Q: Any, M: Any, a: Any, noise: Any) -> Gradient:
+    def gradient(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Gradient:
         """The mean gradient as a combination of the rows."""
         average = self(Q, M, a, noise)
         return Gradient(*self.rule.rows(Q, M, average), average.second)

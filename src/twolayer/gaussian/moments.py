@@ -131,10 +131,10 @@ def moments(
     relative = relative_error(chosen, absolute, problem, start.Q, start.M, a)
     excess = float(values.excess_risk)
     return Moments(
-        values.psi,
-        values.phi,
-        values.chi,
-        values.second,
+        np.asarray(values.psi),
+        np.asarray(values.phi),
+        np.asarray(values.chi),
+        np.asarray(values.second),
         excess + problem.noise / 2,
         excess,
         relative,

@@ -92,7 +92,7 @@ def _converged(target: Target, L: np.ndarray) -> NodeRule | None:
     for order in (4, 6, 8, 12, 16, 24, 32, 48, 64):
         if order ** L.shape[1] > MAX_NODES:
             return None
-        points, weights, _ = nested_rule(L, target.kinks, order, structure)
+        points, weights, _ = map(np.asarray, nested_rule(L, target.kinks, order, structure))
         if len(weights) > MAX_NODES:
             return None
         rule = _pruned(_rule(target, L, points, weights, ""))

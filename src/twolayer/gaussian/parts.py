@@ -19,6 +19,7 @@ from twolayer.equations.averages import Averages, Engine, Gradient
 from twolayer.gaussian.forms import Forms
 from twolayer.gaussian.full import FullRule
 from twolayer.gaussian.targets import NodeTarget, RidgeTarget, student_rows, student_terms
+from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
 
 __all__ = ["FittedEngine", "Nothing", "PartsEngine"]
 
@@ -28,7 +29,7 @@ class Nothing(eqx.Module):
 
     label: str = eqx.field(static=True, default="none")
 
-    def __call__(self, Q: Any, M: Any, a: Any, student: float) -> Any:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, student: float) -> Numbers:
         """Zeros."""
         return jnp.zeros_like(Q)
 
@@ -63,7 +64,7 @@ class PartsEngine(Engine):
         """Terms of the first-order part."""
         return self.forms.pair_work(p, p * p) + self.target.work(p)
 
-    def __call__(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
         """The averages at one point."""
         f, pair = student_terms(self.forms, Q, M, a)
         h = self.target.terms(Q, M)
@@ -80,7 +81,7 @@ class PartsEngine(Engine):
             excess_risk=jnp.maximum(h.square - 2 * weight @ h.value + f.square, 0.0) / 2,
         )
 
-    def gradient(self, Q: Any, M: Any, a: Any, noise: Any) -> Gradient:
+    def gradient(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Gradient:
         """The mean gradient as a combination of the rows."""
         f, h, s = student_rows(self.forms, Q, M, a), self.target.rows(Q, M), self.student
         return Gradient(a[:, None] * (h.own - s * f.own), a[:, None] * (h.star - s * f.star), h.value - s * f.value)
@@ -106,7 +107,7 @@ class FittedEngine(Engine):
         """Terms of the linear part."""
         return self.forms.pair_work(p, p * p) + self.target.work(p)
 
-    def _fit(self, Q: Any, M: Any, a: Any, noise: Any) -> tuple[Averages, Any, Any]:
+    def _fit(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> tuple[Averages, Any, Any]:
         """Sampled averages with what is left of e in those of first order, and the coefficients α and β."""
         student, target, w = self.rule.fields(Q, M, a)
         e = self.rule.residual(student, target, a, noise)
@@ -116,7 +117,7 @@ class FittedEngine(Engine):
         fit = jnp.linalg.solve(gram + ridge, (w * e.mean) @ basis)
         return self.rule.averages(Q, M, a, noise, fit), fit[0], fit[1]
 
-    def __call__(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
         """The averages at one point."""
         rest, alpha, beta = self._fit(Q, M, a, noise)
         f, _ = student_terms(self.forms, Q, M, a)
@@ -129,7 +130,7 @@ class FittedEngine(Engine):
             excess_risk=jnp.maximum(h.square - 2 * weight @ h.value + f.square, 0.0) / 2,
         )
 
-    def gradient(self, Q: Any, M: Any, a: Any, noise: Any) -> Gradient:
+    def gradient(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Gradient:
         """The mean gradient as a combination of the rows, the sampled rest by a pseudo-inverse."""
         rest, alpha, beta = self._fit(Q, M, a, noise)
         f, h = student_rows(self.forms, Q, M, a), self.target.rows(Q, M)

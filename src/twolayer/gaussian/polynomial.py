@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.gaussian.forms import Forms, Ladder, Pair, PairOf, Single
+from twolayer.numerics.types import Cross, Gram, Layer, Numbers
 
 __all__ = [
     "PolynomialForms",
@@ -36,7 +37,7 @@ Coefficients = tuple[float, ...]
 MAX_WORK = 2**27  # terms of a Wick sum beyond which chi is sampled instead
 
 
-def derivative_means(coefficients: Coefficients, mean: Any, variance: Any, orders: int) -> Any:
+def derivative_means(coefficients: Coefficients, mean: Numbers | float, variance: Numbers, orders: int) -> Numbers:
     """E[f^{(n)}(u)], n = 0 … orders − 1, stacked on a new first axis; u ~ N(mean, variance), arrays broadcast."""
     degree = len(coefficients) - 1
     mean, variance = jnp.broadcast_arrays(jnp.asarray(mean, float), jnp.asarray(variance, float))
@@ -69,11 +70,11 @@ class PolynomialForms(Forms):
     coefficients: Coefficients
     name: str = "polynomial"
 
-    def single(self, mean: Any, variance: Any) -> Single:
+    def single(self, mean: Numbers, variance: Numbers) -> Single:
         """E[σ], E[σ'], E[σ'']."""
         return Single(*derivative_means(self.coefficients, mean, variance, 3))
 
-    def ladder(self, mean: Any, width: Any, orders: int) -> Ladder:
+    def ladder(self, mean: Numbers, width: Any, orders: int) -> Ladder:
         """Hermite coefficients s^n E[σ^(n+1)]/√n!, zero beyond the degree."""
         means = derivative_means(self.coefficients, mean, width**2, orders + 1)
         powers = [width**n / math.sqrt(math.factorial(n)) for n in range(orders)]
@@ -120,7 +121,7 @@ class PolynomialRidge(eqx.Module):
         D, top = len(self.own) - 1, max(len(self.own), len(self.other)) - 1
         return 0.1 * len(graphs((D - 1, D - 1, top, top))[1]) * (p * (p + len(self.target.c))) ** 2
 
-    def __call__(self, Q: Any, M: Any, a: Any, student: float) -> Any:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, student: float) -> Any:
         """V (p, p)."""
         p, C = a.shape[0], self.target.covariance(Q, M)
         variance, orders = jnp.diagonal(C), max(len(self.own), len(self.other))
@@ -151,7 +152,7 @@ class PolynomialNodes(eqx.Module):
         three, four = (len(graphs(limits)[1]) for limits in ((D - 1, D - 1, D), (D - 1, D - 1, D, D)))
         return 0.1 * (three * nodes * p**3 + four * p**4)
 
-    def __call__(self, Q: Any, M: Any, a: Any, student: float) -> Any:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, student: float) -> Any:
         """V (p, p)."""
         t, orders, weights = self.target, len(self.coefficients), a / a.shape[0]
         mean, perp = t.conditional(Q, M)
@@ -190,11 +191,11 @@ def graphs(limits: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     return multiplicity, weight
 
 
-def _powers(C: Any, highest: int) -> Any:
+def _powers(C: Numbers, highest: int) -> Numbers:
     return jnp.stack([C**n for n in range(highest + 1)])
 
 
-def four_point(C: Any, slope: Any, value: Any, weights: Any, p: int) -> Any:
+def four_point(C: Numbers, slope: Numbers, value: Numbers, weights: Numbers, p: int) -> Numbers:
     """Σ_{q,s} w_q w_s E[f'_j f'_l f_q f_s], j, l < p, exact.
 
     Parameters
@@ -216,7 +217,7 @@ def four_point(C: Any, slope: Any, value: Any, weights: Any, p: int) -> Any:
     power = _powers(C, max(d0, d1))
     weighted = value * weights
 
-    def add(total: Any, graph: Any) -> tuple[Any, None]:
+    def add(total: Numbers, graph: Any) -> tuple[Any, None]:
         (jl, jq, js, lq, ls, qs), w = graph
         left = power[jq][:p, None, :] * power[lq][None, :p, :] * weighted[jq + lq + qs]
         right = power[js][:p, None, :] * power[ls][None, :p, :] * weighted[js + ls + qs]
@@ -228,7 +229,7 @@ def four_point(C: Any, slope: Any, value: Any, weights: Any, p: int) -> Any:
     return total
 
 
-def three_point(C: Any, slope: Any, value: Any, weights: Any, node: Any) -> Any:
+def three_point(C: Numbers, slope: Numbers, value: Numbers, weights: Numbers, node: Any) -> Numbers:
     """Σ_ν node_ν Σ_q w_q E[f'_j f'_l f_q | ν]: fields with covariance C (p, p) and node-dependent means.
 
     ``slope`` and ``value`` hold derivative means (D, nodes, p). Cost O(graphs · nodes · p³).
@@ -237,7 +238,7 @@ def three_point(C: Any, slope: Any, value: Any, weights: Any, node: Any) -> Any:
     multiplicity, weight = graphs((d1, d1, d0))
     power = _powers(C, max(d0, d1))
 
-    def add(total: Any, graph: Any) -> tuple[Any, None]:
+    def add(total: Numbers, graph: Any) -> tuple[Any, None]:
         (jl, jq, lq), w = graph
         joint = jnp.einsum("n,nj,nl,nq->jlq", node, slope[jl + jq], slope[jl + lq], value[jq + lq] * weights)
         return total + w * power[jl] * (joint * power[jq][:, None, :] * power[lq][None, :, :]).sum(-1), None
@@ -247,7 +248,7 @@ def three_point(C: Any, slope: Any, value: Any, weights: Any, node: Any) -> Any:
     return total
 
 
-def two_point(C: Any, slope: Any, node: Any) -> Any:
+def two_point(C: Numbers, slope: Numbers, node: Any) -> Numbers:
     """Σ_ν node_ν E[f'_j f'_l | ν], arguments as in `three_point`. Cost O(degree · nodes · p²)."""
     total, power = jnp.zeros_like(C), jnp.ones_like(C)
     for n in range(slope.shape[0]):

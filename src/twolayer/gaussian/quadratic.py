@@ -17,6 +17,7 @@ import numpy as np
 from twolayer.equations.averages import Averages, Engine, Gradient
 from twolayer.functions.activation import Activation
 from twolayer.functions.target import Target
+from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
 
 __all__ = ["QuadraticEngine", "QuadraticTask", "quadratic_averages", "quadratic_form", "quadratic_task"]
 
@@ -60,7 +61,7 @@ def quadratic_task(activation: Activation, target: Target) -> QuadraticTask | No
     return QuadraticTask(sigma[2], sigma[0], *form)
 
 
-def residual_form(scale: float, shift: float, H: Any, h0: float, weight: float, a: Any) -> tuple[Any, Any]:
+def residual_form(scale: float, shift: float, H: Any, h0: float, weight: float, a: Layer) -> tuple[Numbers, Numbers]:
     """E without noise as (B, b0), the student entering with this weight."""
     p, n = len(a), len(a) + len(H)
     B = jnp.zeros((n, n)).at[jnp.arange(p), jnp.arange(p)].set(-weight * scale * a / p)
@@ -68,7 +69,7 @@ def residual_form(scale: float, shift: float, H: Any, h0: float, weight: float, 
 
 
 def quadratic_gradient(
-    scale: float, shift: float, H: Any, h0: float, student: float, Q: Any, M: Any, P: Any, a: Any
+    scale: float, shift: float, H: Any, h0: float, student: float, Q: Gram, M: Cross, P: Numbers, a: Layer
 ) -> Gradient:
     """The mean gradient as a combination of the rows, arguments as for `quadratic_averages`."""
     p = len(M)
@@ -82,7 +83,16 @@ def quadratic_gradient(
 
 
 def quadratic_averages(
-    scale: float, shift: float, H: Any, h0: float, student: float, Q: Any, M: Any, P: Any, a: Any, noise: Any
+    scale: float,
+    shift: float,
+    H: Any,
+    h0: float,
+    student: float,
+    Q: Gram,
+    M: Cross,
+    P: Numbers,
+    a: Layer,
+    noise: Scalar,
 ) -> Averages:
     """Averages for σ = scale·x² + shift; ``student`` is 1 for the squared loss, 0 for the correlation loss.
 
@@ -91,7 +101,7 @@ def quadratic_averages(
     p = len(M)
     omega = jnp.block([[Q, M], [M.T, P]])
 
-    def second_moment(B: Any, b0: Any) -> tuple[Any, Any, Any]:
+    def second_moment(B: Numbers, b0: Any) -> tuple[Numbers, Numbers, Numbers]:
         BO = B @ omega
         t1, t2 = jnp.trace(BO) + b0, (BO * BO.T).sum()
         return t1, t1**2 + 2 * t2, omega @ BO
@@ -130,10 +140,10 @@ class QuadraticEngine(Engine):
         """Terms of one evaluation."""
         return 0.5 * (p + len(self.P)) ** 3
 
-    def __call__(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
         """The averages at one point."""
         return quadratic_averages(self.scale, self.shift, self.H, self.h0, self.student, Q, M, self.P, a, noise)
 
-    def gradient(self, Q: Any, M: Any, a: Any, noise: Any) -> Gradient:
+    def gradient(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Gradient:
         """The mean gradient as a combination of the rows."""
         return quadratic_gradient(self.scale, self.shift, self.H, self.h0, self.student, Q, M, self.P, a)

@@ -20,6 +20,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.numerics.types import Numbers
+
 __all__ = [
     "Partial",
     "blurred_crossings",
@@ -58,7 +60,7 @@ def _namespace(x: Any) -> Any:
     return np if isinstance(x, np.ndarray | float) else jnp
 
 
-def panel_rule(breaks: Any, order: int) -> tuple[Any, Any]:
+def panel_rule(breaks: Any, order: int) -> tuple[Numbers, Numbers]:
     """Nodes and weights for E[f(ξ)], ξ ~ N(0, 1), with panels split at the breaks (last axis).
 
     Breaks outside (−9, 9) are harmless. Shapes (..., b) → (..., max(b + 3, 4)·order).
@@ -123,8 +125,8 @@ class Partial(NamedTuple):
     """Points (N, i) and weights (N,) over the first i variables, and the fields (N, F) as far as these make them."""
 
     points: Any
-    weights: Any
-    fields: Any
+    weights: Numbers
+    fields: Numbers
 
 
 def _breaks(at: Partial, L: Any, i: int, kinks: Sequence[Sequence[float]], structure: np.ndarray) -> Any:
@@ -188,7 +190,7 @@ def nested_rule(
 
 
 def last_axis(
-    at: Partial, L: Any, kinks: Sequence[Sequence[float]], order: int, structure: np.ndarray, level: Level | None
+    at: Partial, L: Numbers, kinks: Sequence[Sequence[float]], order: int, structure: np.ndarray, level: Level | None
 ) -> Partial:
     """The last variable, with panels that end at kinks and where the level vanishes."""
     column, breaks = L[:, -1], _breaks(at, L, L.shape[1] - 1, kinks, structure)
@@ -200,14 +202,14 @@ def last_axis(
     return _extend(at, *_on_panels(both, order), column)
 
 
-def _roots(level: Level, edges: Any) -> Any:
+def _roots(level: Level, edges: Numbers) -> Numbers:
     """In each interval between edges (N, e), where each of the c values of the level changes sign, (N, e − 1, c).
 
     Where it does not, the middle. One crossing per interval is found, by secants that keep it bracketed (Illinois).
     Levels are evaluated at x (N, e − 1, c) and return (N, e − 1, c, c), of which the own one is meant.
     """
 
-    def own(x: Any) -> Any:
+    def own(x: Numbers) -> Numbers:
         return jnp.diagonal(level(x), axis1=-2, axis2=-1)
 
     count = jax.eval_shape(level, edges[:, :1, None]).shape[-1]

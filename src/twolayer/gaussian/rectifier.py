@@ -26,6 +26,7 @@ import numpy as np
 from twolayer.gaussian.forms import Forms, Ladder, Pair, PairOf, Single, orthonormal
 from twolayer.gaussian.quadrature import legendre
 from twolayer.numerics.special import arcsine, root
+from twolayer.numerics.types import Cross, Gram, Layer, Numbers
 
 __all__ = ["RectifierForms", "ReluRidge", "four_point"]
 
@@ -36,7 +37,7 @@ WORK_PER_SET = 10.0  # terms for each node of P4
 BLOCK = 2**17  # sets × nodes looked at together
 
 
-def _relu(mean: Any, width: Any) -> tuple[Any, Any, Any]:
+def _relu(mean: Numbers, width: Any) -> tuple[Numbers, Numbers, Numbers]:
     """E[max(x, 0)], P(x > 0), and the density of x/width at 0, for x of given mean and width."""
     moves = width > 0
     x = jnp.where(moves, mean / jnp.where(moves, width, 1.0), jnp.sign(mean) * 40.0)
@@ -45,7 +46,7 @@ def _relu(mean: Any, width: Any) -> tuple[Any, Any, Any]:
     return mean * above + width * density, above, density
 
 
-def _angles(c11: Any, c12: Any, c22: Any) -> tuple[Any, Any]:
+def _angles(c11: Any, c12: Any, c22: Any) -> tuple[Numbers, Numbers]:
     """√(C11 C22) sin θ and θ."""
     product = c11 * c22
     sine = root(product - c12**2, COINCIDENT * product)
@@ -64,7 +65,7 @@ class RectifierForms(Forms):
         """For reports."""
         return "relu" if (self.left, self.right) == (0.0, 1.0) else "rectifier"
 
-    def single(self, mean: Any, variance: Any) -> Single:
+    def single(self, mean: Numbers, variance: Numbers) -> Single:
         """E[σ], E[σ'], E[σ''] at given mean and variance."""
         width = root(variance)
         value, above, density = _relu(mean, width)
@@ -72,7 +73,7 @@ class RectifierForms(Forms):
         kink = self.right - self.left
         return Single(self.left * mean + kink * value, self.left + kink * above, kink * jnp.where(width > 0, bend, 0.0))
 
-    def ladder(self, mean: Any, width: Any, orders: int) -> Ladder:
+    def ladder(self, mean: Numbers, width: Any, orders: int) -> Ladder:
         """Hermite coefficients of a step at g = −μ/s: h_{n−1}(−μ/s) times the density there, over √n."""
         value, above, density = _relu(mean, width)
         moves, kink = width > 0, self.right - self.left
@@ -115,7 +116,7 @@ class ReluRidge(eqx.Module):
     order: int = eqx.field(static=True)
     label: str = eqx.field(static=True, default="closed form with a 1-d quadrature")
 
-    def __call__(self, Q: Any, M: Any, a: Any, student: float) -> Any:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, student: float) -> Numbers:
         """V (p, p)."""
         weights = self.target.signed_weights(student, a)
         return four_point(self.target.covariance(Q, M), weights, a.shape[0], self.order)
@@ -129,7 +130,7 @@ class ReluRidge(eqx.Module):
 PAIRS = np.array(list(itertools.combinations(range(4), 2)))  # of four fields; the other two are PAIRS[::-1]
 
 
-def given_zero(R: Any, s: Any) -> tuple[Any, Any]:
+def given_zero(R: Any, s: Numbers | float) -> tuple[Numbers, Numbers]:
     """P(m, n > 0 | x = y = 0) and 1 − r_xy² for all six pairs, at correlations (1 − s) R with R (4, 4, …).
 
     Written in the gaps 1 − r, x being flipped where its correlations are negative: no digit is lost where fields
@@ -138,7 +139,7 @@ def given_zero(R: Any, s: Any) -> tuple[Any, Any]:
     (x, y), (m, n) = PAIRS.T, PAIRS[::-1].T
     sign = jnp.where(R < 0, -1.0, 1.0)
 
-    def gap(i: np.ndarray, j: np.ndarray) -> Any:
+    def gap(i: np.ndarray, j: np.ndarray) -> Numbers:
         r = R[i, j] * sign[x, i] * sign[x, j]
         return 1 - r + s * r
 
@@ -153,7 +154,7 @@ def given_zero(R: Any, s: Any) -> tuple[Any, Any]:
     return 0.25 + sign[x, m] * sign[x, n] * arcsine(jnp.clip(rho, -1.0, 1.0)) / TWO_PI, determinant
 
 
-def orthant(R: Any, order: int) -> Any:
+def orthant(R: Any, order: int) -> Numbers:
     """P4, all four fields positive, for correlations R (4, 4, …).
 
     Nodes gather at full coupling, t = 1 − (1 − u)⁴, where the integrand changes fast if fields almost coincide.
@@ -165,12 +166,12 @@ def orthant(R: Any, order: int) -> Any:
     return 1 / 16 + ((density * chance) @ dt).sum(0)
 
 
-def orthant_of_three(*correlations: Any) -> Any:
+def orthant_of_three(*correlations: Any) -> Numbers:
     """P3, all three fields positive."""
     return 1 / 8 + sum(arcsine(r) for r in correlations) / (4 * math.pi)
 
 
-def _boundary(qx: Any, qy: Any, sx: Any, sy: Any, xy: Any) -> Any:
+def _boundary(qx: Any, qy: Any, sx: Any, sy: Any, xy: Any) -> Numbers:
     """Coefficient of F_xy when fields q and s carry the rectifiers."""
     return qx * (sy - xy * sx) + qy * (sx - xy * sy)
 
@@ -187,7 +188,7 @@ def _sets(R: Any, v: Any, S: Any, used: Any, p: int, order: int) -> Any:
     return jnp.zeros((p, p)).at[S[x], jnp.minimum(S[y], p - 1)].add(share)
 
 
-def _of_three(R: Any, p: int) -> tuple[Any, Any]:
+def _of_three(R: Any, p: int) -> tuple[Numbers, Numbers]:
     """E[H_x σ_y σ_z] (p, n, n) and E[H_x H_y σ_z²] (p, p, n) for unit variances, whichever fields coincide."""
     n = len(R)
     i = jnp.arange(n)
@@ -212,7 +213,7 @@ def _of_three(R: Any, p: int) -> tuple[Any, Any]:
     return values, both[:, :p]
 
 
-def four_point(C: Any, weights: Any, p: int, order: int) -> Any:
+def four_point(C: Numbers, weights: Numbers, p: int, order: int) -> Numbers:
     """Σ_{q,s} w_q w_s E[σ'_j σ'_l σ_q σ_s] for ReLU and j, l < p, fields with covariance C (n, n).
 
     Fields may coincide. Cost O(order · n⁴/24), memory O(n³) and blocks of sets.
@@ -238,7 +239,7 @@ def four_point(C: Any, weights: Any, p: int, order: int) -> Any:
         used = np.arange(count * size) < sets.shape[1]
         blocks = (jnp.asarray(filled.reshape(4, count, size).swapaxes(0, 1)), jnp.asarray(used.reshape(count, size)))
 
-        def add(total: Any, block: Any) -> tuple[Any, None]:
+        def add(total: Numbers, block: Any) -> tuple[Any, None]:
             S, used = block
             return total + _sets(R, v, S, used, p, order), None
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from twolayer.gaussian.engines import Engine, select
 from twolayer.numerics.precision import float64
+from twolayer.numerics.types import Numbers
 from twolayer.task.problem import Problem
 
 __all__ = ["excess_risks"]
@@ -24,7 +25,7 @@ COARSE_POINTS = 13  # Sobol points (log2) when a trajectory has very many save p
 
 
 @eqx.filter_jit
-def _batch(engine: Engine, points: Any) -> Any:
+def _batch(engine: Engine, points: Any) -> Numbers:
     return jax.vmap(lambda Q, M, a: engine(Q, M, a, 0.0).excess_risk)(*points)
 
 

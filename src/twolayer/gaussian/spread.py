@@ -30,6 +30,7 @@ from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.quadratic import QuadraticEngine
 from twolayer.gaussian.visits import covariance, covariance_nodes, rows_of, visit
 from twolayer.numerics.rules import Nodes
+from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
 
@@ -40,7 +41,7 @@ class Spread(eqx.Module):
     """(Q, M, a, Δ, ρ) → Σ (F, F) of one sample of the plain algorithm."""
 
     @abc.abstractmethod
-    def __call__(self, Q: Any, M: Any, a: Any, noise: Any, rho: Any) -> Any:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar, rho: Numbers) -> Numbers:
         """Σ at one point."""
 
     @property
@@ -60,7 +61,7 @@ class QuadraticSpread(Spread):
         """Which rule is used."""
         return "closed form (quadratic)"
 
-    def __call__(self, Q: Any, M: Any, a: Any, noise: Any, rho: Any) -> Any:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar, rho: Numbers) -> Numbers:
         """Σ at one point."""
         engine, (p, k) = self.averages, M.shape
         omega = jnp.block([[Q, M], [M.T, engine.P]])
@@ -85,7 +86,7 @@ class QuadraticSpread(Spread):
         return square + cross + cross.T + jnp.outer(c0, c0) * 2 * G[2] - jnp.outer(mean, mean)
 
 
-def _series(omega: Any, B: Any, b0: Any, noise: Any) -> tuple[list[Any], list[Any]]:
+def _series(omega: Any, B: Numbers, b0: Any, noise: Scalar) -> tuple[list[Any], list[Any]]:
     """Coefficients of s⁰ … s⁴ of G(s) and V(s)."""
     V, power = [omega], omega
     logarithm: list[Any] = [0.0]
@@ -130,7 +131,7 @@ class NodeSpread(Spread):
         """Which rule is used."""
         return self.rule
 
-    def __call__(self, Q: Any, M: Any, a: Any, noise: Any, rho: Any) -> Any:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar, rho: Numbers) -> Numbers:
         """Σ at one point."""
         at = visit(self.kernel, self.nodes, *rows_of(Q, M, self.inverse), self.L, a, noise)
         mixed = at.g[:, :, None] * at.student[:, None, :]

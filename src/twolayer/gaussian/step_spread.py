@@ -21,6 +21,7 @@ from twolayer.equations.state import Overlap, pack
 from twolayer.equations.step import form_of
 from twolayer.gaussian.visits import Visited, covariance, covariance_nodes, rows_of, visit
 from twolayer.numerics.rules import Nodes
+from twolayer.numerics.types import Cross, Gram, Numbers, Scalar
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
 
@@ -30,8 +31,8 @@ __all__ = ["OwnCovariance", "StepNodes"]
 class OwnCovariance(NamedTuple):
     """Covariances with the squared norms: of M_jr and Q_jl with Q_jj, (p, k) and (p, p), and of Q_jj with Q_ll."""
 
-    M: Any
-    Q: Any
+    M: Cross
+    Q: Gram
     norms: Any
 
 
@@ -52,11 +53,11 @@ class StepNodes(eqx.Module):
         nodes, label = covariance_nodes(kernel, L.shape[1], problem.p, problem.noise > 0)
         return cls(kernel, form_of(algorithm).tangent, nodes, L, inverse, label)
 
-    def visit(self, y: Overlap, noise: Any) -> Visited:
+    def visit(self, y: Overlap, noise: Scalar) -> Visited:
         """Fields and gradients at the nodes."""
         return visit(self.kernel, self.nodes, *rows_of(y.Q, y.M, self.inverse), self.L, y.a, noise)
 
-    def finite_dimension(self, y: Overlap, at: Visited) -> Any:
+    def finite_dimension(self, y: Overlap, at: Visited) -> Numbers:
         """E[g_j g_l (uᵀΩ⁺u − r)], r = rank Ω, less the normal components where gradients are tangent."""
         # a null direction of Q⊥ adds one to r and an independent ξ² of mean one: nothing in all
         inside = (at.xi**2).sum(1) - at.xi.shape[1]
@@ -68,11 +69,11 @@ class StepNodes(eqx.Module):
             total = total - square - square.T + (at.weights[:, None] * along).T @ along * y.Q
         return total
 
-    def _normal(self, y: Overlap, at: Visited) -> Any:
+    def _normal(self, y: Overlap, at: Visited) -> Numbers:
         """g_j λ_j/Q_jj where it is removed, else zero."""
         return at.g * at.student / jnp.diagonal(y.Q) * self.tangent
 
-    def _features(self, y: Overlap, at: Visited, rho: Any, own: Any, ratio: Any) -> tuple[Any, Any]:
+    def _features(self, y: Overlap, at: Visited, rho: Numbers, own: Any, ratio: Any) -> tuple[Numbers, Numbers]:
         """X_M (n, p, k) and X_Q (n, p, p); ``own`` is W·(mean new rows)ᵀ and ``ratio`` is η d/n_b."""
         normal = self._normal(y, at)
         star = at.g[:, :, None] * at.target[:, None, :] - normal[:, :, None] * y.M
@@ -80,7 +81,7 @@ class StepNodes(eqx.Module):
         return star, mixed + mixed.swapaxes(1, 2) + ratio * at.g[:, :, None] * at.g[:, None, :]
 
     def own_covariance(
-        self, y: Overlap, at: Visited, rho: Any, own: Any, ratio: Any, chi: Any, gamma: Any
+        self, y: Overlap, at: Visited, rho: Numbers, own: Any, ratio: Any, chi: Numbers, gamma: Any
     ) -> OwnCovariance:
         """Covariances with the norms in units of η²/n_b. Cost O(nodes · p (p + k))."""
         w = at.weights
@@ -100,7 +101,7 @@ class StepNodes(eqx.Module):
         """Cov of the packed (M, Q, a) in units of η²/n_b. Cost O(nodes · F²), F = p k + p (p + 1)/2 + p."""
         star, square = self._features(y, at, rho, own, ratio)
         X = pack(square, star, at.second, trained)
-        total = covariance(at.weights, X)
+        total = jnp.asarray(covariance(at.weights, X))
         j, l = np.triu_indices(len(chi))
         ends = ((j, l), (l, j))
         wishart = sum(chi[np.ix_(a, c)] * gamma[np.ix_(b, d)] for a, b in ends for c, d in ends)

@@ -17,6 +17,7 @@ from twolayer.functions.target import Target
 from twolayer.gaussian.families import forms_of, pair_of, pair_work
 from twolayer.gaussian.forms import Forms, Pair
 from twolayer.gaussian.nodes import NodeRule, target_frame
+from twolayer.numerics.types import Cross, Gram, Layer, Numbers
 
 __all__ = ["Linear", "NodeTarget", "RidgeTarget", "Rows", "ridge_target", "student_rows", "student_terms"]
 
@@ -24,13 +25,13 @@ __all__ = ["Linear", "NodeTarget", "RidgeTarget", "Rows", "ridge_target", "stude
 class Linear(NamedTuple):
     """E[σ'_j λ*_r X], E[σ'_j λ_l X], E[σ_j X] and E[X²] for X = h or X = f."""
 
-    star: Any
+    star: Numbers
     own: Any
-    value: Any
-    square: Any
+    value: Numbers
+    square: Numbers
 
 
-def student_terms(forms: Forms, Q: Any, M: Any, a: Any) -> tuple[Linear, Pair]:
+def student_terms(forms: Forms, Q: Gram, M: Cross, a: Layer) -> tuple[Linear, Pair]:
     """X = f: all pairs of student neurons. Cost O(p²) pairs, O(p²(p + k)) products."""
     variance, weight = jnp.diagonal(Q), a / a.shape[0]
     pair = forms.pair(variance[:, None], Q, variance[None, :])
@@ -42,11 +43,11 @@ class Rows(NamedTuple):
     """E[σ'_j z X] = (own w + star w*)_j for X = h or X = f, and E[σ_j X]."""
 
     own: Any
-    star: Any
-    value: Any
+    star: Numbers
+    value: Numbers
 
 
-def student_rows(forms: Forms, Q: Any, M: Any, a: Any) -> Rows:
+def student_rows(forms: Forms, Q: Gram, M: Cross, a: Layer) -> Rows:
     """X = f: all pairs of student neurons."""
     variance, weight = jnp.diagonal(Q), a / a.shape[0]
     pair = forms.pair(variance[:, None], Q, variance[None, :])
@@ -82,7 +83,7 @@ class RidgeTarget(eqx.Module):
         """Averages at a student field and a ridge."""
         return pair_of(self.activation, self.ridge, self.order)(c11, c12, c22)
 
-    def signed_weights(self, student: float, a: Any) -> Any:
+    def signed_weights(self, student: float, a: Layer) -> Numbers:
         """(−s a/p, c): h − s f as one sum over all fields."""
         return jnp.concatenate([-student * a / a.shape[0], jnp.asarray(self.c)])
 
@@ -91,12 +92,12 @@ class RidgeTarget(eqx.Module):
         ridges = len(self.c)
         return pair_work(self.activation, self.ridge, self.order, p + ridges, p * ridges)
 
-    def covariance(self, Q: Any, M: Any) -> Any:
+    def covariance(self, Q: Gram, M: Cross) -> Numbers:
         """Covariance of the student and target fields (λ, t)."""
         cross = M @ self.V.T
         return jnp.block([[Q, cross], [cross.T, self.V @ self.P @ self.V.T]])
 
-    def terms(self, Q: Any, M: Any) -> Linear:
+    def terms(self, Q: Gram, M: Cross) -> Linear:
         """X = h. Cost O(p · ridges) pairs."""
         cross, gram = M @ self.V.T, self.V @ self.P @ self.V.T
         variance = jnp.diagonal(gram)
@@ -104,13 +105,13 @@ class RidgeTarget(eqx.Module):
         K, D = pair.dd * self.c, (pair.hd * self.c).sum(1)[:, None]
         return Linear(K @ (self.V @ self.P) + D * M, K @ cross.T + D * Q, pair.ff @ self.c, self.square())
 
-    def square(self) -> Any:
+    def square(self) -> Numbers:
         """E[h²]."""
         gram = jnp.asarray(self.V @ self.P @ self.V.T)
         variance = jnp.diagonal(gram)
         return self.c @ self.ridge_forms.pair(variance[:, None], gram, variance[None, :]).ff @ self.c
 
-    def rows(self, Q: Any, M: Any) -> Rows:
+    def rows(self, Q: Gram, M: Cross) -> Rows:
         """X = h, as a combination of the rows."""
         variance = jnp.diagonal(self.V @ self.P @ self.V.T)
         pair = self.pair(jnp.diagonal(Q)[:, None], M @ self.V.T, variance[None, :])
@@ -138,18 +139,18 @@ class NodeTarget(eqx.Module):
         """Terms of one evaluation."""
         return self.forms.single_work(len(self.weights) * p)
 
-    def conditional(self, Q: Any, M: Any) -> tuple[Any, Any]:
+    def conditional(self, Q: Gram, M: Cross) -> tuple[Numbers, Numbers]:
         """Means of the student fields at the nodes (N, p), and their covariance Q⊥ given λ*."""
         A = M @ self.inverse.T
         return self.xi @ A.T, Q - A @ A.T
 
-    def _slopes(self, mean: Any, perp: Any) -> tuple[Any, Any, Any]:
+    def _slopes(self, mean: Numbers, perp: Any) -> tuple[Numbers, Numbers, Numbers]:
         """Weighted h σ'_j at the nodes (N, p), E[h σ''_j] (p,) and E[h σ_j] (p,)."""
         single = self.forms.single(mean, jnp.diagonal(perp))
         weighted = self.weights * self.h
         return weighted[:, None] * single.slope, weighted @ single.bend, weighted @ single.value
 
-    def terms(self, Q: Any, M: Any) -> Linear:
+    def terms(self, Q: Gram, M: Cross) -> Linear:
         """X = h. Cost O(nodes · p) one-field averages."""
         mean, perp = self.conditional(Q, M)
         slope, curvature, value = self._slopes(mean, perp)
@@ -160,7 +161,7 @@ class NodeTarget(eqx.Module):
             self.weights @ self.h**2,
         )
 
-    def rows(self, Q: Any, M: Any) -> Rows:
+    def rows(self, Q: Gram, M: Cross) -> Rows:
         """X = h, as a combination of the rows; what is orthogonal to the target is w − M P⁺ w*."""
         slope, curvature, value = self._slopes(*self.conditional(Q, M))
         inside = slope.T @ self.xi - curvature[:, None] * (M @ self.inverse.T)

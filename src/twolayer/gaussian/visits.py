@@ -18,6 +18,7 @@ from twolayer.equations.kernel import Kernel, Sample
 from twolayer.gaussian.quadrature import nested_rule
 from twolayer.numerics.rules import Nodes, hermite_rule, sobol_normals
 from twolayer.numerics.special import symmetric_root
+from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
 
 __all__ = ["LOG2_POINTS", "Visited", "covariance", "covariance_nodes", "rows_of", "visit"]
 
@@ -28,21 +29,21 @@ LOG2_POINTS = 13
 class Visited(NamedTuple):
     """What the nodes see at one point: weights, coordinates ξ*, ξ⊥ (N, r + columns), fields, g and e σ(λ)."""
 
-    weights: Any
+    weights: Numbers
     xi: Any
     student: Any
     target: Any
-    g: Any
-    second: Any
+    g: Numbers
+    second: Numbers
 
 
-def rows_of(Q: Any, M: Any, inverse: Any) -> tuple[Any, Any]:
+def rows_of(Q: Gram, M: Cross, inverse: Numbers) -> tuple[Numbers, Numbers]:
     """A (p, r) and B (p, p): the rows of the student in the frame of the target and beyond."""
     A = M @ inverse.T
     return A, symmetric_root(Q - A @ A.T)
 
 
-def visit(kernel: Kernel, nodes: Nodes, A: Any, B: Any, L: Any, a: Any, noise: Any) -> Visited:
+def visit(kernel: Kernel, nodes: Nodes, A: Numbers, B: Numbers, L: Numbers, a: Layer, noise: Scalar) -> Visited:
     """Fields and pushes at the nodes, for rows (A, B) of the student and L of the target. Cost O(N p (p + k))."""
     r = A.shape[1]
     fields = r + B.shape[1]
@@ -52,7 +53,7 @@ def visit(kernel: Kernel, nodes: Nodes, A: Any, B: Any, L: Any, a: Any, noise: A
     return Visited(nodes.weights, nodes.xi[:, :fields], student, target, push.first, push.second)
 
 
-def covariance(weights: Any, X: Any) -> Any:
+def covariance(weights: Numbers, X: Any) -> Numbers:
     """Cov of features X (N, F). Cost O(N F²)."""
     centred = X - weights @ X
     return (weights[:, None] * centred).T @ centred

@@ -262,7 +262,7 @@ def _field_nodes(problem: Problem, L: np.ndarray, order: int, log2_points: int, 
             kinks = [*(target.kinks or ())]
             if rank == 1:  # fields that cross a kink of σ at zero do so together
                 kinks = [(*row, 0.0) for row in kinks]
-            points, weights, _ = nested_rule(L, kinks, order, np.abs(L) > 1e-14)
+            points, weights, _ = map(np.asarray, nested_rule(L, kinks, order, np.abs(L) > 1e-14))
         keep = weights > NEGLIGIBLE * weights.max()
         points, weights = points[keep], weights[keep]
         label = f"quadrature ({len(weights)} nodes)"

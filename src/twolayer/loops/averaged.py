@@ -77,7 +77,7 @@ class Averaging:
     def __init__(self, task: Task, precision: Precision, noisy: bool = True) -> None:
         self.task, self.precision = task, precision.begun(task.problem)
         starts = task.starts()
-        self.averager, self.order, self.worst = self._engine(*starts)
+        self.averager, self.order, self.worst = self._engine(Overlap(*starts))
         risky = task.until is not None and task.until.quantity in ("risk", "excess_risk")
         self.watcher = adapt(task.problem, "squared", *starts)[0].engine if risky else None
         # whether anything that matters is sampled
@@ -90,20 +90,19 @@ class Averaging:
             return self.precision.accuracy / 5
         return CLOSED_RTOL if self.averager.closed else self.precision.tolerance / 10
 
-    def _engine(
-        self, Q: np.ndarray, M: np.ndarray, a: np.ndarray, at_least: int | None = None
-    ) -> tuple[Averager, int, float]:
+    def _engine(self, at: Overlap, at_least: int | None = None) -> tuple[Averager, int, float]:
         wanted: dict[str, Any] = {"engine": self.precision.engine, "tolerance": self.precision.tolerance}
         if at_least is not None:
             wanted["at_least"] = at_least
         points = self.precision.points
+        Q, M, a = map(np.asarray, at)
         return adapt(self.task.problem, self.task.algorithm.loss, Q, M, a, log2_points=points, **wanted)
 
     def refine(self, at: Overlap) -> bool:
         """A finer engine, if the present one is too coarse at any of these overlaps."""
         if self.precision.checked or self.averager.probe is None:
             return False  # a second run has the order of the first
-        finer, order, error = self._engine(*at, self.order)
+        finer, order, error = self._engine(at, self.order)
         changed, self.averager, self.order = order != self.order, finer, order
         self.worst = max(self.worst, error)
         return changed

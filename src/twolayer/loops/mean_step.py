@@ -165,7 +165,7 @@ class MeanStepMotion(AveragedMotion):
             own = np.sqrt(np.maximum(np.diagonal(states.spread, axis1=-2, axis2=-1), 0.0))
             apart: Any = jax.vmap(jax.vmap(lambda x: unpack(x, p, k, self.form.trained)))
             self.deviations.append(Overlap(*map(np.asarray, apart(own))))
-        return Snapshot(*self.equation().step.overlaps(states))
+        return Snapshot(*map(np.asarray, self.equation().step.overlaps(states)))
 
     def notes(self) -> dict[str, Any]:
         """The rule for the terms beyond the averages."""

@@ -255,7 +255,8 @@ class ChainStepper(Stepper):
     def snapshot(self, state: Memory) -> Snapshot:
         """Overlaps of all seeds."""
         W, a = (self.lanes.unfold(x)[:, None] for x in state.now)
-        return Snapshot(*overlaps(W, self.params.L), a)
+        Q, M = map(np.asarray, overlaps(W, self.params.L))
+        return Snapshot(Q, M, a)
 
     def notes(self, diverged: bool) -> dict[str, Any]:
         """How the batches were summed."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 
 from twolayer.equations.state import Overlap
 from twolayer.gaussian.engines import SECONDS_PER_TERM, Averager, Engine, compile_seconds, select
@@ -72,7 +73,7 @@ class ODEMotion(AveragedMotion):
 
     def seen(self, states: Overlap) -> Snapshot:
         """The overlaps at save points."""
-        return Snapshot(*states)
+        return Snapshot(*map(np.asarray, states))
 
     def notes(self) -> dict[str, Any]:
         """The regime."""

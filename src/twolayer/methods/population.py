@@ -184,7 +184,7 @@ class DescentStepper(Stepper):
 
     def start(self) -> Memory:
         """The rows of the starts."""
-        return Memory.at_rest(self.spec.form, *map(self.lanes.fold_seeds, self.observer.start))
+        return Memory.at_rest(self.spec.form, *(self.lanes.fold_seeds(np.asarray(x)) for x in self.observer.start))
 
     def run(self, carry: Any, start: Any, stop: Any) -> Any:
         """Compiled steps."""

@@ -203,7 +203,8 @@ class VectorsStepper(Stepper):
         risk = None
         if self.spec.dataset is not None:
             risk = self.lanes.unfold(training_risks(self.spec, self.params, self.streams, layers))[:, None]
-        return Snapshot(*overlaps(W, self.L), a, risk)
+        Q, M = map(np.asarray, overlaps(W, self.L))
+        return Snapshot(Q, M, a, risk)
 
     def left(self, state: State) -> Layers:
         """The weights: on a fixed set the overlaps do not say how they lie to the samples."""
