@@ -21,7 +21,7 @@ from twolayer.functions.expression import Expression, constant, parse
 from twolayer.functions.integrable import square_integrable
 from twolayer.functions.kinks import find_kinks
 from twolayer.functions.syntax import Binary, Call, Negative, Node
-from twolayer.numerics.errors import InputError, positive_integer, reject, require
+from twolayer.numerics.errors import InputError, failed, positive_integer, reject, require
 from twolayer.numerics.precision import float64
 
 __all__ = ["Ridge", "Target", "Teacher"]
@@ -176,10 +176,8 @@ def _checked(target: Target) -> Target:
     except InputError:
         raise
     except Exception as error:
-        raise InputError(
-            f"Argument `target` must map a vector of {target.directions} fields to a number with JAX, but "
-            f"{target.name} failed: {error}"
-        ) from error
+        accepted = f"a JAX function that maps a vector of {target.directions} fields to a number"
+        raise failed("target", target.name, accepted, error) from error
     if values.shape != (512,) or not np.issubdtype(values.dtype, np.floating):
         raise InputError(
             f"Argument `target` must return one real number per sample, but {target.name} returns "
