@@ -141,7 +141,7 @@ def test_registering_an_activation_makes_it_available_everywhere() -> None:
         (lambda: Target.of(lambda z: z[0]), "directions"),
         (lambda: Target.of(lambda z: z, directions=2), "one real number per sample|failed"),
         (lambda: Target.of("z3", directions=2), "at least 3"),
-        (lambda: Target.of({"teacher": "erf", "kk": 2}), "teacher, k, weights"),
+        (lambda: Target.of({"teacher": "erf", "kk": 2}), "teacher, k, weights, normalisation"),
         (lambda: Teacher("erf", k=2, weights=[1.0]), "2 numbers"),
         (lambda: Teacher("erf", k=0), "positive integer"),
         (lambda: tl.register_activation("not a name"), "an identifier"),

@@ -162,7 +162,7 @@ def vector_field(problem: Problem, algorithm: SGD, at: Overlaps | None = None) -
         why = "samples are reused" if algorithm.dataset is not None else f"the regime is {regime.name}"
         raise Refused("vector_field", f"there is no equation of motion where {why}")
     # arrays, not floats: they are data of compiled code, which runs at all rates then share
-    limit = Limit(*(jnp.asarray(x, float) for x in limit_in(regime, algorithm, problem.p)))
+    limit = Limit(*(jnp.asarray(x, float) for x in limit_in(regime, algorithm, problem.divisor)))
     engine, noise = _engine(problem, algorithm.loss, at), jnp.asarray(problem.noise, float)
     return VectorField(engine, limit, noise, problem.a(), form_of(algorithm).flow, regime.noise > 0)
 
@@ -295,7 +295,7 @@ def mean_step(problem: Problem, algorithm: SGD, dim: int | None = None, at: Over
     ...     step.overlaps(step(step.start(Overlaps([[1.0]], [[0.0]])))).M.tolist()
     [[0.5]]
     """
-    form, p = form_of(algorithm), problem.p
+    form = form_of(algorithm)
     nodes, terms = None, Terms()
     if dim is None:
         if regime_of(algorithm).name != "giant steps":
@@ -307,7 +307,7 @@ def mean_step(problem: Problem, algorithm: SGD, dim: int | None = None, at: Over
         weights = Weights(dim / n_b, 1 / n_b, True, problem.noise)
         terms = Terms(finite=True, ratio=form.normalises and not form.carries)
         nodes = StepNodes.build(problem, algorithm, *target_frame(problem.P))
-    rates = Rates(*(jnp.asarray(x, float) for x in rates_of(algorithm, p, lr)))
+    rates = Rates(*(jnp.asarray(x, float) for x in rates_of(algorithm, problem.divisor, lr)))
     engine = _engine(problem, algorithm.loss, at)
     return Mean(MeanStep(engine, rates, weights, problem.P, form, terms, nodes, None), problem.a())
 
@@ -378,5 +378,5 @@ def chain_step(problem: Problem, algorithm: SGD, dim: int) -> ChainStep:
     columns = p * form.copies
     factor = GramFactor(min(p, batch), dim - L.shape[1] - columns)
     at = Reduced(kernel_of(problem, algorithm), form, p, L.shape[1], columns, batch, factor)
-    rates = Rates(*(jnp.asarray(x, float) for x in rates_of(algorithm, p, algorithm.lr(dim))))
+    rates = Rates(*(jnp.asarray(x, float) for x in rates_of(algorithm, problem.divisor, algorithm.lr(dim))))
     return ChainStep(at, Frame(rates, L, factor.table(), jnp.asarray(problem.noise, float)), inverse, problem.a())

@@ -64,7 +64,7 @@ def as_data(limit: Limit) -> Limit:
 def field_of(engine: Engine, problem: Problem, algorithm: SGD, watcher: Engine | None = None) -> Field:
     """The right-hand side in the regime of an algorithm."""
     regime = regime_of(algorithm)
-    limit, noise = as_data(limit_in(regime, algorithm, problem.p)), jnp.asarray(problem.noise, float)
+    limit, noise = as_data(limit_in(regime, algorithm, problem.divisor)), jnp.asarray(problem.noise, float)
     return Field(engine, limit, noise, form_of(algorithm).flow, watcher, regime.noise > 0)
 
 
