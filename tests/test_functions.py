@@ -80,6 +80,41 @@ def test_targets_from_text_callable_and_teacher_agree() -> None:
     assert Teacher("He2", k=2).polynomial == {(0, 0): -1.0, (2, 0): 0.5, (0, 2): 0.5}
 
 
+@pytest.mark.parametrize(
+    ("name", "formula"),
+    [
+        ("abs", "relu(z) + relu(-z)"),
+        ("swish", "z*sigmoid(z)"),
+        ("silu", "z/(1 + exp(-z))"),
+        ("sin", "sin(z)"),
+        ("cos", "cos(z)"),
+        ("leaky_relu", "relu(z) - 0.01*relu(-z)"),
+    ],
+)
+def test_names_that_people_try(name: str, formula: str) -> None:
+    """As an activation, in a teacher and in a formula, where a number may be its argument."""
+    z = jnp.linspace(-4.0, 4.0, 41)
+    expected = np.asarray(Activation.of(formula)(z))
+    for known in (Activation.of(name), Activation.of(f"{name}(z)")):
+        np.testing.assert_allclose(known(z), expected, rtol=1e-6, atol=1e-7)
+    targets = (Target.of(f"{name}(z1)"), Teacher(name), Target.of(f"{name}(1.5)*z1 + 0*{name}(z1)"))
+    at = [Activation.of(formula)(jnp.asarray(x)) for x in (1.5, 1.5, 1.5)]
+    for target, value in zip(targets, (at[0], at[1], 1.5 * at[2]), strict=True):
+        assert float(target(jnp.asarray([1.5]))) == pytest.approx(float(value), rel=1e-6)
+
+
+@pytest.mark.parametrize(("name", "width"), [("abs", 1), ("abs", 2), ("leaky_relu", 2)])
+def test_two_rectifiers_have_closed_averages(name: str, width: int) -> None:
+    """All five averages of |x| and of leaky ReLU: against quadrature over all fields."""
+    W = np.array([[0.7, 0.3, -0.2], [0.1, -0.5, 0.9]])[:width]
+    problem = tl.Problem("abs(z1)", name, width=width, noise=0.1, second_layer=[1.0, -0.6][:width])
+    start = tl.Overlaps.from_weights(W, np.eye(1, 3))
+    closed, other = tl.moments(problem, start), tl.moments(problem, start, engine="quadrature")
+    assert closed.engine == "closed form (rectifier); chi: closed form with a 1-d quadrature"
+    for part in ("psi", "phi", "chi", "second", "excess_risk"):
+        np.testing.assert_allclose(getattr(closed, part), getattr(other, part), atol=1e-7)
+
+
 def test_registering_an_activation_makes_it_available_everywhere() -> None:
     @tl.register_activation("bump_for_test")
     def bump(z: jax.Array) -> jax.Array:
@@ -106,10 +141,12 @@ def test_registering_an_activation_makes_it_available_everywhere() -> None:
         (lambda: Target.of(lambda z: z[0]), "directions"),
         (lambda: Target.of(lambda z: z, directions=2), "one real number per sample|failed"),
         (lambda: Target.of("z3", directions=2), "at least 3"),
-        (lambda: Target.of({"teacher": "erf", "kk": 2}), "teacher, k, weights"),
+        (lambda: Target.of({"teacher": "erf", "kk": 2}), "teacher, k, weights, normalisation"),
         (lambda: Teacher("erf", k=2, weights=[1.0]), "2 numbers"),
         (lambda: Teacher("erf", k=0), "positive integer"),
         (lambda: tl.register_activation("not a name"), "an identifier"),
+        (lambda: Activation.of(np.tanh), r"tanh calls NumPy, .*: use jax\.numpy instead of numpy\.$"),
+        (lambda: Target.of(lambda z: np.tanh(z[0]), directions=1), r"use jax\.numpy"),
     ],
 )
 def test_bad_functions(make: object, why: str) -> None:

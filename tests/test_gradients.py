@@ -32,7 +32,7 @@ SMOOTH: list[tuple[Any, str, int, Any, str, str]] = [
     (tl.Teacher("relu", 2, [1, -0.5]), "relu", 3, "squared", "auto", "closed form (relu); chi: closed form"),
     ("abs(z1)", "relu", 2, "squared", "auto", "closed form (relu); chi: closed form"),
     ("sign(z1)", "relu", 1, "squared", "auto", "chi: quadrature over all fields"),
-    ("abs(z1)", "leaky", 1, "squared", "auto", "closed form (rectifier); chi: quadrature"),
+    ("abs(z1)", "leaky", 1, "squared", "auto", "closed form (rectifier); chi: closed form"),
     ("tanh(z1)", "tanh", 2, "squared", "auto", "quadrature over pairs; chi: quadrature over all fields"),
     ("relu(z1)", "hardtanh", 1, "squared", "auto", "quadrature over pairs; chi: quadrature"),
     ("tanh(z1*z2)", "tanh", 3, "squared", "auto", "chi: Sobol"),

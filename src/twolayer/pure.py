@@ -168,7 +168,7 @@ def field_with(engine: Engine, problem: Problem, algorithm: SGD, limit: Limit | 
     """The right-hand side with a given engine; the limit is that of the regime, or another one."""
     regime = regime_of(algorithm)
     noisy = limit is not None or regime.noise > 0
-    limit = as_data(limit_in(regime, algorithm, problem.p) if limit is None else limit)
+    limit = as_data(limit_in(regime, algorithm, problem.divisor) if limit is None else limit)
     noise = jnp.asarray(problem.noise, float)
     return VectorField(engine, limit, noise, problem.a(), form_of(algorithm).flow, noisy)
 
@@ -301,7 +301,7 @@ def mean_step(problem: Problem, algorithm: SGD, dim: int | None = None, at: Over
     ...     step.overlaps(step(step.start(Overlaps([[1.0]], [[0.0]])))).M.tolist()
     [[0.5]]
     """
-    form, p = form_of(algorithm), problem.p
+    form = form_of(algorithm)
     nodes, terms = None, Terms()
     if dim is None:
         if regime_of(algorithm).name != "giant steps":
@@ -313,7 +313,7 @@ def mean_step(problem: Problem, algorithm: SGD, dim: int | None = None, at: Over
         weights = Weights(dim / n_b, 1 / n_b, True, problem.noise)
         terms = Terms(finite=True, ratio=form.normalises and not form.carries)
         nodes = StepNodes.build(problem, algorithm, *target_frame(problem.P))
-    rates = Rates(*(jnp.asarray(x, float) for x in rates_of(algorithm, p, lr)))
+    rates = Rates(*(jnp.asarray(x, float) for x in rates_of(algorithm, problem.divisor, lr)))
     engine = _engine(problem, algorithm.loss, at)
     return Mean(MeanStep(engine, rates, weights, problem.P, form, terms, nodes, None), problem.a())
 
@@ -384,5 +384,5 @@ def chain_step(problem: Problem, algorithm: SGD, dim: int) -> ChainStep:
     columns = p * form.copies
     factor = GramFactor(min(p, batch), dim - L.shape[1] - columns)
     at = Reduced(kernel_of(problem, algorithm), form, p, L.shape[1], columns, batch, factor)
-    rates = Rates(*(jnp.asarray(x, float) for x in rates_of(algorithm, p, algorithm.lr(dim))))
+    rates = Rates(*(jnp.asarray(x, float) for x in rates_of(algorithm, problem.divisor, algorithm.lr(dim))))
     return ChainStep(at, Frame(rates, L, factor.table(), jnp.asarray(problem.noise, float)), inverse, problem.a())

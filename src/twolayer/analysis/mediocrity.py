@@ -44,10 +44,10 @@ def check_problem(problem: Problem) -> None:
     shift = sigma[0] if sigma is not None else 0.0
     matched = square and form is not None and problem.k == 1 and form[0][0, 0] == 1 and form[1] == shift
     alike = problem.second_layer == "ones" or set(problem.second_layer) == {1.0}
-    if not (matched and alike and problem.P[0, 0] == 1):
+    if not (matched and alike and problem.P[0, 0] == 1 and problem.divisor == problem.p):
         raise InputError(
-            f"The formulas of escape hold for the square activation and target in one direction of norm 1 with a "
-            f"second layer of ones (Problem('z1**2', 'square', width=p, noise=Δ)), but got {problem!r}; for other "
+            f"The formulas of escape hold for the square activation and target in one direction of norm 1 and the mean "
+            f"over neurons with a second layer of ones (Problem('z1**2', 'square', width=p, noise=Δ)), but got {problem!r}; for other "
             "problems measure with solve(…, until=Until('excess_risk', 1 − T, relative=True)) and first_passage."
         )
 

@@ -1,6 +1,6 @@
 """Layer-wise training: the second layer fitted by ridge regression after the first layer took its steps.
 
-    ĉ = argmin (1/2n₂) Σ_ν (y^ν − c·φ^ν)² + (τ/2)‖c‖²,    c = a/p,  φ = σ(λ),  τ = ρ p²
+    ĉ = argmin (1/2n₂) Σ_ν (y^ν − c·φ^ν)² + (τ/2)‖c‖²,    c = a/N,  φ = σ(λ),  τ = ρ N²
     n₂ → ∞:   c = H⁻¹ b,    H = K + τ I,   K = E[φ φᵀ],   b = E[y φ],    risk = ½ (E[h²] + Δ − 2 c·b + cᵀ K c)
     n₂ ≫ p:   risk + (1/n₂) { ½ tr(K H⁻¹ V H⁻¹) + τ cᵀ H⁻¹ E[φ φᵀ H⁻¹ s] },    s = (y − c·φ) φ − τ c,   V = E[s sᵀ]
 
@@ -74,9 +74,9 @@ def _linear(engine: Engine, Q: Any, M: Any, layers: Any) -> Any:
 
 
 def _statistics(problem: Problem, Q: np.ndarray, M: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """K (n, p, p), b (n, p) and E[h²] (n,), from the averages that move a second layer: E[e φ] = b − K a/p."""
+    """K (n, p, p), b (n, p) and E[h²] (n,), from the averages that move a second layer: E[e φ] = b − K a/N."""
     p = problem.p
-    layers = np.concatenate([np.zeros((1, p)), p * np.eye(p)])
+    layers = np.concatenate([np.zeros((1, p)), problem.divisor * np.eye(p)])
     second, excess = map(np.asarray, _linear(select(problem, "squared").engine, *map(jnp.asarray, (Q, M, layers))))
     b = second[:, 0]
     K = b[:, None, :] - second[:, 1:]
@@ -108,14 +108,14 @@ def fit_second_layer(problem: Problem, start: Overlaps, ridge: float = 0.0) -> S
     lead, p = start.batch, problem.p
     Q, M = start.Q.reshape(-1, p, p), start.M.reshape(-1, p, problem.k)
     K, b, square = _statistics(problem, Q, M)
-    H = K + rho * p**2 * np.eye(p)
+    tau = rho * problem.divisor**2
+    H = K + tau * np.eye(p)
     inverse = np.linalg.pinv(H, rcond=CUTOFF, hermitian=True)
     c = (inverse @ b[..., None])[..., 0]
     excess = (square - 2 * (c * b).sum(-1) + np.einsum("nj,njl,nl->n", c, K, c)) / 2
-    tau = rho * p**2
     points = zip(Q, M, K, c, inverse, strict=True)
     extra = np.array([_excess_per_sample(problem, Overlaps(q, m, problem.P), k, x, i, tau) for q, m, k, x, i in points])
-    found = (p * c, excess + problem.noise / 2, excess, extra)
+    found = (problem.divisor * c, excess + problem.noise / 2, excess, extra)
     return SecondLayer(*(x.reshape((*lead, *x.shape[1:])) for x in found))
 
 
@@ -181,7 +181,7 @@ def simulate_second_layer(
         normals = random.host_normal(seed, random.Role.FIELDS, n * width, run).reshape(n, width)
         phi, h = _fields(problem, start, normals[:, :-1])
         y = h + np.sqrt(problem.noise) * normals[:, -1]
-        c = np.linalg.solve(phi.T @ phi / n + rho * p**2 * np.eye(p), phi.T @ y / n)
+        c = np.linalg.solve(phi.T @ phi / n + rho * problem.divisor**2 * np.eye(p), phi.T @ y / n)
         risks.append((square + problem.noise - 2 * c @ b + c @ K @ c) / 2)
     return np.array(risks)
 

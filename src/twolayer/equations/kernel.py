@@ -1,7 +1,7 @@
 """The increment kernel: what one sample does to the weights.
 
     g_j = a_j σ'(λ_j) e,    e = y − f (squared loss)  or  e = y (correlation loss)
-    W ← W + (lr/p) ḡ,    ḡ = mean_ν g^ν (z^ν)ᵀ;        a ← a + (lr/p) mean_ν e^ν σ(λ^ν)   if the second layer is trained
+    W ← W + (lr/N) ḡ,    ḡ = mean_ν g^ν (z^ν)ᵀ;        a ← a + (lr/N) mean_ν e^ν σ(λ^ν)   if the second layer is trained
 
 Every method follows from g and the fields: the step itself in d dimensions (Vectors) or in an orthonormal basis
 of the few directions that matter (Chain), its mean (ODE) and its covariance. What else a step does is in step.py.
@@ -15,6 +15,7 @@ from typing import NamedTuple
 from jaxtyping import Float
 
 from twolayer.functions.activation import Activation
+from twolayer.functions.normalisation import divisor
 from twolayer.functions.target import Target
 from twolayer.numerics.types import Real
 from twolayer.task.algorithm import SGD
@@ -46,19 +47,20 @@ class Kernel:
     activation: Activation
     target: Target
     loss: Loss
+    normalisation: str = "mean"
 
     def output(self, fields: Float[Real, "*n p"], a: Float[Real, " p"]) -> Float[Real, "*n"]:
-        """F = (1/p) Σ_j a_j σ(λ_j). Cost O(p)."""
-        return (a * self.activation(fields)).sum(-1) / fields.shape[-1]
+        """F = (1/N) Σ_j a_j σ(λ_j). Cost O(p)."""
+        return (a * self.activation(fields)).sum(-1) / divisor(self.normalisation, fields.shape[-1])
 
     def push(self, sample: Sample, a: Float[Real, " p"]) -> Push:
         """G and e σ(λ) of every sample in the batch. Cost O(n p)."""
         sigma = self.activation(sample.student)
-        f = (a * sigma).sum(-1) / a.shape[-1]
+        f = (a * sigma).sum(-1) / divisor(self.normalisation, a.shape[-1])
         e = self.loss.residual(self.target(sample.target) + sample.noise, f)[..., None]
         return Push(a * self.activation.slope(sample.student) * e, sigma * e)
 
 
 def kernel_of(problem: Problem, algorithm: SGD) -> Kernel:
     """The increment kernel of a problem and an algorithm."""
-    return Kernel(problem.activation, problem.target, algorithm.loss)
+    return Kernel(problem.activation, problem.target, algorithm.loss, problem.normalisation)

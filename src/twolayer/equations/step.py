@@ -1,9 +1,9 @@
 """The step: what the optimiser does with a push, written once, as a discrete step and as its limit.
 
-    W ← κ W + η ḡ + β (W − W₋),    a ← a + η s̄ + β (a − a₋),        η = lr/p,  κ = 1 − lr·λ
+    W ← κ W + η ḡ + β (W − W₋),    a ← a + η s̄ + β (a − a₋),        η = lr/N,  κ = 1 − lr·λ
     spherical: κ_j → κ_j − η ⟨w_j, ḡ_j⟩/⟨w_j, w_j⟩ (tangent);    projected, spherical: rows divided by their norms
 
-    lr → 0:   dW = f ḡ − pλf W,   da = f s̄,   dQ gains f² (γ/(p n_b)) chi,   f = 1/(1 − β),   per time t = lr·step/p
+    lr → 0:   dW = f ḡ − Nλf W,   da = f s̄,   dQ gains f² (γ/(N n_b)) chi,   f = 1/(1 − β),   per time t = lr·step/N
     projected, spherical: dQ_jl − ½ Q_jl (dQ_jj + dQ_ll),  dM_jr − ½ M_jr dQ_jj
 
 ḡ and s̄ are the means of g zᵀ and e σ(λ) over the batch (kernel.py). The step acts on rows in any coordinates that are
@@ -92,7 +92,7 @@ class Form:
 
 
 class Rates(NamedTuple):
-    """The numbers of one step: η = lr/p, κ = 1 − lr·λ and β."""
+    """The numbers of one step: η = lr/N, κ = 1 − lr·λ and β."""
 
     step: Any
     shrink: Any
@@ -111,15 +111,15 @@ def form_of(algorithm: SGD) -> Form:
     return Form(algorithm.geometry, carries, algorithm.train_second_layer)
 
 
-def rates_of(algorithm: SGD, p: int, lr: Any) -> Rates:
-    """The numbers of a step at learning rate ``lr``.
+def rates_of(algorithm: SGD, divisor: float, lr: Any) -> Rates:
+    """The numbers of a step at learning rate ``lr``, for a student whose sum over neurons is divided by N.
 
     Examples
     --------
-    >>> rates_of(SGD(lr="1/d", weight_decay=0.5), p=2, lr=0.1)
+    >>> rates_of(SGD(lr="1/d", weight_decay=0.5), divisor=2, lr=0.1)
     Rates(step=0.05, shrink=0.95, momentum=0.0)
     """
-    return Rates(lr / p, 1.0 - lr * algorithm.weight_decay, algorithm.momentum)
+    return Rates(lr / divisor, 1.0 - lr * algorithm.weight_decay, algorithm.momentum)
 
 
 class Layers(NamedTuple):
@@ -212,31 +212,31 @@ def as_data(limit: Limit) -> Limit:
     return Limit(*(jnp.asarray(x, float) for x in limit))
 
 
-def limit_in(regime: Regime, algorithm: SGD, p: int) -> Limit:
+def limit_in(regime: Regime, algorithm: SGD, divisor: float) -> Limit:
     """The limit d → ∞ of an algorithm in its regime.
 
     Examples
     --------
     >>> from twolayer.task.regimes import regime_of
     >>> algorithm = SGD(lr="0.2/d", momentum=0.5)
-    >>> limit_in(regime_of(algorithm), algorithm, p=2)
+    >>> limit_in(regime_of(algorithm), algorithm, divisor=2)
     Limit(flow=2.0, noise=0.4, decay=0.0)
     """
     f = _quickening(algorithm)
-    ratio = algorithm.lr.coefficient / (p * algorithm.batch.coefficient)
-    return Limit(regime.flow * f, regime.noise * f**2 * ratio, regime.flow * f * p * algorithm.weight_decay)
+    ratio = algorithm.lr.coefficient / (divisor * algorithm.batch.coefficient)
+    return Limit(regime.flow * f, regime.noise * f**2 * ratio, regime.flow * f * divisor * algorithm.weight_decay)
 
 
-def limit_of_flow(algorithm: SGD, p: int) -> Limit:
+def limit_of_flow(algorithm: SGD, divisor: float) -> Limit:
     """The limit of small steps on the population loss: there are no samples to spread."""
     f = _quickening(algorithm)
-    return Limit(f, 0.0, f * p * algorithm.weight_decay)
+    return Limit(f, 0.0, f * divisor * algorithm.weight_decay)
 
 
-def limit_at(algorithm: SGD, p: int, dim: int) -> Limit:
+def limit_at(algorithm: SGD, divisor: float, dim: int) -> Limit:
     """The same equation with the numbers of a dimension d, whatever the regime."""
-    f, ratio = _quickening(algorithm), algorithm.lr(dim) * dim / (p * algorithm.batch_at(dim))
-    return Limit(f, f**2 * ratio, f * p * algorithm.weight_decay)
+    f, ratio = _quickening(algorithm), algorithm.lr(dim) * dim / (divisor * algorithm.batch_at(dim))
+    return Limit(f, f**2 * ratio, f * divisor * algorithm.weight_decay)
 
 
 def _quickening(algorithm: SGD) -> Any:
@@ -244,15 +244,15 @@ def _quickening(algorithm: SGD) -> Any:
     return 1.0 / (1.0 - algorithm.momentum)
 
 
-def largest_lr(algorithm: SGD, p: int, curvature: float) -> float | None:
-    """The lr beyond which steps overshoot, lr (h/p + λ) < 2 (1 + β); None where the loss curves downwards.
+def largest_lr(algorithm: SGD, divisor: float, curvature: float) -> float | None:
+    """The lr beyond which steps overshoot, lr (h/N + λ) < 2 (1 + β); None where the loss curves downwards.
 
     Examples
     --------
-    >>> largest_lr(SGD(lr="1/d", momentum=0.5), p=2, curvature=1.0)
+    >>> largest_lr(SGD(lr="1/d", momentum=0.5), divisor=2, curvature=1.0)
     6.0
     """
-    whole = curvature / p + algorithm.weight_decay
+    whole = curvature / divisor + algorithm.weight_decay
     return 2 * (1 + algorithm.momentum) / whole if whole > 0 else None
 
 

@@ -57,6 +57,7 @@ class ProblemTable(Table):
     gram: list[list[float]] | None = None
     second_layer: str | list[float] = "ones"
     directions: Integer | None = None
+    normalisation: str = "mean"
 
 
 class AlgorithmTable(Table):

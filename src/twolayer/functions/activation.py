@@ -20,7 +20,8 @@ from twolayer.functions.expression import parse
 from twolayer.functions.hermite import hermite_coefficients
 from twolayer.functions.integrable import square_integrable
 from twolayer.functions.kinks import derivative, find_kinks
-from twolayer.numerics.errors import InputError, closest, reject, short
+from twolayer.functions.syntax import LEAK, leaky_relu
+from twolayer.numerics.errors import InputError, closest, failed, reject, short
 from twolayer.numerics.precision import float64
 
 __all__ = ["Activation", "register_activation"]
@@ -148,9 +149,7 @@ def _checked(
     except InputError:
         raise
     except Exception as error:
-        raise InputError(
-            f"Argument `activation` must be an elementwise JAX function, but {name} failed on an array: {error}"
-        ) from error
+        raise failed("activation", name, "an elementwise JAX function", error) from error
     if values.shape != probe.shape:
         raise InputError(
             f"Argument `activation` must be elementwise, but {name} maps shape {probe.shape} to {values.shape}."
@@ -224,11 +223,11 @@ def register_activation(
 
     Examples
     --------
-    >>> @register_activation("swish")
-    ... def swish(z):
-    ...     return z * jax.nn.sigmoid(z)
-    >>> Activation.of("swish").name
-    'swish'
+    >>> @register_activation("bump")
+    ... def bump(z):
+    ...     return z * jnp.exp(-z * z)
+    >>> Activation.of("bump").name
+    'bump'
     """
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
         reject("name", name, "an identifier")
@@ -264,5 +263,11 @@ _builtin("tanh", jnp.tanh)
 _builtin("sigmoid", jax.nn.sigmoid)
 _builtin("softplus", jax.nn.softplus)
 _builtin("gelu", lambda z: jax.nn.gelu(z, approximate=False))
+_builtin("swish", jax.nn.silu)
+_builtin("silu", jax.nn.silu)
+_builtin("sin", jnp.sin)
+_builtin("cos", jnp.cos)
+_builtin("abs", jnp.abs, kinks=(0.0,), family=("rectifier", -1.0, 1.0))
+_builtin("leaky_relu", leaky_relu, kinks=(0.0,), family=("rectifier", LEAK, 1.0))
 BUILT_IN = dict(_REGISTRY)
 """Those of the package, whose names are taken."""

@@ -13,6 +13,7 @@ from typing import Any
 
 __all__ = [
     "FUNCTIONS",
+    "LEAK",
     "MAX_HERMITE",
     "Binary",
     "Call",
@@ -22,10 +23,12 @@ __all__ = [
     "Power",
     "Variable",
     "hermite_order",
+    "leaky_relu",
     "walk",
 ]
 
 MAX_HERMITE = 12
+LEAK = 0.01  # slope of leaky_relu below zero, as elsewhere
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,21 @@ def _gelu(x: Any) -> Any:
     return jax.nn.gelu(x, approximate=False)
 
 
+def _sigmoid(x: float) -> float:
+    return 0.5 * (1 + math.tanh(x / 2))
+
+
+def _swish(x: float) -> float:
+    return x * _sigmoid(x)
+
+
+def leaky_relu(x: Any) -> Any:
+    """X above zero, x/100 below."""
+    import jax
+
+    return jax.nn.leaky_relu(x, LEAK)
+
+
 FUNCTIONS: dict[str, Function] = {
     "relu": Function(_lazy("nn.relu"), lambda x: max(x, 0.0), r"\operatorname{relu}", smooth=False),
     "erf": Function(_lazy("lax.erf"), math.erf, r"\operatorname{erf}"),
@@ -117,13 +135,16 @@ FUNCTIONS: dict[str, Function] = {
     "log": Function(_lazy("numpy.log"), math.log, r"\log", smooth=False),
     "sin": Function(_lazy("numpy.sin"), math.sin, r"\sin"),
     "cos": Function(_lazy("numpy.cos"), math.cos, r"\cos"),
-    "sigmoid": Function(_lazy("nn.sigmoid"), lambda x: 0.5 * (1 + math.tanh(x / 2)), r"\operatorname{sigmoid}"),
+    "sigmoid": Function(_lazy("nn.sigmoid"), _sigmoid, r"\operatorname{sigmoid}"),
     "softplus": Function(
         _lazy("nn.softplus"),
         lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x))),
         r"\operatorname{softplus}",
     ),
     "gelu": Function(_gelu, lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2, r"\operatorname{gelu}"),
+    "swish": Function(_lazy("nn.silu"), _swish, r"\operatorname{swish}"),
+    "silu": Function(_lazy("nn.silu"), _swish, r"\operatorname{silu}"),
+    "leaky_relu": Function(leaky_relu, lambda x: x if x > 0 else LEAK * x, r"\operatorname{leaky\_relu}", smooth=False),
     "sqrt": Function(_lazy("numpy.sqrt"), math.sqrt, r"\operatorname{sqrt}", smooth=False),
 }
 

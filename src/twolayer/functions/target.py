@@ -1,7 +1,7 @@
 """Multi-index targets h(λ*): typed as a formula in z1, z2, …, given as a JAX function, or a teacher network.
 
 y = h(λ*) + √Δ ξ,    λ* = W* z ∈ R^k
-teacher network:  h(λ*) = (1/k) Σ_r a*_r σ*(λ*_r)
+teacher network:  h(λ*) = (1/N) Σ_r a*_r σ*(λ*_r),    N = k unless said otherwise
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from twolayer.functions.activation import BUILT_IN, Activation
 from twolayer.functions.expression import Expression, constant, parse
 from twolayer.functions.integrable import square_integrable
 from twolayer.functions.kinks import find_kinks
+from twolayer.functions.normalisation import NORMALISATIONS, divisor
 from twolayer.functions.syntax import Binary, Call, Negative, Node
-from twolayer.numerics.errors import InputError, positive_integer, reject, require
+from twolayer.numerics.errors import InputError, choice, failed, positive_integer, reject, require
 from twolayer.numerics.precision import float64
 
 __all__ = ["Ridge", "Target", "Teacher"]
@@ -124,9 +125,10 @@ class Target:
         if isinstance(source, str):
             return _from_text(source, directions)
         if isinstance(source, dict):
-            unknown = set(source) - {"teacher", "k", "weights"}
-            require("teacher" in source and not unknown, "target", source, "a table with teacher, k, weights")
-            return Teacher(source["teacher"], source.get("k", 1), source.get("weights"))
+            unknown = set(source) - {"teacher", "k", "weights", "normalisation"}
+            accepted = "a table with teacher, k, weights, normalisation"
+            require("teacher" in source and not unknown, "target", source, accepted)
+            return Teacher(**{("activation" if key == "teacher" else key): value for key, value in source.items()})
         if callable(source):
             require(directions is not None, "directions", directions, "given when the target is a function")
             vector = jnp.vectorize(source, signature="(k)->()")
@@ -176,10 +178,8 @@ def _checked(target: Target) -> Target:
     except InputError:
         raise
     except Exception as error:
-        raise InputError(
-            f"Argument `target` must map a vector of {target.directions} fields to a number with JAX, but "
-            f"{target.name} failed: {error}"
-        ) from error
+        accepted = f"a JAX function that maps a vector of {target.directions} fields to a number"
+        raise failed("target", target.name, accepted, error) from error
     if values.shape != (512,) or not np.issubdtype(values.dtype, np.floating):
         raise InputError(
             f"Argument `target` must return one real number per sample, but {target.name} returns "
@@ -250,8 +250,9 @@ def Teacher(
     activation: str | Callable[[Any], Any] | Activation = "erf",
     k: int = 1,
     weights: Sequence[float] | None = None,
+    normalisation: str = "mean",
 ) -> Target:
-    """A teacher network h(λ*) = (1/k) Σ_r a*_r σ*(λ*_r).
+    """A teacher network h(λ*) = (1/N) Σ_r a*_r σ*(λ*_r).
 
     The Gram matrix P of its rows is part of the problem: ``Problem(target=Teacher(...), gram=P)``.
 
@@ -263,6 +264,8 @@ def Teacher(
         Number of teacher neurons.
     weights : sequence of float, optional
         a*, all ones by default.
+    normalisation : str
+        N is k (``"mean"``), 1 (``"sum"``) or √k (``"sqrt"``).
 
     Examples
     --------
@@ -274,9 +277,12 @@ def Teacher(
     a = [1.0] * k if weights is None else [float(w) for w in np.ravel(np.asarray(weights, float))]
     require(len(a) == k, "weights", weights, f"{k} numbers, one for each teacher neuron")
     require(bool(np.isfinite(a).all()), "weights", weights, "finite numbers")
-    scaled = tuple(w / k for w in a)
+    divided = divisor(choice("normalisation", normalisation, NORMALISATIONS), k)
+    scaled = tuple(w / divided for w in a)
+    plain = normalisation == "mean"
     ones = weights is None or all(w == 1.0 for w in a)
     name = f"teacher {sigma.name}, k={k}" + ("" if ones else f", a*={[int(w) if w % 1 == 0 else w for w in a]}")
+    name += "" if plain else f", {normalisation}"
 
     def function(fields: Any) -> Any:
         return (jnp.asarray(scaled) * sigma(fields)).sum(-1)
@@ -290,8 +296,10 @@ def Teacher(
                 if w * c:
                     polynomial[key] = polynomial.get(key, 0.0) + w * c
     unit = tuple(tuple(float(i == r) for i in range(k)) for r in range(k))
-    latex = rf"\frac{{1}}{{{k}}} \sum_{{r=1}}^{{{k}}} a^\star_r \, \mathrm{{{sigma.name}}}(\lambda^\star_r)"
-    description = {"teacher": sigma.name, "k": k, "weights": a} if sigma.portable else None
+    front = {"mean": rf"\frac{{1}}{{{k}}} ", "sum": "", "sqrt": rf"\frac{{1}}{{\sqrt{{{k}}}}} "}[normalisation]
+    latex = rf"{front}\sum_{{r=1}}^{{{k}}} a^\star_r \, \mathrm{{{sigma.name}}}(\lambda^\star_r)"
+    words = {} if plain else {"normalisation": normalisation}
+    description = {"teacher": sigma.name, "k": k, "weights": a, **words} if sigma.portable else None
     return _checked(
         Target(
             name,
@@ -301,7 +309,7 @@ def Teacher(
             _ridge(sigma, scaled, unit),
             not sigma.kinks,
             latex,
-            ("teacher", sigma, tuple(a)),
+            ("teacher", sigma, tuple(a), normalisation),
             description,
         )
     )

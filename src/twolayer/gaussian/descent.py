@@ -2,7 +2,7 @@
 
     ḡ_j = a_j E[σ'(λ_j) e z] = Σ_l own_jl w_l + Σ_r star_jr w*_r          (Stein; gaussian/engines.py)
 
-Rectifiers, with u the rows of student and target, their weights c = (−s a/p, c*), r = Σ_q c_q u_q, and
+Rectifiers, with u the rows of student and target, their weights c = (−s a/N, c*), r = Σ_q c_q u_q, and
 S(x) = sin x − x cos x:
 
     ḡ_j = a_j { r/2 + (1/2π) Σ_q c_q [ ‖u_q‖ sin θ_jq ŵ_j − θ_jq u_q ] }
@@ -108,6 +108,7 @@ class ReluDescent(Descent):
     """Rectifiers learning a sum of rectifiers. Cost O(p (p + ridges) n)."""
 
     student: float = eqx.field(static=True)
+    divisor: float = eqx.field(static=True)
     ridges: np.ndarray
     c: np.ndarray
 
@@ -121,7 +122,7 @@ class ReluDescent(Descent):
         star = jnp.pad(jnp.asarray(self.ridges), ((0, 0), (0, rows.shape[1] - self.ridges.shape[1])))
         u = jnp.concatenate([rows, star])
         norm = jnp.sqrt((u * u).sum(-1))
-        return u, jnp.concatenate([-student * a / len(a), self.c]), norm, u / norm[:, None]
+        return u, jnp.concatenate([-student * a / self.divisor, self.c]), norm, u / norm[:, None]
 
     def __call__(self, rows: Any, a: Layer, noise: Scalar) -> Push:
         """The mean gradients."""
@@ -196,7 +197,8 @@ def descent_of(
     both = ridge is not None and problem.activation == relu == ridge.activation
     if both and engine == "auto" and loss.student is not None:
         assert ridge is not None
-        return ReluDescent(L, loss.student, np.array(ridge.directions) @ L, np.array(ridge.weights)), averager
+        rows, weights = np.array(ridge.directions) @ L, np.array(ridge.weights)
+        return ReluDescent(L, loss.student, problem.divisor, rows, weights), averager
     for order in ORDERS:
         averager = select(problem, loss, engine, order, log2_points)
         if _truncation(averager, Q, M, a, problem.noise) <= tolerance:

@@ -22,6 +22,7 @@ import numpy as np
 
 from twolayer.equations.averages import Averages, Engine
 from twolayer.equations.kernel import Kernel
+from twolayer.gaussian.adapted import AdaptedEngine
 from twolayer.gaussian.families import forms_of
 from twolayer.gaussian.forms import Forms
 from twolayer.gaussian.full import FullEngine, FullRule
@@ -133,7 +134,10 @@ class Averager:
 
 @dataclass(frozen=True)
 class _Builder:
-    """Builds the engine for a kernel at a given resolution. ``noisy``: the label noise matters beyond its variance."""
+    """Builds the engine for a kernel at a given resolution. ``noisy``: the label noise matters beyond its variance.
+
+    ``scale`` is p/N, by which the second layer of a student that is no mean over neurons is multiplied.
+    """
 
     kernel: Kernel
     p: int
@@ -141,6 +145,7 @@ class _Builder:
     engine: str
     log2_points: int
     noisy: bool
+    scale: float
 
     @property
     def P(self) -> np.ndarray:
@@ -148,6 +153,11 @@ class _Builder:
 
     def build(self, order: int, coarse: bool = False, scrambling: int = 0) -> tuple[Engine, bool]:
         """An engine, and whether anything in it is sampled."""
+        engine, sampled = self._plain(order, coarse, scrambling)
+        return (engine if self.scale == 1 else AdaptedEngine(engine, self.scale)), sampled
+
+    def _plain(self, order: int, coarse: bool, scrambling: int) -> tuple[Engine, bool]:
+        """The same for a mean over neurons."""
         kernel, student = self.kernel, self.kernel.loss.student
         if self.engine != "auto":
             return self._full(order, scrambling)
@@ -251,7 +261,8 @@ def select(
     choice("engine", engine, ENGINES)
     kernel = Kernel(problem.activation, problem.target, Loss.of(loss))
     noisy = kernel.loss.student is None and (traced(problem.noise) or problem.noise > 0)
-    return _select(_Builder(kernel, problem.p, problem.gram, engine, log2_points, noisy), order)
+    scale = problem.p / problem.divisor
+    return _select(_Builder(kernel, problem.p, problem.gram, engine, log2_points, noisy, scale), order)
 
 
 @lru_cache(maxsize=64)
@@ -260,12 +271,15 @@ def _select(builder: _Builder, order: int) -> Averager:
     pair = (_truncated(engine), _truncated(builder.build(max(3 * order // 4, 2), coarse=True)[0]))
     others = range(1, SCRAMBLINGS) if sampled else range(0)
     scrambled = lambda: [builder.build(order, scrambling=i)[0] for i in others]  # noqa: E731
-    exact = isinstance(engine, PartsEngine) and not (isinstance(engine.target, NodeTarget) and engine.target.sampled)
+    plain = engine.inner if isinstance(engine, AdaptedEngine) else engine
+    exact = isinstance(plain, PartsEngine) and not (isinstance(plain.target, NodeTarget) and plain.target.sampled)
     return Averager(engine, None if eqx.tree_equal(*pair) is True else pair, scrambled, sampled, sampled and not exact)
 
 
 def _truncated(engine: Engine) -> Engine:
     """The engine without a sampled second-order part, which is not truncated: one compiled code for all points."""
+    if isinstance(engine, AdaptedEngine):
+        return eqx.tree_at(lambda e: e.inner, engine, _truncated(engine.inner))
     chi = (
         isinstance(engine, PartsEngine)
         and isinstance(engine.variance, FullRule)

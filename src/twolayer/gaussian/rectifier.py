@@ -100,9 +100,8 @@ class RectifierForms(Forms):
         return pair
 
     def ridge_variance(self, target: Any, p: int, order: int) -> ReluRidge | None:
-        """For ReLU and a sum of ReLU ridges."""
-        plain = RectifierForms()
-        return ReluRidge(target, order) if self == plain == target.ridge_forms else None
+        """For a sum of ReLU ridges, which those of other slopes are written as."""
+        return ReluRidge(target, order, self.left, self.right) if target.ridge_forms == RectifierForms() else None
 
     def pair_work(self, fields: int, pairs: int) -> float:
         """An arctangent and a root."""
@@ -110,21 +109,36 @@ class RectifierForms(Forms):
 
 
 class ReluRidge(eqx.Module):
-    """ReLU student, sum of ReLU ridges: cost O(order · n⁴/24), n = p + ridges."""
+    """Rectified student, sum of ReLU ridges: cost O(order · n⁴/24), n = p + ridges.
+
+    A rectifier with a slope below zero is two of them, on λ and on −λ: n = 2 p + ridges.
+    """
 
     target: Any
     order: int = eqx.field(static=True)
+    left: float = eqx.field(static=True, default=0.0)
+    right: float = eqx.field(static=True, default=1.0)
     label: str = eqx.field(static=True, default="closed form with a 1-d quadrature")
 
     def __call__(self, Q: Gram, M: Cross, a: Layer, student: float) -> Numbers:
         """V (p, p)."""
-        weights = self.target.signed_weights(student, a)
-        return four_point(self.target.covariance(Q, M), weights, a.shape[0], self.order)
+        C, weights, p = self.target.covariance(Q, M), self.target.signed_weights(student, a), a.shape[0]
+        if (self.left, self.right) == (0.0, 1.0):
+            return four_point(C, weights, p, self.order)
+        # σ = r σ₊(λ) − l σ₊(−λ) and σ' = r H(λ) + l H(−λ)
+        both = (
+            jnp.eye(len(C))[np.r_[:p, :p, p : len(C)]] * np.where(np.arange(p + len(C)) // p == 1, -1.0, 1.0)[:, None]
+        )
+        halves = jnp.concatenate([self.right * weights[:p], -self.left * weights[:p], weights[p:]])
+        V = four_point(both @ C @ both.T, halves, 2 * p, self.order).reshape(2, p, 2, p)
+        slopes = jnp.asarray([self.right, self.left])
+        return jnp.einsum("s,sjtl,t->jl", slopes, V, slopes)
 
     def work(self, p: int) -> float:
         """Terms of one evaluation."""
-        n = p + len(self.target.c)
-        return math.comb(n, 4) * (self.order + 4) * WORK_PER_SET + 30.0 * p * n**2
+        students = p * (1 if self.left == 0 and self.right == 1 else 2)
+        n = students + len(self.target.c)
+        return math.comb(n, 4) * (self.order + 4) * WORK_PER_SET + 30.0 * students * n**2
 
 
 PAIRS = np.array(list(itertools.combinations(range(4), 2)))  # of four fields; the other two are PAIRS[::-1]

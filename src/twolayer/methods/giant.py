@@ -1,6 +1,6 @@
 """Giant steps: lr = O(1) and batches of order d or more, as d → ∞. The limit is a map from step to step.
 
-    M' = M + η psi,    Q' = Q + η (phi + phiᵀ) + η² [ chi/α + v Ω⁺ vᵀ ],    n_b = α d,  η = lr/p
+    M' = M + η psi,    Q' = Q + η (phi + phiᵀ) + η² [ chi/α + v Ω⁺ vᵀ ],    n_b = α d,  η = lr/N
 
 then rows are divided by their norms if they are projected or spherical. With larger batches, n_b ≫ d, the term with
 chi is gone: gradient descent on the population risk with a finite step. Fluctuations are of order d^(−1/2).
@@ -88,7 +88,7 @@ class GiantSteps(Method):
         batch = algorithm.batch
         norm = 1 / batch.coefficient if batch.exponent < 1 + 1e-9 else 0.0
         weights = Weights(norm, 0.0, True, problem.noise)
-        rates = rates_of(algorithm, problem.p, algorithm.lr.coefficient)
+        rates = rates_of(algorithm, problem.divisor, algorithm.lr.coefficient)
         return mean_steps(task, self._precision, rates, weights, Terms(band=self.band))
 
     @property

@@ -109,7 +109,7 @@ class Map(Method):
         batch = algorithm.batch_at(self.dim)
         norm = self.dim / batch if "norm" not in self.without else 0.0
         weights = Weights(norm, 1 / batch, "pairs" not in self.without, problem.noise)
-        rates = rates_of(algorithm, problem.p, algorithm.lr(self.dim))
+        rates = rates_of(algorithm, problem.divisor, algorithm.lr(self.dim))
         evolution = mean_steps(task, self._precision, rates, weights, self._terms)
         exact = not form_of(algorithm).normalises and task.points[-1] <= 1
         size = 0.0 if exact else fluctuation(evolution.motion.equation().step, task)

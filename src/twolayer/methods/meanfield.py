@@ -129,7 +129,7 @@ class CloudMotion(Motion):
     def equation(self) -> Drift:
         """The ensemble at the present fineness."""
         problem, algorithm = self.task.problem, self.task.algorithm
-        limit = as_data(limit_in(regime_of(algorithm), algorithm, problem.p))
+        limit = as_data(limit_in(regime_of(algorithm), algorithm, problem.divisor))
         # arrays, not floats: they are data of the compiled code
         noise, L, neurons = (jnp.asarray(x, float) for x in (problem.noise, self.L, problem.p))
         return Drift(self.wide.build(self.fineness)[0], limit, noise, L, neurons, form_of(algorithm).flow)
@@ -220,6 +220,11 @@ class MeanField(Method):
         reason = ODE.refusal(problem, algorithm)
         if reason is not None:
             return reason
+        if problem.divisor != problem.p:
+            return (
+                f"with normalisation = {problem.normalisation!r} the output of infinitely many neurons is infinite: a "
+                "mean field is the mean over neurons"
+            )
         if regime_of(algorithm).flow == 0:
             return (
                 f"with lr = {algorithm.lr}, batch = {algorithm.batch} only the variance of single samples moves the "

@@ -1,7 +1,7 @@
 """Gradient descent and gradient flow on the population loss: no samples, no noise, any dimension.
 
-    W ← (1 − lr·λ) W + (lr/p) ḡ + β (W − W_previous),    ḡ_j = a_j E[σ'(λ_j) e z]
-    flow:  dW/dt = ḡ,    t = lr·step/p
+    W ← (1 − lr·λ) W + (lr/N) ḡ + β (W − W_previous),    ḡ_j = a_j E[σ'(λ_j) e z]
+    flow:  dW/dt = ḡ,    t = lr·step/N
 
 ḡ is a combination of the rows of W and W* (gaussian/descent.py), so the rows never leave the span of where they
 started and of the target: they are carried in p + rank coordinates, exactly, whatever d. The overlaps follow with
@@ -155,19 +155,19 @@ class Observer:
         return {"engine": self.descent.label, "engine_error": gradient_error(self.descent, self.averager, *point)}
 
     def largest_lr(self, task: Task) -> float | None:
-        """The lr beyond which steps overshoot: lr (h/p + λ) < 2 (1 + β) with h the largest curvature.
+        """The lr beyond which steps overshoot: lr (h/N + λ) < 2 (1 + β) with h the largest curvature.
 
-        For rectifiers it is that of aligned students, h = Σ a_j²/2p, who are so at the minimum and far away from it;
+        For rectifiers it is that of aligned students, h = Σ a_j²/2N, who are so at the minimum and far away from it;
         else that at the start. None where the loss curves downwards there: nothing is known then.
         """
         rows = Layers(*(jnp.asarray(x[0]) for x in self.start))
         if isinstance(self.descent, ReluDescent):
-            curvature = float((rows.a**2).sum()) / (2 * task.problem.p)
+            curvature = float((rows.a**2).sum()) / (2 * task.problem.divisor)
         else:
             size = rows.W.size
             jacobian = jax.jacfwd(lambda W: self.descent(W, rows.a, task.problem.noise).first)(rows.W)
             curvature = -float(np.linalg.eigvalsh(np.asarray(jacobian).reshape(size, size)).min())
-        return largest_lr(task.algorithm, task.problem.p, curvature)
+        return largest_lr(task.algorithm, task.problem.divisor, curvature)
 
 
 class DescentStepper(Stepper):
@@ -243,7 +243,7 @@ class RowMotion(Motion):
     def equation(self) -> RowField:
         """The mean gradient, with the rates of the algorithm."""
         problem, algorithm = self.task.problem, self.task.algorithm
-        limit, noise = as_data(limit_of_flow(algorithm, problem.p)), jnp.asarray(problem.noise, float)
+        limit, noise = as_data(limit_of_flow(algorithm, problem.divisor)), jnp.asarray(problem.noise, float)
         return RowField(self.observer.descent, limit, noise, form_of(algorithm).flow)
 
     def seen(self, states: Layers) -> Snapshot:
@@ -270,7 +270,7 @@ class Population(Method):
     Parameters
     ----------
     flow : bool
-        The limit of small steps, in time t = lr·step/p, instead of steps of size lr.
+        The limit of small steps, in time t = lr·step/N, instead of steps of size lr.
     engine : str
         How Gaussian averages are taken: ``"auto"``, ``"quadrature"`` or ``"sobol"``.
     rtol : float, optional

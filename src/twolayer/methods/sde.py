@@ -125,7 +125,7 @@ class SDEStepper(Stepper):
         averager = adapt(problem, algorithm.loss, *task.starts())[0]
         spread = spread_of(problem, algorithm)
         self._notes = {"engine": averager.label, "covariance": spread.label, "sgd_steps_per_step": stride}
-        eta, limit = algorithm.lr(dim) / problem.p, limit_at(algorithm, problem.p, dim)
+        eta, limit = algorithm.lr(dim) / problem.divisor, limit_at(algorithm, problem.divisor, dim)
         kick = limit.flow * eta * np.sqrt(stride / algorithm.batch_at(dim))
         # arrays, not floats: they are data of the compiled code
         numbers = (limit.noise / limit.flow, kick, stride * eta)
@@ -191,7 +191,7 @@ class SDE(Method):
 
     def stride(self, problem: Problem, algorithm: SGD) -> int:
         """Steps of SGD in one time step."""
-        return max(1, round(self.dt * problem.p / algorithm.lr(self.dim)))
+        return max(1, round(self.dt * problem.divisor / algorithm.lr(self.dim)))
 
     def save_points(self, clocks: Clocks, time: Any, steps: Any, save: Any) -> np.ndarray:
         """Steps of SGD, rounded to whole time steps."""

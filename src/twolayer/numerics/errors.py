@@ -100,6 +100,21 @@ def finite_number(name: str, value: object, *, minimum: float = -math.inf, accep
     return number
 
 
+def failed(argument: str, name: str, accepted: str, error: Exception) -> InputError:
+    """The error for a function that does not run in JAX: what is accepted, and why it failed or what to use instead.
+
+    Examples
+    --------
+    >>> print(failed("activation", "tanh", "an elementwise JAX function", ZeroDivisionError("of 1")))
+    Argument `activation` must be an elementwise JAX function, but tanh failed: of 1
+    """
+    if type(error).__name__ == "TracerArrayConversionError":
+        why = f"{name} calls NumPy, which JAX cannot differentiate: use jax.numpy instead of numpy."
+    else:
+        why = f"{name} failed: {error}"
+    return InputError(f"Argument `{argument}` must be {accepted}, but {why}")
+
+
 def closest(word: str, known: Iterable[str]) -> str:
     """Suggest the nearest known word, as `` (did you mean 'x'?)``, or nothing.
 

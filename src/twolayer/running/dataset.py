@@ -81,6 +81,7 @@ def describe_problem(problem: Problem) -> dict[str, Any]:
         "gram": None if np.array_equal(problem.P, np.eye(problem.k)) else problem.P.tolist(),
         "second_layer": layer if isinstance(layer, str) else list(layer),
         "directions": problem.k if isinstance(problem.target.description, str) else None,
+        "normalisation": problem.normalisation,
     }
 
 

@@ -105,7 +105,14 @@ class Outlines:
                 key, method = cell.method.stack_key(task), cell.method
                 costs = (method.cost(task), method.footprint(task), len(task.saved))
                 problem, algorithm = task.problem, task.algorithm
-                parts = (problem.activation, problem.target, problem.p, algorithm.loss, algorithm.geometry)
+                parts = (
+                    problem.activation,
+                    problem.target,
+                    problem.p,
+                    problem.normalisation,
+                    algorithm.loss,
+                    algorithm.geometry,
+                )
                 code = (type(method), *parts) if key is None else (type(method), key)
                 self._known[index] = Form(key, *costs, code, method.compilation(task))
             except InputError:  # the cell will fail when it is run, and say why

@@ -1,8 +1,8 @@
 """The four clocks of a run, and where it is saved.
 
-    sample = step·n_b,    alpha = sample/d,    time t = lr·step/p
+    sample = step·n_b,    alpha = sample/d,    time t = lr·step/N,    N = p unless the problem says otherwise
 
-A limit without a dimension has clocks in units of powers of d: with lr = γ0 d^(−δ), step = (t p/γ0) d^δ. Limits that
+A limit without a dimension has clocks in units of powers of d: with lr = γ0 d^(−δ), step = (t N/γ0) d^δ. Limits that
 take steps have δ = 0 and need no dimension to count them.
 """
 
@@ -35,8 +35,8 @@ class Clocks:
 
     @property
     def step_in_time(self) -> Scaling:
-        """lr/p: how much time one step takes."""
-        return self.algorithm.lr / self.problem.p
+        """lr/N: how much time one step takes."""
+        return self.algorithm.lr / self.problem.divisor
 
     def steps(self, time: float) -> float:
         """Number of steps in a time, at finite dimension or with lr of order one."""

@@ -1,6 +1,8 @@
 """The task: what is to be learned, by which network.
 
-y = h(W* z) + √Δ ξ,    f(z) = (1/p) Σ_j a_j σ(w_j · z),    z ~ N(0, I_d),    P = W* W*ᵀ
+y = h(W* z) + √Δ ξ,    f(z) = (1/N) Σ_j a_j σ(w_j · z),    z ~ N(0, I_d),    P = W* W*ᵀ
+
+N is p, 1 or √p (functions/normalisation.py).
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from twolayer.functions.activation import Activation
+from twolayer.functions.normalisation import NORMALISATIONS, divisor
 from twolayer.functions.target import Target
 from twolayer.numerics import random
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, require, short
@@ -44,6 +47,9 @@ class Problem:
         ``"ones"``, ``"signs"`` (±1 with equal chance), ``"gaussian"``, or the values of a.
     directions : int, optional
         k; needed for a callable target.
+    normalisation : str
+        What the sum over the neurons is divided by: p (``"mean"``), 1 (``"sum"``, as in committees) or √p
+        (``"sqrt"``).
 
     Examples
     --------
@@ -57,6 +63,7 @@ class Problem:
     noise: float
     gram: tuple[tuple[float, ...], ...]
     second_layer: str | tuple[float, ...]
+    normalisation: str
 
     def __init__(
         self,
@@ -67,6 +74,7 @@ class Problem:
         gram: Any = None,
         second_layer: str | Sequence[float] | np.ndarray = "ones",
         directions: int | None = None,
+        normalisation: str = "mean",
     ) -> None:
         width = positive_integer("width", width)
         noise = finite_number("noise", noise, minimum=0.0, accepted="a finite variance Δ ≥ 0")
@@ -86,6 +94,7 @@ class Problem:
             "noise": noise,
             "gram": tuple(map(tuple, P.tolist())),
             "second_layer": layer,
+            "normalisation": choice("normalisation", normalisation, NORMALISATIONS),
         }.items():
             object.__setattr__(self, name, value)
 
@@ -93,6 +102,11 @@ class Problem:
     def p(self) -> int:
         """Number of student neurons."""
         return self.width
+
+    @property
+    def divisor(self) -> float:
+        """N in f = (1/N) Σ_j a_j σ(λ_j)."""
+        return divisor(self.normalisation, self.p)
 
     @property
     def k(self) -> int:
@@ -145,6 +159,8 @@ class Problem:
             parts.append(f"gram={self.P.tolist()}")
         if self.second_layer != "ones":
             parts.append(f"second_layer={self.second_layer!r}")
+        if self.normalisation != "mean":
+            parts.append(f"normalisation={self.normalisation!r}")
         return f"Problem({', '.join(parts)})"
 
 

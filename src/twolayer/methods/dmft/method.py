@@ -51,7 +51,7 @@ class DMFTEvolution(Evolution):
         self.setting = Setting(
             kernel_of(problem, algorithm),
             form_of(algorithm),
-            rates_of(algorithm, problem.p, algorithm.lr(1)),  # the same at every d
+            rates_of(algorithm, problem.divisor, algorithm.lr(1)),  # the same at every d
             float(np.sqrt(problem.noise)),
             alpha,
             pattern,
