@@ -101,20 +101,19 @@ class Stored:
         """Set an entry of a row."""
         self.code.store(x, self.memory, self._place(j, nu))
 
-    def onward(self, first: int, body: Callable[[Any], None]) -> None:
-        """For all samples from the first one on."""
-        add = lambda nu: self.code.builder.add(nu, self.code.constant_index(first))  # noqa: E731
-        self.code.loop(self.size - first, lambda nu: body(add(nu)))
-
     def product(self, j: int, k: int, first: int) -> Vector:
         """Of two rows, from sample ``first`` on."""
         total = Sum(self.code)
-        self.onward(first, lambda nu: total.add(self.get(j, nu), self.get(k, nu)))
+        self.code.loop(self.size, lambda nu: total.add(self.get(j, nu), self.get(k, nu)), first)
         return total.value
 
     def add(self, k: int, factor: Vector, j: int, first: int) -> None:
         """Add a multiple of row j to row k, from sample ``first`` on."""
-        self.onward(first, lambda nu: self.put(self.code.fma(factor, self.get(j, nu), self.get(k, nu)), k, nu))
+
+        def one(nu: Any) -> None:
+            self.put(self.code.fma(factor, self.get(j, nu), self.get(k, nu)), k, nu)
+
+        self.code.loop(self.size, one, first)
 
 
 def many_samples(code: Code, shape: Shape, state: State, numbers: Numbers, draw: Draw, scratch: Any) -> Totals:

@@ -57,7 +57,7 @@ def exp(code: Code, x: Vector) -> Vector:
 def log(code: Code, x: Vector) -> Vector:
     """Log x; −∞ at 0 and nan below."""
     value = normals.log(code, code.where(x > 0.0, x, 1.0))
-    return code.where(x > 0.0, value, code.where(x.equals(0.0), -math.inf, math.nan))
+    return code.where(x > 0.0, value, code.where(x.equals(0.0), code.constant(-math.inf), math.nan))
 
 
 def log_of_more_than_one(code: Code, u: Vector) -> Vector:

@@ -254,8 +254,8 @@ class Code:
         self.builder.store(x.value, place)
         return place
 
-    def loop(self, count: Any, body: Callable[[Any], None]) -> None:
-        """``for i in range(count): body(i)`` with a scalar i; the count is a number or a scalar of the function."""
+    def loop(self, count: Any, body: Callable[[Any], None], first: int = 0) -> None:
+        """``for i in range(first, count): body(i)`` with a scalar i; the count may be a scalar of the function."""
         b = self.builder
         last = ir.Constant(LONG, count) if isinstance(count, int) else count
         before, head = b.block, b.append_basic_block("loop")
@@ -263,7 +263,7 @@ class Code:
         b.branch(head)
         b.position_at_end(head)
         i = b.phi(LONG)
-        i.add_incoming(ir.Constant(LONG, 0), before)
+        i.add_incoming(ir.Constant(LONG, first), before)
         b.cbranch(b.icmp_signed("<", i, last), inside, after)
         b.position_at_end(inside)
         body(i)
