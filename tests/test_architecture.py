@@ -31,6 +31,7 @@ ROOMS = (
     "gaussian",  # the averages
     "pure",  # the floor for JAX users
     "loops",  # how a run advances
+    "compiled",  # straight-line machine code for the chain
     "methods",  # the lenses
     "running",  # from a description to a result
     "analysis",
@@ -43,7 +44,7 @@ ROOMS = (
 )
 """From the cellar up: a module imports from its own room and from those before it."""
 
-PACKAGES = ("", "numerics", "functions", "task", "equations", "gaussian", "loops", "methods", "methods.dmft", "running",
+PACKAGES = ("", "numerics", "functions", "task", "equations", "gaussian", "loops", "compiled", "methods", "methods.dmft", "running",
             "analysis", "files", "gallery.shared")  # fmt: skip
 """These hold no code, but for the names of the root."""
 

@@ -43,7 +43,7 @@ def test_schema_and_clocks() -> None:
     np.testing.assert_allclose(result.risk - result.excess_risk, 0.05)
     np.testing.assert_array_equal(result.M[0, 0], START.M)
     description = json.loads(result.attrs["description"])
-    assert description["method"] == {"name": "chain", "dim": 40, "batch_sums": "auto"}
+    assert description["method"] == {"name": "chain", "dim": 40, "batch_sums": "auto", "engine": "auto"}
     assert description["problem"]["width"] == 3
     assert json.loads(result.attrs["versions"])["jax"]
     assert json.loads(result.attrs["complete"]) is True

@@ -11,9 +11,9 @@ import time as wall
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import jax
 import numpy as np
 
+from twolayer.loops.host import settled
 from twolayer.loops.lanes import Lanes
 from twolayer.loops.watching import DIVERGED, Lane
 from twolayer.task.method import Evolution, Snapshot
@@ -73,7 +73,7 @@ class Stepwise(Evolution):
             stop = min(longest, at + self._blocks * block)
             began = wall.perf_counter()
             piece = (self.lanes.fold(np.minimum(start + x, end)) for x in (at, stop))
-            state = jax.tree.map(lambda x: x.block_until_ready(), self.stepper.run(state, *piece))
+            state = settled(self.stepper.run(state, *piece))
             seconds, blocks = wall.perf_counter() - began, -(-(stop - at) // block)
             if blocks == self._blocks or seconds > CALL_SECONDS:
                 self._blocks = int(np.clip(CALL_SECONDS * blocks / seconds, 1, 8 * self._blocks))

@@ -3,7 +3,8 @@
     state: rows (A, B) of W in an orthonormal basis;    step: equations/orthogonal.py, exact in law
 
 Batches that fit are drawn sample by sample, many steps at a time; larger ones chunk after chunk; very large ones from
-the Gaussian limit of their sums (gaussian/batch_sums.py).
+the Gaussian limit of their sums (gaussian/batch_sums.py). Plain steps of small networks have machine code of their
+own (compiled/); this file has the rest, in JAX.
 
 Cost per step and seed: O(n_b p (p + k) + p³), whatever d. Memory O(seeds · (p² + min(n_b (p + k), 2¹⁴))).
 """
@@ -19,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.compiled.suited import unsuited
 from twolayer.equations.kernel import kernel_of
 from twolayer.equations.orthogonal import Frame, Reduced, Sums, batch_sums, embed, exact_step, lq, overlaps
 from twolayer.equations.step import Layers, Memory, Rates, form_of
@@ -29,7 +31,7 @@ from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
 from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Watch, accept, watched_value
 from twolayer.numerics import random
-from twolayer.numerics.errors import choice, positive_integer
+from twolayer.numerics.errors import InputError, choice, positive_integer
 from twolayer.numerics.precision import float64
 from twolayer.numerics.wishart import GramFactor
 from twolayer.task.algorithm import SGD
@@ -44,7 +46,8 @@ STEPS_AT_ONCE = 64
 EXACT_BATCH = 2**17  # smaller batches are drawn sample by sample unless asked otherwise
 QUIET = 100  # and larger ones up to so many times the tail of g, where the Gaussian limit begins,
 STREAMED = 2**24  # but no more than this
-NS_PER_NORMAL, NS_PER_CUBE = 25.0, 25.0  # for estimates of cost: drawing and using a normal, and p³ of a step
+NANOSECONDS = {"jax": (25.0, 25.0), "compiled": (8.0, 0.3)}  # for estimates: drawing and using a normal, p³ of a step
+SECONDS = {"jax": 6.0, "compiled": 0.6}  # and compilation
 
 
 @dataclass(frozen=True)
@@ -260,7 +263,7 @@ class ChainStepper(Stepper):
 
     def notes(self, diverged: bool) -> dict[str, Any]:
         """How the batches were summed."""
-        return {"batch_sums": self._sums}
+        return {"batch_sums": self._sums, "steps": "jax"}
 
 
 @register_method
@@ -277,6 +280,10 @@ class Chain(Stackable):
         with exact moments. ``"auto"``: exact up to n_b = 2¹⁷, and up to 2²⁴ where g has heavy tails (below 100 times
         `tail_of`, which is 2 for linear neurons, 54 for h2, 1900 for h3, 57 000 for h4), Gaussian beyond. The result
         records which.
+    engine : str
+        ``"compiled"``: straight-line machine code over lanes of seeds, on all cores; for named and typed functions,
+        plain SGD and small networks on CPUs. ``"jax"``: everything, on every device. ``"auto"``: compiled code where
+        there is some. Both draw the same random numbers, so results agree up to rounding; the result records which.
 
     Notes
     -----
@@ -285,11 +292,12 @@ class Chain(Stackable):
     Examples
     --------
     >>> Chain(dim=10_000)
-    Chain(dim=10000, batch_sums='auto')
+    Chain(dim=10000, batch_sums='auto', engine='auto')
     """
 
     dim: int
     batch_sums: str = "auto"
+    engine: str = "auto"
     stochastic: ClassVar[bool] = True
     stepwise: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("arnaboldi2023escaping", "benarous2021")
@@ -297,6 +305,7 @@ class Chain(Stackable):
     def __post_init__(self) -> None:
         positive_integer("dim", self.dim)
         choice("batch_sums", self.batch_sums, ("auto", "exact", "gaussian"))
+        choice("engine", self.engine, ("auto", "jax", "compiled"))
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
@@ -308,20 +317,39 @@ class Chain(Stackable):
             )
         return None
 
+    def chosen(self, task: Task, spec: Spec) -> str:
+        """The engine of a task, whatever its length: ``"jax"`` or ``"compiled"``."""
+        if self.engine == "jax":
+            return "jax"
+        exact = spec.held and not spec.gaussian
+        reason = unsuited(task.problem, task.algorithm, spec.at, exact, spec.quantity)
+        if reason is not None and self.engine == "compiled":
+            raise InputError(f"Argument `engine` = 'compiled' has no code for this task: {reason}; use engine='jax'.")
+        return "compiled" if reason is None else "jax"
+
     def stack_key(self, task: Task) -> Hashable | None:
         """Everything but the rates, the noise, the thresholds and, in the Gram factor, the dimension."""
         spec, block, _ = compiled_form(self, task)
-        return None if spec.gaussian else (spec, block, task.problem.gram, len(task.points))
+        return None if spec.gaussian else (spec, block, task.problem.gram, len(task.points), self.chosen(task, spec))
 
     def prepare_stack(self, pairs: Sequence[tuple[Chain, Task]]) -> Evolution:
         """Set up the rows and the random streams."""
         methods, tasks = zip(*pairs, strict=True)
-        lanes = Lanes(tasks)
-        return Stepwise(lanes, ChainStepper(methods, lanes))
+        spec, _, _ = compiled_form(self, tasks[0])
+        if self.chosen(tasks[0], spec) == "jax":
+            lanes = Lanes(tasks)
+            return Stepwise(lanes, ChainStepper(methods, lanes))
+        from twolayer.compiled.stepper import CompiledStepper  # loads LLVM
+
+        lanes, tables = Lanes(tasks, 1), [gram_factor(*pair)[2].table() for pair in pairs]
+        return Stepwise(lanes, CompiledStepper(spec.at, lanes, [method.dim for method in methods], tables))
 
     def cost(self, task: Task) -> float:
         """Steps, each of O(n_b p (p + k) + p³)."""
         spec, _, factor = compiled_form(self, task)
-        return (
-            float(task.points[-1]) * (NS_PER_NORMAL * (spec.draws + factor.draws) + NS_PER_CUBE * spec.at.p**3) * 1e-9
-        )
+        normal, cube = NANOSECONDS[self.chosen(task, spec)]
+        return float(task.points[-1]) * (normal * (spec.draws + factor.draws) + cube * spec.at.p**3) * 1e-9
+
+    def compilation(self, task: Task) -> float:
+        """Seconds that the code takes to compile."""
+        return SECONDS[self.chosen(task, compiled_form(self, task)[0])]

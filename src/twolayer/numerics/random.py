@@ -92,8 +92,8 @@ def stream(seed: int, role: Role, run: Any = 0) -> np.ndarray:
 
 # Φ⁻¹ by w = −log(4p(1−p)): central part  z·A(w)  for w < 6 (z = 1 − 2p), tail  B(√w).  Chebyshev fits of the
 # quantile, in powers of the variable scaled to [−1, 1].
-_SPLIT, _LAST = 6.0, 37.0
-_CENTRAL = (
+SPLIT, LAST = 6.0, 37.0
+CENTRAL = (
     2.2960351246249893, 1.0251509839604207, -0.0730345378704469, -0.03192856945695649,
     0.02234452800690859, -0.004370048175903075, -0.0018021231589766284, 0.001391753157874826,
     -0.00021979977627224265, -0.00015218386951590436, 9.276154677050107e-05, -7.874411148763369e-06,
@@ -101,7 +101,7 @@ _CENTRAL = (
     3.7803199716927614e-07, 6.021194024604795e-08, -8.317534549867005e-08, 1.3601761054698228e-08,
     7.579993664686239e-09, -2.6141611841287214e-09,
 )  # fmt: skip
-_TAIL = (
+TAIL = (
     5.810311451932182, 2.594805530139509, 0.00318680019854578, -0.005020651152833542,
     0.003125560722964845, -0.001578111890472886, 0.0007158499785577669, -0.00029588360025083546,
     0.00010438050118772247, -1.9890503982197078e-05, -1.5480415648978815e-05, 2.3927596339673795e-05,
@@ -117,7 +117,8 @@ _TAIL_32 = (
     4.96543294, 1.74653049, 0.00489920343, -0.00348691132, 0.00150050531, -0.000560021164, 0.000165943188,
     7.95976658e-06, -2.4570195e-05,
 )  # fmt: skip
-_SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
+SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
+LOG_SERIES = tuple(1.0 / n for n in range(1, 24, 2))  # atanh(f)/f in powers of f²
 
 
 def _polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
@@ -135,10 +136,10 @@ def _polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
 def _log(x: Any) -> Any:
     """Log of positive doubles by exponent and atanh series; XLA's own calls libm one number at a time."""
     bits = jax.lax.bitcast_convert_type(x, jnp.int64)
-    exponent = (bits - np.int64(_SQRT_HALF_BITS)) >> np.int64(52)
+    exponent = (bits - np.int64(SQRT_HALF_BITS)) >> np.int64(52)
     mantissa = jax.lax.bitcast_convert_type(bits - (exponent << np.int64(52)), jnp.float64)
     f = (mantissa - 1.0) / (mantissa + 1.0)
-    series = _polynomial(tuple(1.0 / n for n in range(1, 24, 2)), f * f)
+    series = _polynomial(LOG_SERIES, f * f)
     return exponent.astype(jnp.float64) * math.log(2.0) + 2.0 * f * series
 
 
@@ -157,10 +158,10 @@ def quantile(high: Any, low: Any) -> Any:
     distance = jnp.abs(z)
     w = -_log((1.0 - distance) * (1.0 + distance))
     root = jnp.sqrt(w)
-    first = math.sqrt(_SPLIT)
-    centre = z * _polynomial(_CENTRAL, w * (2.0 / _SPLIT) - 1.0)
-    tail = _polynomial(_TAIL, (root - first) * (2.0 / (math.sqrt(_LAST) - first)) - 1.0)
-    return jnp.where(w < _SPLIT, centre, jnp.copysign(tail, z))
+    first = math.sqrt(SPLIT)
+    centre = z * _polynomial(CENTRAL, w * (2.0 / SPLIT) - 1.0)
+    tail = _polynomial(TAIL, (root - first) * (2.0 / (math.sqrt(LAST) - first)) - 1.0)
+    return jnp.where(w < SPLIT, centre, jnp.copysign(tail, z))
 
 
 def quantile_32(word: Any) -> Any:
@@ -175,10 +176,10 @@ def quantile_32(word: Any) -> Any:
     tail_word = (word & np.uint32(0x7FFFFFFF)).astype(jnp.int32)
     p = (tail_word.astype(jnp.float32) + f(0.5)) * f(2.0**-32)
     w = jnp.maximum(-jnp.log(f(4) * p * (f(1) - p)), f(0))
-    first = math.sqrt(_SPLIT)
-    centre = (f(1) - f(2) * p) * _polynomial(_CENTRAL_32, w * f(2 / _SPLIT) - f(1))
+    first = math.sqrt(SPLIT)
+    centre = (f(1) - f(2) * p) * _polynomial(_CENTRAL_32, w * f(2 / SPLIT) - f(1))
     tail = _polynomial(_TAIL_32, (jnp.sqrt(w) - f(first)) * f(2 / (math.sqrt(_LAST_32) - first)) - f(1))
-    size = jax.lax.bitcast_convert_type(jnp.where(w < f(_SPLIT), centre, tail), jnp.uint32)
+    size = jax.lax.bitcast_convert_type(jnp.where(w < f(SPLIT), centre, tail), jnp.uint32)
     return jax.lax.bitcast_convert_type(size | (word & np.uint32(0x80000000)), jnp.float32)
 
 

@@ -48,7 +48,7 @@ def method_by_name(word: str, dim: int | None, knobs: dict[str, Any]) -> Method:
     Examples
     --------
     >>> method_by_name("chain", 100, {"batch_sums": "exact"})
-    Chain(dim=100, batch_sums='exact')
+    Chain(dim=100, batch_sums='exact', engine='auto')
     """
     cls = METHODS[choice("method", word.lower() if isinstance(word, str) else word, METHODS)]
     fields = {f.name for f in dataclasses.fields(cls)}

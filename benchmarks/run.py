@@ -1,0 +1,282 @@
+"""Speed of every method, in one command: side by side with plain NumPy and with the limit of the machine.
+
+uv run python benchmarks/run.py                     all tables, about five minutes on two quiet cores
+uv run python benchmarks/run.py rates methods       some of them
+uv run python benchmarks/run.py --json speed.json   the numbers, too
+
+rates      chain-steps per second: compiled, JAX, the limit program (limit.cpp), NumPy
+methods    each method: import, first call, second call, the same in a second process, peak memory, NumPy or SciPy
+growth     seconds against d, p, k, n_b, seeds and cores, with fitted exponents
+precision  error against seconds of the engines of averages
+device     chain-steps per second of many seeds on the device that JAX finds, and what setting up takes
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import limit
+import numpy as np
+import plain
+
+import twolayer as tl
+from twolayer import d
+
+DIM = 10_000
+SIZES = ((1, 1), (4, 1), (8, 2))
+PROJECTED = tl.SGD(0.01 / d, geometry="projected")
+
+
+def he2(p: int, k: int = 1, noise: float = 0.0) -> tl.Problem:
+    return tl.Problem(" + ".join(f"He2(z{r + 1})" for r in range(k)), "He2", width=p, noise=noise)
+
+
+def seconds(job: Callable[[], object], repeats: int = 3) -> float:
+    """The best of some runs, after one that compiles."""
+    job()
+    taken = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        job()
+        taken.append(time.perf_counter() - began)
+    return min(taken)
+
+
+def chain_rate(p: int, k: int, seeds: int, engine: str, batch: int = 1, dim: int = DIM, least: float = 0.2) -> float:
+    """Chain-steps per second through `solve`: long runs minus short ones would hide what is paid once; these do not."""
+    problem, algorithm = he2(p, k), PROJECTED.replace(batch=batch)
+    start = tl.Overlaps.random(problem, dim)
+
+    def job(steps: int) -> None:
+        method = tl.Chain(dim, engine=engine)
+        tl.solve(problem, algorithm, method, start, steps=steps, save=1, seeds=seeds, progress=False)
+
+    steps, taken = 256, 0.0
+    while taken < least:
+        steps *= 4
+        taken = seconds(lambda: job(steps), 1)
+    return seeds * steps / min(taken, seconds(lambda: job(steps), 3))
+
+
+def table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    shown = [[x if isinstance(x, str) else "–" if x is None else f"{x:.3g}" for x in row] for row in rows]
+    widths = [max(len(line[i]) for line in [list(head), *shown]) for i in range(len(head))]
+    print(f"\n{title}")
+    for line in [list(head), ["-" * w for w in widths], *shown]:
+        print("| " + " | ".join(x.rjust(w) for x, w in zip(line, widths, strict=True)) + " |", flush=True)
+
+
+def rates() -> list[dict[str, Any]]:
+    """Chain-steps per second, in millions."""
+    out = []
+    for p, k in SIZES:
+        row: dict[str, Any] = {"p": p, "k": k}
+        for seeds in (1, 64):
+            for engine in ("compiled", "jax"):
+                row[f"{engine}, {seeds}"] = chain_rate(p, k, seeds, engine) / 1e6
+        for name, cheap in (("limit, a core", False), ("limit, cheap draws", True)):
+            found = limit.rate(p, k, cheap=cheap)
+            row[name] = None if found is None else found / 1e6
+        row["NumPy"] = 1e-6 / plain.online(DIM, p, k, steps=50)
+        out.append(row)
+    table(f"Million chain-steps per second, d = {DIM}, {os.cpu_count()} cores", list(out[0]), [[*r.values()] for r in out])
+    return out
+
+
+GIANT = tl.SGD(0.05 / d, batch=4 * d, geometry="projected")
+ONLINE = tl.SGD(0.05 / d, geometry="projected")
+REUSED = tl.SGD(0.05, batch=2 * d, dataset=2 * d)
+JOBS: dict[str, tuple[tl.Problem, tl.SGD, Any, dict[str, Any], Callable[[], float]]] = {
+    "Chain": (he2(2), ONLINE, tl.Chain(1000), {"steps": 20_000, "seeds": 64},
+              lambda: 64 * 20_000 * plain.online(1000, 2, steps=1000)),
+    "Vectors": (he2(2), ONLINE, tl.Vectors(1000), {"steps": 2_000, "seeds": 16},
+                lambda: 16 * 2_000 * plain.online(1000, 2, steps=1000)),
+    "ODE": (he2(4, 2), tl.SGD(0.05 / d), tl.ODE(), {"time": 5},
+            lambda: plain.ode(*start_of(he2(4, 2)), 0.05, 0.0, 5.0)[0]),
+    "SDE": (he2(2), ONLINE, tl.SDE(1000), {"time": 1, "seeds": 64},
+            lambda: 64 * 40_000 * plain.online(1000, 2, steps=1000)),
+    "Map": (he2(2), GIANT, tl.Map(1000), {"steps": 50}, lambda: 50 * plain.online(1000, 2, batch=4000, steps=5)),
+    "GiantSteps": (he2(2), tl.SGD(0.05, batch=4 * d), tl.GiantSteps(), {"steps": 20},
+                   lambda: 20 * plain.online(2000, 2, batch=8000, steps=3)),
+    "DMFT": (tl.Problem("tanh(z1)", "tanh", width=1, noise=0.1), REUSED, tl.DMFT(), {"steps": 6},
+             lambda: 6 * plain.online(2000, 1, batch=1, steps=3, dataset=4000)),
+    "MeanField": (he2(10_000, 2), tl.SGD(0.05 / d), tl.MeanField(), {"time": 1},
+                  lambda: plain.particles(10_000, 2, 1.0)),
+}  # fmt: skip
+
+
+def start_of(problem: tl.Problem) -> tuple[np.ndarray, np.ndarray]:
+    start = tl.Overlaps.random(problem, 1000, seed=1)
+    return start.Q, start.M
+
+
+def child(name: str) -> None:
+    """One method in a process of its own: seconds of both calls, peak memory in MB, and the plain job."""
+    import resource
+
+    warnings.simplefilter("ignore")
+    problem, algorithm, method, options, other = JOBS[name]
+    start: Any = tl.Particles.random(problem, 1000, 10_000) if name == "MeanField" else None
+    start = start or tl.Overlaps.random(problem, 1000, seed=1)
+    calls = []
+    for _ in range(3):
+        began = time.perf_counter()
+        tl.solve(problem, algorithm, method, start, save=10, progress=False, **options)
+        calls.append(time.perf_counter() - began)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps([calls[0], min(calls[1:]), peak, other()]))
+
+
+def methods() -> list[dict[str, Any]]:
+    """First and later calls of each method, alone in a process; plain NumPy or SciPy beside it."""
+    out = []
+    for name in JOBS:
+        with tempfile.TemporaryDirectory() as cache:
+            limits = {"JAX_COMPILATION_CACHE_DIR": cache, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1"}
+            found = []
+            for _ in range(2):
+                began = time.perf_counter()
+                command = [sys.executable, __file__, "--child", name]
+                done = subprocess.run(
+                    command, check=True, capture_output=True, text=True, env={**os.environ, **limits}
+                )
+                found.append([*json.loads(done.stdout.splitlines()[-1]), time.perf_counter() - began])
+        (first, second, peak, other, _), (again, *_) = found
+        out.append({
+            "method": name, "first s": first, "second s": second, "second process s": again, "peak MB": peak,
+            "plain s": other, "plain/second": other / second,
+        })  # fmt: skip
+        print(f"  {name}: {first:.2f} s, then {second:.3f} s", flush=True)
+    table("Each method, a small job", list(out[0]), [[*r.values()] for r in out])
+    return out
+
+
+def exponent(sizes: Sequence[float], taken: Sequence[float]) -> float:
+    """Slope of the logarithms."""
+    return float(np.polyfit(np.log(sizes), np.log(taken), 1)[0])
+
+
+def growth() -> list[dict[str, Any]]:
+    """How seconds per step (and seed) grow."""
+
+    def per_step(**at: Any) -> float:
+        given = {"p": 2, "k": 1, "seeds": 64, "engine": "compiled", "least": 0.1, **at}
+        return 1 / chain_rate(**given)
+
+    def vectors(dim: int) -> float:
+        problem, start = he2(2), tl.Overlaps.random(he2(2), dim)
+        steps = max(20, 2_000_000 // dim)
+        job = lambda: tl.solve(problem, PROJECTED, tl.Vectors(dim), start, steps=steps, save=1, seeds=4, progress=False)  # noqa: E731
+        return seconds(job, 2) / steps / 4
+
+    def ode(p: int) -> float:
+        problem = tl.Problem(tl.Teacher("erf", 2), "erf", width=p, noise=0.01)
+        start = tl.Overlaps.random(problem, 1000, seed=1)
+        return seconds(lambda: tl.solve(problem, tl.SGD(0.5 / d), tl.ODE(), start, time=10, progress=False), 2)
+
+    def on_cores(cores: int) -> float:
+        every = os.sched_getaffinity(0)
+        program = f"import run; print(run.chain_rate(4, 1, 1024, 'compiled'))"
+        command = ["taskset", "-c", ",".join(map(str, sorted(every)[:cores])), sys.executable, "-c", program]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=os.path.dirname(__file__) or ".")
+        return 1 / float(done.stdout.split()[-1])
+
+    cores = [2**i for i in range(len(os.sched_getaffinity(0)).bit_length())]
+    laws: list[tuple[str, str, Sequence[int], Callable[[int], float]]] = [
+        ("Chain", "d", (1_000, 10_000, 100_000), lambda dim: per_step(dim=dim)),
+        ("Chain", "p", (2, 4, 8, 16), lambda p: per_step(p=p)),
+        ("Chain", "k", (1, 2, 4, 8), lambda k: per_step(k=k)),
+        ("Chain", "n_b", (8, 32, 128), lambda n: per_step(batch=n)),
+        ("Chain", "seeds (whole run)", (64, 256, 1024), lambda n: n * per_step(seeds=n)),
+        ("Chain", "cores, 1024 seeds", cores, on_cores),
+        ("Vectors", "d", (1_000, 10_000, 100_000), vectors),
+        ("ODE, erf", "p", (4, 8, 16), ode),
+    ]
+    out = []
+    for method, of, sizes, law in laws:
+        taken = [law(n) for n in sizes]
+        slope = exponent(sizes, taken) if len(sizes) > 1 else None
+        out.append({"method": method, "of": of, "sizes": list(sizes), "seconds": taken, "exponent": slope})
+        print(f"  {method} in {of}: {', '.join(f'{x:.3g}' for x in taken)}", flush=True)
+    rows = [[r["method"], r["of"], ", ".join(map(str, r["sizes"])), ", ".join(f"{x:.2g}" for x in r["seconds"]), r["exponent"]] for r in out]
+    table("Growth", ["method", "of", "sizes", "seconds", "exponent"], rows)
+    return out
+
+
+def precision() -> list[dict[str, Any]]:
+    """Error against cost: averages of an erf task, whose exact values are known."""
+    problem = tl.Problem(tl.Teacher("erf", 2), "erf", width=2, noise=0.1)
+    start = tl.Overlaps.random(problem, 20, seed=3)
+    exact = tl.moments(problem, start)
+    knobs: list[dict[str, Any]] = [{"engine": "quadrature", "tolerance": 10.0**-n} for n in (2, 4, 6, 8)]
+    knobs += [{"engine": "sobol", "log2_points": n} for n in (8, 11, 14, 17)]
+    out = []
+    for knob in knobs:
+        found = tl.moments(problem, start, **knob)
+        error = max(float(np.abs(getattr(found, x) - getattr(exact, x)).max()) for x in ("psi", "phi", "chi"))
+        taken = seconds(lambda knob=knob: tl.moments(problem, start, **knob), 3)
+        out.append({"engine": knob["engine"], "knob": [*knob.values()][1], "s": taken, "error": error, "told": float(found.error)})
+    table("Error against seconds of one call of moments", list(out[0]), [[*r.values()] for r in out])
+    return out
+
+
+def device() -> list[dict[str, Any]]:
+    """Many seeds at once on the device that JAX finds."""
+    kind = jax.devices()[0].device_kind
+    large = jax.default_backend() != "cpu"
+    seeds, steps = (2**18, 10_000) if large else (2**12, 500)
+    out = []
+    for p, k in SIZES:
+        problem = he2(p, k)
+        start = tl.Overlaps.random(problem, DIM)
+
+        def job(seeds: int, steps: int, problem: Any = problem, start: Any = start) -> float:
+            began = time.perf_counter()
+            tl.solve(problem, PROJECTED, tl.Chain(DIM), start, steps=steps, save=1, seeds=seeds, progress=False)
+            return time.perf_counter() - began
+
+        first = job(seeds, steps)
+        again = min(job(seeds, steps) for _ in range(2))
+        job(4 * seeds, 1)
+        out.append({"p": p, "k": k, "seeds": seeds, "steps": steps, "first s": first, "again s": again,
+                    "G steps/s": seeds * steps / again / 1e9, f"set-up of {4 * seeds} seeds s": job(4 * seeds, 1)})  # fmt: skip
+    table(f"Many seeds on {kind}", list(out[0]), [[*r.values()] for r in out])
+    return out
+
+
+TABLES = {"rates": rates, "methods": methods, "growth": growth, "precision": precision, "device": device}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Speed of every method.")
+    parser.add_argument("table", nargs="*", default=list(TABLES), metavar="TABLE", help=", ".join(TABLES))
+    parser.add_argument("--json", help="file for the numbers")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        child(given.child)
+        return
+    warnings.simplefilter("ignore")
+    began = time.perf_counter()
+    found: dict[str, Any] = {"machine": platform.machine(), "cores": os.cpu_count(), "device": jax.devices()[0].device_kind, "jax": jax.__version__}
+    for name in given.table:
+        found[name] = TABLES[name]()
+    print(f"\n{time.perf_counter() - began:.0f} s in all, load average {os.getloadavg()[0]:.1f}")
+    if given.json:
+        with open(given.json, "w", encoding="utf-8") as file:
+            json.dump(found, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Straight-line machine code for chains of small networks on CPUs."""

@@ -1,0 +1,77 @@
+"""Seeds in groups of lanes, groups on threads: how a compiled chain advances.
+
+Few seeds are computed one by one, more in vectors of 16. A lane's numbers depend on nothing but its own, so neither
+the number of seeds, nor the groups, nor the threads change a bit.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+
+import numpy as np
+
+from twolayer.compiled.program import LANES, Program, program_for
+from twolayer.compiled.shape import Shape
+
+__all__ = ["Ensemble"]
+
+SINGLY = 3  # so many seeds are faster one by one
+STOPPED = 1.0  # outcome of lanes that no seed takes: any but 0, for they never move
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@lru_cache(maxsize=1)
+def _pool() -> ThreadPoolExecutor:
+    """Threads that live as long as the process; compiled code runs without the interpreter lock."""
+    return ThreadPoolExecutor(cores(), thread_name_prefix="twolayer")
+
+
+class Ensemble:
+    """Seeds of one shape with their numbers and random streams.
+
+    Parameters
+    ----------
+    shape : Shape
+    numbers : array (seeds, Layout.numbers)
+    keys : array of uint32 (seeds, 2, 2)
+        Of the samples and of what they have outside the known directions.
+    """
+
+    def __init__(self, shape: Shape, numbers: np.ndarray, keys: np.ndarray) -> None:
+        self.seeds = len(numbers)
+        self.lanes = 1 if self.seeds <= SINGLY else LANES
+        self.program: Program = program_for(shape, self.lanes)
+        self.numbers = self.grouped(numbers)
+        self.keys = self.grouped(keys.reshape(self.seeds, 4).astype(np.uint32))
+
+    def grouped(self, x: np.ndarray) -> np.ndarray:
+        """(seeds, n) as (groups, n, lanes); lanes that no seed takes repeat the last one."""
+        groups = -(-self.seeds // self.lanes)
+        padded = np.concatenate([x, np.repeat(x[-1:], groups * self.lanes - self.seeds, axis=0)])
+        return np.ascontiguousarray(padded.reshape(groups, self.lanes, -1).swapaxes(1, 2))
+
+    def single(self, x: np.ndarray) -> np.ndarray:
+        """(groups, n, lanes) as (seeds, n)."""
+        return np.ascontiguousarray(x.swapaxes(1, 2).reshape(-1, x.shape[1])[: self.seeds])
+
+    def run(self, state: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+        """The states (seeds, Layout.state) after steps start … stop − 1 of each seed."""
+        packed, span = self.grouped(state), self.grouped(np.stack([start, stop], axis=1).astype(np.int64))
+        packed[:, -3].reshape(-1)[self.seeds :] = STOPPED
+        steps = int((stop - start).max(initial=0))
+
+        def advance(group: int) -> None:
+            buffers = tuple(map(np.empty, self.program.layout.buffers))
+            self.program(packed[group], self.numbers[group], self.keys[group], span[group], buffers, steps)
+
+        if len(packed) == 1:
+            advance(0)
+        else:
+            list(_pool().map(advance, range(len(packed))))
+        return self.single(packed)

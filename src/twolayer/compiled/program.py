@@ -1,0 +1,275 @@
+"""From the shape of a step to machine code: the loop over steps, and the random numbers it uses.
+
+    for block of steps:  fill a buffer of normals;   for step in block:  state ← accept(step(state, normals))
+
+Many seeds stand side by side in vectors. A seed by itself is computed in scalars, and its random numbers in vectors
+along the steps. Either way a number is the same to the last bit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+from twolayer.compiled.normals import normal
+from twolayer.compiled.shape import Numbers, Shape, State
+from twolayer.compiled.step import new_state
+from twolayer.compiled.vector import DOUBLE, LONG, WORD, Code, Vector
+from twolayer.loops.watching import DIVERGED, REACHED
+from twolayer.numerics.wishart import DEGREE
+
+__all__ = ["Layout", "Program", "program_for"]
+
+LANES = 16
+DRAWN = 32  # random numbers made at once
+HELD = 128  # normals of a lane in the buffer: 16 kB with all lanes, which the nearest cache holds
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the numbers of a lane stand: the state, what belongs to the lane, and the buffers."""
+
+    shape: Shape
+    lanes: int
+
+    @property
+    def columns(self) -> int:
+        """Columns of W."""
+        return self.shape.rank + self.shape.p
+
+    @property
+    def state(self) -> int:
+        """Numbers of a state: W, a, outcome code, step of the stop, watched value."""
+        return self.shape.p * self.columns + self.shape.p + 3
+
+    @property
+    def numbers(self) -> int:
+        """η, κ, √Δ, threshold, its sign, and the table of the Gram factor."""
+        return 5 + self.shape.rows * (DEGREE + 2)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Normals of a step: of its samples, and of the Gram factor."""
+        return self.shape.batch * self.shape.used, self.shape.entries
+
+    @property
+    def block(self) -> int:
+        """Steps whose normals are drawn at once."""
+        room = HELD if self.lanes > 1 else 8 * HELD
+        return max(1, room // sum(self.counts))
+
+    @property
+    def buffers(self) -> tuple[int, int]:
+        """Doubles of the buffer of normals, padded to whole vectors, and of room for the g of a batch."""
+        scratch = self.shape.p * self.shape.batch if self.shape.batch > self.shape.p else 1
+        return sum(map(self.room, self.counts)), scratch * self.lanes
+
+    def room(self, count: int) -> int:
+        """Doubles for a block of steps with so many normals each, in whole vectors."""
+        return -(-self.block * count * self.lanes // DRAWN) * DRAWN
+
+
+class Program:
+    """Machine code of a shape, for groups of lanes."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        module = _write(layout)
+        self._engine, address = _assemble(module)
+        pointers = [ctypes.c_void_p] * 6
+        self._call = ctypes.CFUNCTYPE(None, *pointers, ctypes.c_int64)(address)  # releases the interpreter lock
+
+    def __call__(self, state: Any, numbers: Any, keys: Any, span: Any, buffers: tuple[Any, ...], steps: int) -> None:
+        """Advance one group of lanes by up to so many steps, in place.
+
+        Arrays have the lanes last: state and numbers of doubles, keys (2, 2) of words, span (2) of long integers with
+        the first and the last step of each lane.
+        """
+        arrays = (state, numbers, keys, span, *buffers)
+        self._call(*(x.ctypes.data for x in arrays), steps)
+
+
+_LOCK = threading.Lock()
+
+
+@lru_cache(maxsize=256)
+def _program(layout: Layout) -> Program:
+    return Program(layout)
+
+
+def program_for(shape: Shape, lanes: int) -> Program:
+    """The program of a shape, compiled at most once."""
+    with _LOCK:
+        return _program(Layout(shape, lanes))
+
+
+def _machine() -> Any:
+    """The processor at hand; each engine owns one."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    features = llvm.get_host_cpu_features()
+    wide = features.flatten() + ",-prefer-256-bit"
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=wide, opt=2, reloc="pic", codemodel="small", jit=True
+    )
+
+
+def _assemble(module: Any) -> tuple[Any, int]:
+    """Machine code of a module: what keeps it alive, and the address of its function."""
+    machine = _machine()
+    parsed = llvm.parse_assembly(str(module))
+    tuning = llvm.create_pipeline_tuning_options(speed_level=2)
+    tuning.loop_vectorization = tuning.slp_vectorization = tuning.loop_unrolling = False
+    builder = llvm.create_pass_builder(machine, tuning)
+    builder.getModulePassManager().run(parsed, builder)
+    engine = llvm.create_mcjit_compiler(parsed, machine)
+    engine.finalize_object()
+    return engine, engine.get_function_address("run")
+
+
+def _write(layout: Layout) -> Any:
+    """The module of a layout: one function that advances a group of lanes."""
+    shape = layout.shape
+    module = ir.Module("chain")
+    module.triple = llvm.get_process_triple()
+    pointer = ir.PointerType()
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer] * 6 + [LONG]), "run")
+    for argument in function.args[:6]:
+        argument.add_attribute("noalias")
+    state, numbers, keys, span, buffer, scratch, steps = function.args
+    entry = function.append_basic_block("entry")
+    builder = ir.IRBuilder(function.append_basic_block("start"))
+    code = Code(builder, layout.lanes)
+    given = [code.load(numbers, i, DOUBLE) for i in range(layout.numbers)]
+    words = [code.load(keys, i, WORD) for i in range(4)]
+    first, last = code.load(span, 0, LONG), code.load(span, 1, LONG)
+    places = [code.variable(code.load(state, i, DOUBLE)) for i in range(layout.state)]
+    table = [given[5 + i * (DEGREE + 2) : 5 + (i + 1) * (DEGREE + 2)] for i in range(shape.rows)]
+    step_numbers = Numbers(given[0], given[1], given[2], table)
+    block, (many, few) = layout.block, layout.counts
+    beyond = builder.gep(buffer, [ir.Constant(LONG, layout.room(many))], source_etype=DOUBLE)
+
+    def value(i: int) -> Vector:
+        return Vector(code, builder.load(places[i], typ=code.type(DOUBLE)), DOUBLE)
+
+    def put(i: int, x: Vector) -> None:
+        builder.store(x.value, places[i])
+
+    def one_block(b: Any) -> None:
+        done = builder.mul(b, ir.Constant(LONG, block))
+        width = shape.rank + shape.p + 1
+        draw(code, words[:2], first, done, layout, (many, shape.used, width), buffer)
+        draw(code, words[2:], first, done, layout, (few, few, few), beyond)
+        left = builder.sub(steps, done)
+        whole = builder.icmp_signed("<", left, ir.Constant(LONG, block))
+
+        def one_step(s: Any) -> None:
+            at = builder.mul(s, ir.Constant(LONG, many))
+            above = builder.mul(s, ir.Constant(LONG, few))
+
+            def field(nu: Any, i: int) -> Vector:
+                sample = (
+                    ir.Constant(LONG, nu * shape.used)
+                    if isinstance(nu, int)
+                    else builder.mul(nu, ir.Constant(LONG, shape.used))
+                )
+                place = builder.add(at, builder.add(sample, ir.Constant(LONG, i)))
+                return code.load(buffer, place, DOUBLE)
+
+            def outside(i: int) -> Vector:
+                return code.load(beyond, builder.add(above, ir.Constant(LONG, i)), DOUBLE)
+
+            number = first + code.splat(builder.add(done, s), LONG)
+            rows = [[value(j * layout.columns + i) for i in range(layout.columns)] for j in range(shape.p)]
+            old = State(rows, [value(shape.p * layout.columns + j) for j in range(shape.p)])
+            new, fine = new_state(code, shape, old, step_numbers, field, outside, scratch)
+            accept(code, layout, old, new, fine, number, last, given, value, put)
+
+        code.loop(builder.select(whole, left, ir.Constant(LONG, block)), one_step)
+
+    blocks = builder.sdiv(builder.add(steps, ir.Constant(LONG, block - 1)), ir.Constant(LONG, block))
+    code.loop(blocks, one_block)
+    for i in range(layout.state):
+        code.store(value(i), state, i)
+    builder.ret_void()
+    builder.position_at_end(entry)
+    builder.branch(function.basic_blocks[1])
+    return module
+
+
+def draw(
+    code: Code, key: list[Vector], first: Vector, done: Any, layout: Layout, counts: tuple[int, int, int], buffer: Any
+) -> None:
+    """Normals of a block of steps: ``count`` a step, of which ``used`` at a time have neighbouring indices.
+
+    Several numbers of each lane are drawn at once, so that processors find independent work.
+    """
+    (count, used, width), b = counts, code.builder
+    times = DRAWN // layout.lanes
+    wide = code.of(DRAWN)
+    words = [wide.repeat(word) for word in key]
+    start = wide.repeat(code.cast(first, WORD)) + wide.splat(b.trunc(done, WORD), WORD)
+    own = wide.iota(WORD) / layout.lanes
+
+    def of_vector(v: Any) -> None:
+        flat = own + wide.splat(b.trunc(b.mul(v, ir.Constant(LONG, times)), WORD), WORD)
+        step = flat / count
+        index = flat - step * count
+        if count > used:
+            sample = index / used
+            index = index + sample * (width - used)
+        wide.store(normal(wide, (words[0], words[1]), start + step, index), buffer, v)
+
+    code.loop(-(-layout.block * count // times), of_vector)
+
+
+def accept(
+    code: Code,
+    layout: Layout,
+    old: State,
+    new: State,
+    fine: Vector,
+    number: Vector,
+    last: Vector,
+    given: list[Vector],
+    value: Callable[[int], Vector],
+    put: Callable[[int, Vector], None],
+) -> None:
+    """Keep the new state where the seed still runs and the state is finite, and mark what happened elsewhere.
+
+    The rules of loops/watching.py.
+    """
+    shape = layout.shape
+    codes, stops, seen = layout.state - 3, layout.state - 2, layout.state - 1
+    running = (number < last) & value(codes).equals(0.0)
+    moves, lost = running & fine, running & ~fine
+    flat_old = [x for row in old.W for x in row] + old.a
+    flat_new = [x for row in new.W for x in row] + new.a
+    for i, (before, after) in enumerate(zip(flat_old, flat_new, strict=True)):
+        put(i, code.where(moves, after, before))
+    clock = code.cast(number, DOUBLE)
+    put(codes, code.where(lost, float(DIVERGED), value(codes)))
+    put(stops, code.where(lost, clock + 1.0, value(stops)))
+    if shape.quantity is None:
+        return
+    level, sign, before = given[3], given[4], value(seen)
+    M = [[sum((w * c for w, c in zip(row, l, strict=False)), code.constant(0.0)) for l in shape.frame] for row in new.W]
+    watched = M[0][0]
+    if shape.quantity == "overlap":
+        watched = code.sqrt(sum((m * m for row in M for m in row), code.constant(0.0)))
+    passed = moves & (sign * (watched - level) <= 0.0)
+    gap = before - watched
+    still = gap.equals(0.0)
+    part = code.where(still, 1.0, (before - level) / code.where(still, 1.0, gap))
+    part = code.where(part > 0.0, code.where(part < 1.0, part, 1.0), 0.0)
+    put(codes, code.where(passed, float(REACHED), value(codes)))
+    put(stops, code.where(passed, clock + part, value(stops)))
+    put(seen, code.where(moves, watched, before))

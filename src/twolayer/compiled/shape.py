@@ -1,0 +1,100 @@
+"""What fixes the code of a compiled step, and what it computes with: vectors over lanes for every single number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from twolayer.compiled.formula import Formula
+from twolayer.compiled.vector import Code, Vector
+from twolayer.equations.step import Form
+
+__all__ = ["Matrix", "Numbers", "Row", "Shape", "State", "dot", "reflection"]
+
+Row = list[Vector]
+Matrix = list[Row]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What fixes the code of a step; hashable.
+
+    Attributes
+    ----------
+    activation, target : Formula
+        σ of one number, and h of k numbers.
+    student : float
+        s in e = y − s·f.
+    form : Form
+        Geometry, and whether the second layer moves.
+    p, rank, batch : int
+        Rows of W, columns of A, and n_b. B has p columns.
+    frame : tuple
+        L_P, row by row.
+    noisy : bool
+        Whether labels have noise.
+    quantity : str, optional
+        What is watched: ``"overlap"`` or ``"alignment"``.
+    """
+
+    activation: Formula
+    target: Formula
+    student: float
+    form: Form
+    p: int
+    rank: int
+    batch: int
+    frame: tuple[tuple[float, ...], ...]
+    noisy: bool
+    quantity: str | None
+
+    @property
+    def used(self) -> int:
+        """Normals of a sample that play a role."""
+        return self.rank + self.p + self.noisy
+
+    @property
+    def rows(self) -> int:
+        """Rows of the Gram factor T."""
+        return min(self.p, self.batch)
+
+    @property
+    def entries(self) -> int:
+        """Normals that make T."""
+        return self.rows * (self.rows + 1) // 2
+
+
+class State(NamedTuple):
+    """Rows (A, B) of the first layer, and the second."""
+
+    W: Matrix
+    a: Row
+
+
+class Numbers(NamedTuple):
+    """Rates, √Δ, and the coefficients of the χ quantiles, (rows, DEGREE + 2)."""
+
+    step: Vector
+    shrink: Vector
+    root: Vector
+    table: Matrix
+
+
+def dot(code: Code, x: Row, y: Row) -> Vector:
+    """Σ x_i y_i."""
+    total = x[0] * y[0]
+    for u, v in zip(x[1:], y[1:], strict=True):
+        total = code.fma(u, v, total)
+    return total
+
+
+def reflection(code: Code, corner: Vector, square: Vector) -> tuple[Vector, Vector]:
+    """The Householder reflection of a row with this first entry and squared norm.
+
+    It is x ← x − scale ⟨x, v⟩ v, v the row with ``head`` added to its first entry, which becomes −head.
+    """
+    norm = code.sqrt(square)
+    head = code.where(corner >= 0.0, norm, -norm)
+    long = square > 0.0
+    scale = code.where(long, 1.0 / code.where(long, code.fma(code.abs(corner), norm, square), 1.0), 0.0)
+    return head, scale

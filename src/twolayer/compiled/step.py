@@ -1,0 +1,94 @@
+"""One step of the chain as straight-line arithmetic on lanes of seeds.
+
+    W ← κ W + η ḡ in the basis (ξ*, ξ⊥, outside),    rows normalised where they are,    B ← LQ
+
+The same step as equations/orthogonal.py, written out number by number: every entry of a small matrix is a vector over
+seeds, so nothing is gathered, transposed or called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twolayer.compiled.batch import Draw, batch_totals
+from twolayer.compiled.shape import Matrix, Numbers, Shape, State, dot, reflection
+from twolayer.compiled.vector import Code, Vector
+from twolayer.loops.watching import LIMIT
+from twolayer.numerics.wishart import DEGREE, REACH
+
+__all__ = ["new_state"]
+
+
+def lower(code: Code, X: Matrix) -> Matrix:
+    """Lower triangular L with L Lᵀ = X Xᵀ by reflections, for fewer rows than columns; zeros are left out."""
+    p = len(X)
+    for i in range(p):
+        row = X[i][i:]
+        head, scale = reflection(code, row[0], dot(code, row, row))
+        v = [row[0] + head, *row[1:]]
+        X[i][i:] = [-head] + [code.constant(0.0)] * (len(row) - 1)
+        for k in range(i + 1, p):
+            along = -(scale * dot(code, X[k][i:], v))
+            X[k][i:] = [code.fma(along, u, x) for u, x in zip(v, X[k][i:], strict=True)]
+    return [row[:p] for row in X]
+
+
+def factor(code: Code, shape: Shape, table: Matrix, normal: Callable[[int], Vector]) -> Matrix:
+    """T of the samples' part outside the known directions: rows of a lower triangle (numerics/wishart.py)."""
+    s = shape.rows
+    T = []
+    below = s
+    for i in range(s):
+        x = normal(i) * (1.0 / REACH)
+        c = table[i][DEGREE]
+        for n in range(DEGREE - 1, -1, -1):
+            c = code.fma(c, x, table[i][n])
+        T.append([normal(below + l) for l in range(i)] + [table[i][DEGREE + 1] * c * code.sqrt(c)])
+        below += i
+    return T
+
+
+def new_state(
+    code: Code,
+    shape: Shape,
+    state: State,
+    numbers: Numbers,
+    draw: Draw,
+    outside: Callable[[int], Vector],
+    scratch: Any,
+) -> tuple[State, Vector]:
+    """The state after a step, and whether it is finite.
+
+    ``draw(sample, i)`` and ``outside(i)`` are the normals of the samples and of T; ``scratch`` is room for the g of a
+    batch of more samples than neurons.
+    """
+    p, r, n = shape.p, shape.rank, shape.rank + shape.p
+    W, a = state
+    along, C, second = batch_totals(code, shape, state, numbers, draw, scratch)
+    T = factor(code, shape, numbers.table, outside)
+    beyond = [[dot(code, row[l:], [T[m][l] for m in range(l, len(row))]) for l in range(len(row))] for row in C]
+    rows, fine = [], None
+    for j in range(p):
+        full = along[j] + beyond[j]
+        keep = numbers.shrink
+        if shape.form.tangent:
+            keep = keep - numbers.step * dot(code, W[j], along[j]) / dot(code, W[j], W[j])
+        new = [code.fma(keep, w, numbers.step * g) for w, g in zip(W[j], full, strict=False)]
+        new += [numbers.step * g for g in full[n:]]
+        square = dot(code, new, new)
+        good = square < LIMIT
+        if shape.form.normalises:
+            good = (square > 0.0) & (square < float("inf"))
+            inverse = 1.0 / code.sqrt(square)
+            new = [x * inverse for x in new]
+        rows.append(new)
+        fine = good if fine is None else fine & good
+    layer = a
+    if shape.form.trained:
+        layer = [code.fma(numbers.step, s, x) for s, x in zip(second, a, strict=True)]
+        for x in layer:
+            fine = fine & (x * x < LIMIT)  # type: ignore[operator]
+    B = lower(code, [row[r:] for row in rows])
+    assert fine is not None
+    return State([row[:r] + b for row, b in zip(rows, B, strict=True)], layer), fine

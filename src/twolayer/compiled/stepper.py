@@ -1,0 +1,86 @@
+"""A compiled chain as a stepwise run: the numbers of every seed, in and out.
+
+state of a seed: one row of numbers, W (p, r + p) in the orthonormal basis and a (p,)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from twolayer.compiled.formula import formula_of_activation, formula_of_target
+from twolayer.compiled.lanes import Ensemble
+from twolayer.compiled.shape import Shape
+from twolayer.equations.orthogonal import Reduced, embed, overlaps
+from twolayer.gaussian.nodes import target_frame
+from twolayer.loops.lanes import Lanes
+from twolayer.loops.stepwise import Stepper
+from twolayer.loops.watching import Lane
+from twolayer.numerics import random
+from twolayer.task.method import Snapshot
+from twolayer.task.problem import Problem
+
+__all__ = ["CompiledStepper"]
+
+
+def shape_of(problem: Problem, at: Reduced, quantity: str | None, noisy: bool) -> Shape:
+    """What fixes the code of a chain that is suited."""
+    activation, target = formula_of_activation(problem.activation), formula_of_target(problem.target)
+    assert activation is not None and target is not None and at.kernel.loss.student is not None
+    frame = tuple(map(tuple, np.asarray(target_frame(problem.P)[0], float).tolist()))
+    student = at.kernel.loss.student
+    return Shape(activation, target, student, at.form, at.p, at.rank, at.batch, frame, noisy, quantity)
+
+
+class CompiledStepper(Stepper):
+    """Rows and second layer of all seeds, in machine code.
+
+    Parameters
+    ----------
+    at : Reduced
+    lanes : Lanes
+        Groups of one lane, of one task or of several of the same compiled form.
+    dims : sequence of int
+    tables : sequence of arrays
+        Dimension, and table of the Gram factor, of each task.
+    """
+
+    block = 64
+
+    def __init__(self, at: Reduced, lanes: Lanes, dims: Sequence[int], tables: Sequence[np.ndarray]) -> None:
+        self.at, self.lanes, problem = at, lanes, lanes.task.problem
+        self.L, self.inverse = target_frame(problem.P)
+        n = lanes.shape[0]
+        noise, rates = np.asarray(lanes.noise), lanes.rates(dims)
+        watch = [np.zeros((n, 1)), np.ones((n, 1))] if lanes.watch is None else list(lanes.watch)
+        numbers = [rates.step, rates.shrink, np.sqrt(noise), *watch, lanes.spread(tables).reshape(n, -1)]
+        shape = shape_of(problem, at, lanes.quantity, bool((noise > 0).any()))
+        keys = np.asarray(lanes.keys(random.Role.FIELDS, random.Role.ORTHOGONAL))[:, 0]
+        self.ensemble = Ensemble(shape, np.concatenate([np.asarray(x, float) for x in numbers], axis=1), keys)
+
+    def start(self) -> np.ndarray:
+        """Rows of the start in the orthonormal basis and the second layer, in one row of numbers for each seed."""
+        Q, M, a = self.lanes.starts()
+        A, B = embed(Q, M, np.asarray(self.inverse), self.at.columns)
+        W = np.concatenate([A, B], axis=-1)
+        return np.concatenate([W.reshape(len(W), -1), a], axis=1)
+
+    def run(self, carry: Any, start: Any, stop: Any) -> Any:
+        """Compiled steps of all seeds."""
+        state, lane = carry
+        full = np.concatenate([state, *(np.asarray(x, float) for x in lane)], axis=1)
+        new = self.ensemble.run(full, np.asarray(start)[:, 0], np.asarray(stop)[:, 0])
+        code, stopped, watched = new[:, -3:].T[:, :, None]
+        return new[:, :-3], Lane(code.astype(np.int32), stopped, watched)
+
+    def snapshot(self, state: np.ndarray) -> Snapshot:
+        """Overlaps of all seeds."""
+        p, rows = self.at.p, state[self.lanes.index]
+        W, a = rows[:, :-p].reshape(len(rows), 1, p, -1), rows[:, -p:]
+        return Snapshot(*overlaps(W, np.asarray(self.L)), a[:, None])
+
+    def notes(self, diverged: bool) -> dict[str, Any]:
+        """How the steps were taken."""
+        return {"batch_sums": "exact", "steps": "compiled"}

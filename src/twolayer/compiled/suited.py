@@ -1,0 +1,63 @@
+"""Which chains have compiled code.
+
+named and typed functions, plain SGD, batches that fit in memory, p up to 16  →  straight-line code;    all else: JAX
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+import jax
+
+from twolayer.compiled.formula import formula_of_activation, formula_of_target
+from twolayer.equations.kernel import Kernel
+from twolayer.equations.orthogonal import Reduced
+from twolayer.equations.step import Form
+from twolayer.task.algorithm import SGD
+from twolayer.task.problem import Problem
+from twolayer.task.scaling import Scaling
+
+__all__ = ["unsuited"]
+
+LONGEST = 4500  # p² (p + min(p, n_b)): code is unrolled, and longer code takes many seconds to compile
+
+
+def unsuited(problem: Problem, algorithm: SGD, at: Reduced, held: bool, quantity: str | None) -> str | None:
+    """Why a chain has no compiled code, as the end of a sentence; None where it has.
+
+    Parameters
+    ----------
+    problem, algorithm
+    at : Reduced
+        The step in reduced coordinates.
+    held : bool
+        Whether every sample of a batch is drawn, and all at once.
+    quantity : str, optional
+        What is watched at every step.
+    """
+    if importlib.util.find_spec("llvmlite") is None:
+        return "llvmlite is not installed"
+    if jax.default_backend() != "cpu":
+        return f"it runs on CPUs, and JAX computes on {jax.default_backend()}"
+    if formula_of_activation(problem.activation) is None or formula_of_target(problem.target) is None:
+        return "activation or target is a function that only JAX knows, not a name or a formula"
+    plain = SGD(
+        algorithm.lr, algorithm.batch, algorithm.loss, algorithm.geometry, 0.0, algorithm.weight_decay,
+        train_second_layer=algorithm.train_second_layer,
+    )  # fmt: skip
+    same = Problem(problem.target, problem.activation, problem.width, problem.noise, problem.gram, problem.second_layer)
+    form = Form(at.form.geometry, False, at.form.trained)
+    kernel = Kernel(at.kernel.activation, at.kernel.target, at.kernel.loss)
+    if (plain, same, form, kernel) != (algorithm, problem, at.form, at.kernel) or not isinstance(algorithm.lr, Scaling):
+        return "it takes steps of plain SGD on Gaussian inputs alone"
+    if algorithm.loss.registered:
+        return f"the loss {algorithm.loss.name} is a function that only JAX knows"
+    if not held:
+        return "batches are too large to be held, or drawn from their Gaussian limit"
+    if quantity not in (None, "overlap", "alignment"):
+        return f"{quantity} is watched, which takes Gaussian averages at every step"
+    if not at.factor.bartlett or at.columns != at.p:
+        return f"the dimension is too small: it needs {at.p} + {at.factor.rows} + 64 directions outside the target's"
+    if at.p**2 * (at.p + at.factor.rows) > LONGEST:
+        return f"{at.p} neurons with batches of {at.batch} make code too long to be unrolled"
+    return None
