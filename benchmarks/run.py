@@ -90,7 +90,9 @@ def rates() -> list[dict[str, Any]]:
             row[name] = None if found is None else found / 1e6
         row["NumPy"] = 1e-6 / plain.online(DIM, p, k, steps=50)
         out.append(row)
-    table(f"Million chain-steps per second, d = {DIM}, {os.cpu_count()} cores", list(out[0]), [[*r.values()] for r in out])
+    table(
+        f"Million chain-steps per second, d = {DIM}, {os.cpu_count()} cores", list(out[0]), [[*r.values()] for r in out]
+    )
     return out
 
 
@@ -148,9 +150,7 @@ def methods() -> list[dict[str, Any]]:
             for _ in range(2):
                 began = time.perf_counter()
                 command = [sys.executable, __file__, "--child", name]
-                done = subprocess.run(
-                    command, check=True, capture_output=True, text=True, env={**os.environ, **limits}
-                )
+                done = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, **limits})
                 found.append([*json.loads(done.stdout.splitlines()[-1]), time.perf_counter() - began])
         (first, second, peak, other, _), (again, *_) = found
         out.append({
@@ -187,7 +187,7 @@ def growth() -> list[dict[str, Any]]:
 
     def on_cores(cores: int) -> float:
         every = os.sched_getaffinity(0)
-        program = f"import run; print(run.chain_rate(4, 1, 1024, 'compiled'))"
+        program = "import run; print(run.chain_rate(4, 1, 1024, 'compiled'))"
         command = ["taskset", "-c", ",".join(map(str, sorted(every)[:cores])), sys.executable, "-c", program]
         done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=os.path.dirname(__file__) or ".")
         return 1 / float(done.stdout.split()[-1])
@@ -209,7 +209,16 @@ def growth() -> list[dict[str, Any]]:
         slope = exponent(sizes, taken) if len(sizes) > 1 else None
         out.append({"method": method, "of": of, "sizes": list(sizes), "seconds": taken, "exponent": slope})
         print(f"  {method} in {of}: {', '.join(f'{x:.3g}' for x in taken)}", flush=True)
-    rows = [[r["method"], r["of"], ", ".join(map(str, r["sizes"])), ", ".join(f"{x:.2g}" for x in r["seconds"]), r["exponent"]] for r in out]
+    rows = [
+        [
+            r["method"],
+            r["of"],
+            ", ".join(map(str, r["sizes"])),
+            ", ".join(f"{x:.2g}" for x in r["seconds"]),
+            r["exponent"],
+        ]
+        for r in out
+    ]
     table("Growth", ["method", "of", "sizes", "seconds", "exponent"], rows)
     return out
 
@@ -226,7 +235,15 @@ def precision() -> list[dict[str, Any]]:
         found = tl.moments(problem, start, **knob)
         error = max(float(np.abs(getattr(found, x) - getattr(exact, x)).max()) for x in ("psi", "phi", "chi"))
         taken = seconds(lambda knob=knob: tl.moments(problem, start, **knob), 3)
-        out.append({"engine": knob["engine"], "knob": [*knob.values()][1], "s": taken, "error": error, "told": float(found.error)})
+        out.append(
+            {
+                "engine": knob["engine"],
+                "knob": [*knob.values()][1],
+                "s": taken,
+                "error": error,
+                "told": float(found.error),
+            }
+        )
     table("Error against seconds of one call of moments", list(out[0]), [[*r.values()] for r in out])
     return out
 
@@ -269,7 +286,12 @@ def main() -> None:
         return
     warnings.simplefilter("ignore")
     began = time.perf_counter()
-    found: dict[str, Any] = {"machine": platform.machine(), "cores": os.cpu_count(), "device": jax.devices()[0].device_kind, "jax": jax.__version__}
+    found: dict[str, Any] = {
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "device": jax.devices()[0].device_kind,
+        "jax": jax.__version__,
+    }
     for name in given.table:
         found[name] = TABLES[name]()
     print(f"\n{time.perf_counter() - began:.0f} s in all, load average {os.getloadavg()[0]:.1f}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -68,22 +68,30 @@ def replacement(B: int, steps: int) -> Patterns:
     return independent([math.exp(-1 / B) / B**c / math.factorial(c) for c in range(7)], steps)
 
 
+class Exact(NamedTuple):
+    """M and Q of one linear neuron at every step, and of the uniform average of its iterates."""
+
+    M: np.ndarray
+    Q: np.ndarray
+    M_average: np.ndarray
+    Q_average: np.ndarray
+
+
 def recursion(
     problem: tl.Problem, sgd: tl.SGD, m: float, q: float, moments: tuple[float, float], patterns: Patterns
-) -> tuple[np.ndarray, np.ndarray]:
-    """M and Q of one linear neuron, σ(x) = x, from (E[y h*], E[y²]): all averages over the fields in closed form.
+) -> Exact:
+    """One linear neuron, σ(x) = x, from (E[y h*], E[y²]): all averages over the fields in closed form.
 
     g = a (1 + a² R_θ c)⁻¹ (y − a M h* − a ω), so that R_g = −α a² ⟨c (1 + a² R_θ c)⁻¹⟩_c, and C_g is as explicit.
     """
     b, y2 = moments
     a, steps = float(problem.a()[0]), patterns[0].shape[1]
-    assert sgd.dataset is not None
-    alpha, eta = sgd.dataset.coefficient, sgd.lr.coefficient / sgd.batch.coefficient
+    alpha, eta = (sgd.dataset or sgd.batch).coefficient, sgd.lr.coefficient / sgd.batch.coefficient
     shrink, beta = 1 - sgd.lr.coefficient * sgd.weight_decay, sgd.momentum
     X = np.zeros((steps + 1, steps + 1))  # θ^t = X_0 θ⁰ + Σ_s X_{s+1} u^s
     X[0, 0] = 1.0
-    M, Q = np.zeros(steps + 1), np.zeros(steps + 1)
-    M[0], Q[0], rest = m, q, q - m**2
+    M = np.zeros(steps + 1)
+    M[0], rest = m, q - m**2
     C_g, R_g = np.zeros((2, steps, steps))
     for t in range(steps):
         n = t + 1
@@ -101,9 +109,27 @@ def recursion(
         M[t + 1] = shrink * M[t] + beta * (M[t] - M[past]) + eta * drift
         X[t + 1] = shrink * X[t] + beta * (X[t] - X[past]) + eta * R_g[t, :n] @ X[:n]
         X[t + 1, t + 1] += eta
-        noise = X[t + 1, 1 : t + 2]
-        Q[t + 1] = rest * X[t + 1, 0] ** 2 + noise @ C_g[:n, :n] @ noise + M[t + 1] ** 2
-    return M, Q
+
+    def square(x: np.ndarray, M: float) -> float:
+        noise = x[1 : steps + 1]
+        return float(rest * x[0] ** 2 + noise @ C_g @ noise + M**2)
+
+    part = np.tril(np.ones((steps + 1, steps + 1))) / np.arange(1, steps + 2)[:, None]
+    Q, Q_mean = (
+        np.array([square(x, m) for x, m in zip(*both, strict=True)]) for both in ((X, M), (part @ X, part @ M))
+    )
+    return Exact(M, Q, part @ M, Q_mean)
+
+
+def restarted(
+    problem: tl.Problem, sgd: tl.SGD, m: float, q: float, moments: tuple[float, float], blocks: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """M and Q where every batch is used r times and then a fresh one comes."""
+    M, Q = [m], [q]
+    for _ in range(blocks):
+        one = recursion(problem, sgd, M[-1], Q[-1], moments, full(sgd.repeat))
+        M, Q = [*M, *one.M[1:]], [*Q, *one.Q[1:]]
+    return np.array(M), np.array(Q)
 
 
 def marchenko_pastur(alpha: float, lr: float, a: float, b: float, m: float, steps: int) -> np.ndarray:
@@ -129,7 +155,7 @@ def label_moments(problem: tl.Problem) -> tuple[float, float]:
 def test_sixty_steps_of_a_linear_student_are_exact() -> None:
     """The recursion is that of Marchenko and Pastur; the theory on points is the recursion, to rounding."""
     steps, sgd = 60, tl.SGD(lr=0.3, batch=2 * d, dataset=2 * d)
-    M, Q = recursion(LINEAR, sgd, 0.1, 1.0, label_moments(LINEAR), full(steps))
+    M, Q, *_ = recursion(LINEAR, sgd, 0.1, 1.0, label_moments(LINEAR), full(steps))
     np.testing.assert_allclose(M, marchenko_pastur(2.0, 0.3, 1.3, 1.2, 0.1, steps), atol=1e-12)
     result = solved(LINEAR, sgd, START, steps)
     np.testing.assert_allclose(result.M[0, :, 0, 0], M, atol=1e-9)
@@ -139,30 +165,42 @@ def test_sixty_steps_of_a_linear_student_are_exact() -> None:
 
 def test_sixty_steps_with_momentum_decay_and_labels_that_are_not_linear() -> None:
     """What is left is the error of E[y h*] and E[y²] on the points, and it is the one reported."""
-    steps, sgd = 60, tl.SGD(lr=0.3, batch=2 * d, dataset=2 * d, momentum=0.4, weight_decay=0.2)
-    M, Q = recursion(SMOOTH, sgd, 0.1, 1.0, label_moments(SMOOTH), full(steps))
+    steps, sgd = 60, tl.SGD(lr=0.3, batch=2 * d, dataset=2 * d, momentum=0.4, weight_decay=0.2, average="uniform")
+    exact = recursion(SMOOTH, sgd, 0.1, 1.0, label_moments(SMOOTH), full(steps))
     result = solved(SMOOTH, sgd, START, steps, log2_points=14)
     assert result.M_error.max() < 3e-5 and result.Q_error.max() < 1e-4
-    np.testing.assert_allclose(result.M[0, :, 0, 0], M, atol=1e-4)
-    np.testing.assert_allclose(result.Q[0, :, 0, 0], Q, atol=4e-4)
+    for name, error in (("M", 1e-4), ("Q", 4e-4), ("M_average", 1e-4), ("Q_average", 4e-4)):
+        np.testing.assert_allclose(result[name][0, :, 0, 0], getattr(exact, name), atol=error, err_msg=name)
+    assert np.abs(exact.M - exact.M_average).max() > 0.1 and np.abs(exact.Q - exact.Q_average).max() > 0.1
+
+
+def twice(law: Callable[[int, int], Patterns]) -> Callable[[int, int], Patterns]:
+    """Every batch in two steps."""
+
+    def repeated(B: int, steps: int) -> Patterns:
+        counts, weights = law(B, -(-steps // 2))
+        return np.repeat(counts, 2, axis=1)[:, :steps], weights
+
+    return repeated
 
 
 @pytest.mark.parametrize(
-    ("word", "B", "steps", "law"),
+    ("word", "B", "steps", "law", "repeat"),
     [
-        ("sequence", 4, 24, sequence),
-        ("reshuffled", 3, 9, reshuffled),
-        ("subset", 4, 7, subset),
-        ("replacement", 4, 4, replacement),
+        ("sequence", 4, 24, sequence, 1),
+        ("reshuffled", 3, 9, reshuffled, 1),
+        ("subset", 4, 7, subset, 1),
+        ("replacement", 4, 4, replacement, 1),
+        ("reshuffled", 2, 9, twice(reshuffled), 2),
+        ("subset", 4, 9, twice(subset), 2),
     ],
 )
 def test_mini_batches_of_a_linear_student(
-    word: str, B: int, steps: int, law: Callable[[int, int], Patterns], monkeypatch: pytest.MonkeyPatch
+    word: str, B: int, steps: int, law: Callable[[int, int], Patterns], repeat: int
 ) -> None:
-    """Every law of batches against its patterns, enumerated; some of them have no name in `SGD`."""
-    sgd = tl.SGD(lr=0.25, batch=(4 / B) * d, dataset=4 * d, sampling="replacement")
-    M, Q = recursion(SMOOTH, sgd, 0.1, 1.0, label_moments(SMOOTH), law(B, steps))
-    monkeypatch.setattr(method, "Pattern", lambda _, batches: Pattern(word, batches))
+    """Every law of batches against its patterns, enumerated."""
+    sgd = tl.SGD(lr=0.25, batch=(4 / B) * d, dataset=4 * d, sampling=word, repeat=repeat)
+    M, Q, *_ = recursion(SMOOTH, sgd, 0.1, 1.0, label_moments(SMOOTH), law(B, steps))
     result = solved(SMOOTH, sgd, START, steps, replicates=16)
     for exact, name in ((M, "M"), (Q, "Q")):
         found, error = result[name].values[0, :, 0, 0], result[f"{name}_error"].values[0, :, 0, 0]
@@ -170,6 +208,29 @@ def test_mini_batches_of_a_linear_student(
         assert (np.abs(found - exact) < sigmas(2 * found.size, 15) * error + 1e-5).all()
     other = recursion(SMOOTH, sgd, 0.1, 1.0, label_moments(SMOOTH), full(steps))[0]
     assert abs(other[-1] - M[-1]) > 0.01 or abs(M[2] - other[2]) > 0.01  # the patterns are told apart
+
+
+def test_batches_that_are_used_three_times_and_then_fresh_ones() -> None:
+    """Against the recursion begun anew with every batch; neither fresh steps nor one set in four parts are the same."""
+    sgd, moments = tl.SGD(lr=0.3, batch=1.5 * d, repeat=3), label_moments(SMOOTH)
+    M, Q = restarted(SMOOTH, sgd, 0.1, 1.0, moments, 4)
+    result = solved(SMOOTH, sgd, START, 12, replicates=8)
+    for exact, name in ((M, "M"), (Q, "Q")):
+        found, error = result[name].values[0, :, 0, 0], result[f"{name}_error"].values[0, :, 0, 0]
+        assert error.max() < 1e-3
+        assert (np.abs(found - exact) < sigmas(2 * found.size, 7) * error + 1e-5).all()
+    assert np.abs(restarted(SMOOTH, sgd.replace(repeat=1), 0.1, 1.0, moments, 12)[1] - Q).max() > 0.02
+    one_set = sgd.replace(repeat=1, dataset=6 * d)
+    assert np.abs(recursion(SMOOTH, one_set, 0.1, 1.0, moments, sequence(4, 12)).Q - Q).max() > 0.02
+    # the training risk is that on the batch of the last step, and C_θ knows rows of all batches
+    assert float(result.train_risk[0, 3]) < float(result.risk[0, 3]) - 0.05
+    cross = result.C_theta.values[0, :, :, 0, 0]
+    np.testing.assert_allclose(np.diagonal(cross) + M**2, Q, atol=5e-3)
+    assert np.linalg.eigvalsh(cross)[0] > -1e-9
+    # of rows in different batches too: without a push every batch shrinks what was there by the same factor
+    np.testing.assert_allclose(cross[0, 6] / cross[0, 3], cross[0, 3] / cross[0, 0], rtol=0.02)
+    forces = result.C_F.values[0, :, :, 0, 0]
+    assert not forces[:3, 3:].any() and (forces[:3, :3] > 0).all()
 
 
 def test_ridge_regression_as_published() -> None:
@@ -345,11 +406,11 @@ MIXED = "tanh(z1 + He2(z2)/2) + z2/2"
 APART = tl.Overlaps([[1.0, 0.1], [0.1, 0.8]], [[0.1, 0.0], [0.0, -0.2]])
 
 
-def test_reshuffled_batches_as_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reshuffled_batches_as_simulated() -> None:
     """40 runs at d = 1500, three batches of d in a new order in each of three epochs."""
-    monkeypatch.setattr(method, "Pattern", lambda _, batches: Pattern("reshuffled", batches))
     problem = tl.Problem(MIXED, "tanh(z + 0.7)", width=2, second_layer=[2.0, -1.5], noise=0.1)
-    result = solved(problem, tl.SGD(lr=1.0, batch=d, dataset=3 * d), APART, 9, log2_points=15)
+    sgd = tl.SGD(lr=1.0, batch=d, dataset=3 * d, sampling="reshuffled")
+    result = solved(problem, sgd, APART, 9, log2_points=15)
     M, Q = np.array([[0.788, 0.411], [-0.393, -0.702]]), np.array([[1.657, -0.183], [-0.183, 1.438]])
     se = np.array([[3e-3, 3e-3], [2e-3, 3e-3]])
     assert (np.abs(result.M.values[0, -1] - M) < sigmas(4) * np.hypot(se, result.M_error.values[0, -1])).all()
@@ -358,13 +419,57 @@ def test_reshuffled_batches_as_simulated(monkeypatch: pytest.MonkeyPatch) -> Non
     assert result.M_error.max() < 3e-3
 
 
+def test_batches_used_twice_as_simulated() -> None:
+    """60 runs at d = 1500: each batch twice, then a fresh one."""
+    problem = tl.Problem(MIXED, "tanh(z + 0.7)", width=2, second_layer=[2.0, -1.5], noise=0.1)
+    result = solved(problem, tl.SGD(lr=1.0, batch=1.5 * d, repeat=2), APART, 8, log2_points=14)
+    M, Q = np.array([[0.766, 0.392], [-0.383, -0.687]]), np.array([[1.314, -0.218], [-0.218, 1.179]])
+    assert (np.abs(result.M.values[0, -1] - M) < sigmas(4) * np.hypot(2e-3, result.M_error.values[0, -1])).all()
+    assert (np.abs(result.Q.values[0, -1] - Q) < sigmas(4) * np.hypot(3e-3, result.Q_error.values[0, -1])).all()
+    np.testing.assert_allclose(result.M[0, -1], [[0.7660, 0.3890], [-0.3800, -0.6851]], atol=4e-3)  # of other points
+    np.testing.assert_allclose(result.Q[0, -1], [[1.3112, -0.2124], [-0.2124, 1.1762]], atol=6e-3)
+    assert float(result.train_risk[0, 7]) == pytest.approx(0.1122, abs=1.5e-3)
+
+
+def test_a_second_layer_with_a_rate_of_its_own_as_simulated() -> None:
+    """40 runs at d = 1500."""
+    problem = tl.Problem(MIXED, "relu", width=2, second_layer=[1.5, -1.0], noise=0.1)
+    sgd = tl.SGD(lr=0.8, batch=2 * d, dataset=2 * d, train_second_layer=True, second_lr=0.3)
+    result = solved(problem, sgd, APART, 10, log2_points=14)
+    M, Q = np.array([[0.474, 0.492], [-0.415, -0.390]]), np.array([[1.198, -0.212], [-0.212, 1.297]])
+    se = np.array([[3e-3, 4e-3], [3e-3, 2e-3]])
+    assert (np.abs(result.M.values[0, -1] - M) < sigmas(4) * np.hypot(se, result.M_error.values[0, -1])).all()
+    assert (np.abs(result.Q.values[0, -1] - Q) < sigmas(4) * np.hypot(5e-3, result.Q_error.values[0, -1])).all()
+    np.testing.assert_allclose(result.a[0, -1], [1.4879, -1.0684], atol=1e-3)
+    assert float(result.train_risk[0, -1]) == pytest.approx(0.1054, abs=2e-3)
+
+
+def test_the_second_layer_alone_is_a_linear_recursion_on_any_samples() -> None:
+    """a' = a + (lr/p)(b − K a/p) with b = E[y σ] and K = E[σ σᵀ] at the start, and no difference of the two risks."""
+    problem = tl.Problem(MIXED, "erf", width=2, second_layer=[1.5, -1.0], noise=0.1)
+    sgd = tl.SGD(lr=0.1, batch=2 * d, dataset=2 * d, train_first_layer=False, train_second_layer=True, second_lr=1.5)
+    result = solved(problem, sgd, APART, 8, log2_points=14)
+    empty, unit = (tl.Overlaps(APART.Q, APART.M, a=a) for a in ([0.0, 0.0], [1.0, 0.0]))
+    b = tl.moments(problem, empty).second
+    K = np.stack([2 * (b - tl.moments(problem, tl.Overlaps(APART.Q, APART.M, a=e)).second) for e in np.eye(2)], 1)
+    a = np.array([1.5, -1.0])
+    for t in range(9):
+        np.testing.assert_allclose(result.a[0, t], a, atol=2e-3)
+        a = a + 0.75 * (b - K @ a / 2)
+    assert unit.a is not None and np.abs(result.a[0, -1] - result.a[0, 0]).max() > 0.3
+    np.testing.assert_array_equal(result.M[0], np.broadcast_to(APART.M, (9, 2, 2)))
+    np.testing.assert_allclose(result.Q[0], np.broadcast_to(APART.Q, (9, 2, 2)), atol=1e-12)
+    np.testing.assert_allclose(result.train_risk, result.risk, atol=1e-3)
+    assert float(result.risk[0, 0] - result.risk[0, -1]) > 0.02
+
+
 # simulations
 
 
 def deviations(theory: xr.Dataset, runs: xr.Dataset) -> np.ndarray:
     """Of means of runs from the theory, at every step and entry, in standard errors of both."""
     n, found = runs.sizes["seed"], []
-    for name in ("M", "Q", "train_risk", "risk"):
+    for name in ("M", "Q", "train_risk", "risk", *(["a"] if "a_error" in theory else [])):
         values, error = runs[name].values[:, 1:], theory[f"{name}_error"].values[0, 1:]
         spread = np.sqrt(values.var(0, ddof=1) / n + error**2) + 1e-9
         found.append(((values.mean(0) - theory[name].values[0, 1:]) / spread).ravel())
@@ -377,6 +482,12 @@ VARIANTS = {
     ),
     "in sequence": dict(activation="relu", geometry="spherical", batch=d),
     "with replacement": dict(activation="tanh(z + 0.7)", batch=d, sampling="replacement"),
+    "reshuffled": dict(activation="tanh(z + 0.7)", batch=d, sampling="reshuffled", momentum=0.4),
+    "random subsets": dict(activation="relu", batch=d, sampling="subset", train_second_layer=True, second_lr=0.5),
+    "each batch twice, then a fresh one": dict(
+        activation="relu", dataset=None, repeat=2, momentum=0.4, train_second_layer=True, second_lr=0.5
+    ),
+    "several epochs of small batches": dict(activation="tanh(z + 0.7)", lr=0.5, batch=0.25 * d, dataset=0.5 * d),
 }
 
 

@@ -158,8 +158,8 @@ def vector_field(problem: Problem, algorithm: SGD, at: Overlaps | None = None) -
     (0.6, -9.0)
     """
     regime = regime_of(algorithm)
-    if algorithm.dataset is not None or not regime.continuous:
-        why = "samples are reused" if algorithm.dataset is not None else f"the regime is {regime.name}"
+    if algorithm.reused or not regime.continuous:
+        why = "samples are reused" if algorithm.reused else f"the regime is {regime.name}"
         raise Refused("vector_field", f"there is no equation of motion where {why}")
     return field_with(_engine(problem, algorithm.loss, at), problem, algorithm)
 
@@ -306,14 +306,14 @@ def mean_step(problem: Problem, algorithm: SGD, dim: int | None = None, at: Over
     if dim is None:
         if regime_of(algorithm).name != "giant steps":
             raise Refused("mean_step", "as d → ∞ steps are of order one only for lr = O(1) and batches of order d")
-        lr, batch = algorithm.lr.coefficient, algorithm.batch
+        batch = algorithm.batch
         weights = Weights(1 / batch.coefficient if batch.exponent < 1 + 1e-9 else 0.0, 0.0, True, problem.noise)
     else:
-        lr, n_b = algorithm.lr(positive_integer("dim", dim)), algorithm.batch_at(dim)
+        n_b = algorithm.batch_at(positive_integer("dim", dim))
         weights = Weights(dim / n_b, 1 / n_b, True, problem.noise)
         terms = Terms(finite=True, ratio=form.normalises and not form.carries)
         nodes = StepNodes.build(problem, algorithm, *target_frame(problem.P))
-    rates = Rates(*(jnp.asarray(x, float) for x in rates_of(algorithm, problem.divisor, lr)))
+    rates = Rates(*(jnp.asarray(x, float) for x in rates_of(algorithm, problem.divisor, dim or 1)))
     engine = _engine(problem, algorithm.loss, at)
     return Mean(MeanStep(engine, rates, weights, problem.P, form, terms, nodes, None), problem.a())
 
@@ -372,7 +372,7 @@ def chain_step(problem: Problem, algorithm: SGD, dim: int) -> ChainStep:
     ...     jax.vmap(run)(jax.random.split(jax.random.key(0), 8)).shape
     (8,)
     """
-    if algorithm.dataset is not None:
+    if algorithm.reused:
         raise Refused("chain_step", "samples are reused, so the overlaps are no Markov chain")
     L, inverse = target_frame(problem.P)
     form, batch, p = form_of(algorithm), algorithm.batch_at(dim), problem.p
@@ -384,5 +384,5 @@ def chain_step(problem: Problem, algorithm: SGD, dim: int) -> ChainStep:
     columns = p * form.copies
     factor = GramFactor(min(p, batch), dim - L.shape[1] - columns)
     at = Reduced(kernel_of(problem, algorithm), form, p, L.shape[1], columns, batch, factor)
-    rates = Rates(*(jnp.asarray(x, float) for x in rates_of(algorithm, problem.divisor, algorithm.lr(dim))))
+    rates = Rates(*(jnp.asarray(x, float) for x in rates_of(algorithm, problem.divisor, dim)))
     return ChainStep(at, Frame(rates, L, factor.table(), jnp.asarray(problem.noise, float)), inverse, problem.a())

@@ -196,7 +196,7 @@ def noise_ratio(problem: Problem, algorithm: SGD, dim: int | None = None) -> flo
             "The formulas of escape hold for projected or spherical SGD on the squared loss without momentum and "
             f"weight decay, but got {algorithm!r}."
         )
-    if algorithm.train_second_layer or algorithm.dataset is not None:
+    if algorithm.train_second_layer or algorithm.reused:
         raise InputError("The formulas of escape hold for a fixed second layer and fresh samples.")
     if dim is None:
         if algorithm.mu or algorithm.delta != 1:

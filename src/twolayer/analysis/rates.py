@@ -110,7 +110,7 @@ def rates(problem: Problem, algorithm: SGD, start: Overlaps, method: ODE | None 
     field = field_with(averager.engine, problem, algorithm)
     zero = jnp.zeros(())
     flow = _part(dataclasses.replace(field, limit=field.limit._replace(noise=zero)), point)
-    variance = _part(dataclasses.replace(field, limit=field.limit._replace(flow=zero, decay=zero)), point)
+    variance = _part(dataclasses.replace(field, limit=field.limit._replace(flow=zero, decay=zero, second=zero)), point)
     error = relative_error(averager, averager.error(*point, problem.noise), problem, *point)
     return Rates(flow, variance, regime_of(algorithm).name, averager.label, error)
 

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from twolayer.numerics.errors import Interrupted
     from twolayer.running.compare import compare
 
-    problem, algorithm = task.problem(), task.algorithm()
+    problem, algorithm = task.problem(), task.stages() or task.algorithm()
     methods = task.methods(None if args.methods is None else [word.strip() for word in args.methods.split(",")])
     base = output_base(args.out, Path(args.task).stem)
     start, arguments = task.start(problem), task.run_arguments()

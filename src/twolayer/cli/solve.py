@@ -72,10 +72,12 @@ def run(args: argparse.Namespace) -> int:
     task = task_of(args, dim="run.dim", seed="run.seed")
     from twolayer.numerics.errors import Interrupted
     from twolayer.running.solve import solve
+    from twolayer.running.stages import solve_stages
     from twolayer.running.support import support
     from twolayer.task.method import METHODS
 
-    problem, algorithm = task.problem(), task.algorithm()
+    problem, stages = task.problem(), task.stages()
+    algorithm = stages[0].algorithm if stages else task.algorithm()
     named = task.methods(None if args.method is None else [args.method])
     possible = support(problem, algorithm).methods or tuple(METHODS)  # if none can, let the first say why
     method = (named or task.methods(possible[:1]))[0]
@@ -83,7 +85,10 @@ def run(args: argparse.Namespace) -> int:
     start, arguments = task.start(problem), task.run_arguments()
     try:
         with one_line_warnings():
-            dataset = solve(problem, algorithm, method, start, **arguments)
+            if stages:
+                dataset = solve_stages(problem, stages, method, start, **arguments)
+            else:
+                dataset = solve(problem, algorithm, method, start, **arguments)
     except Interrupted as stop:
         (path,) = keep(stop.result, base, figure=False)
         print(f"interrupted; the finished part is in {path}")

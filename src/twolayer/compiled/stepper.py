@@ -79,7 +79,8 @@ class CompiledStepper(Stepper):
         """Overlaps of all seeds."""
         p, rows = self.at.p, state[self.lanes.index]
         W, a = rows[:, :-p].reshape(len(rows), 1, p, -1), rows[:, -p:]
-        return Snapshot(*overlaps(W, np.asarray(self.L)), a[:, None])
+        Q, M = map(np.asarray, overlaps(W, np.asarray(self.L)))
+        return Snapshot(Q, M, a[:, None])
 
     def notes(self, diverged: bool) -> dict[str, Any]:
         """How the steps were taken."""

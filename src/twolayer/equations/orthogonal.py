@@ -7,7 +7,7 @@
 The part of a batch outside both spans has a Gram matrix of Wishart law; T is its Bartlett factor with d − rank − c
 degrees of freedom (numerics/wishart.py). Only B Bᵀ matters, so B is brought back to c columns by an LQ decomposition:
 positivity cannot be lost, no matrix is inverted, and coincident neurons, singular Ω and d ≤ p + k need no special
-case. A step that carries the rows before it has p more rows.
+case. A step that carries the rows before it, or the average of all, has p more rows for each.
 
 Cost O(n_b p (p + k) + p³), whatever d.
 """
@@ -145,11 +145,12 @@ def exact_step(at: Reduced, rates: Rates, state: Memory, sums: Sums, T: Numbers)
     def padded(layers: Layers) -> Layers:
         return Layers(jnp.concatenate([layers.W, jnp.zeros((p, t))], axis=1), layers.a)
 
-    wide = Memory(padded(state.now), state.previous and padded(state.previous))
+    wide = state.moved([padded(layers) for layers in state.every])
     push = Push(jnp.concatenate([sums.star, sums.own, sums.C @ T], axis=1), sums.second)
     new, _, size = descend(at.form, rates, wide, push)
-    rows = jnp.asarray(new.now.W if new.previous is None else jnp.concatenate([new.now.W, new.previous.W]))
+    every = new.every
+    rows = jnp.concatenate([layers.W for layers in every])
     B = rows[:, r:] if t == 0 else lq(rows[:, r:])
     rows = jnp.concatenate([rows[:, :r], B[:, :c]], axis=1)
-    previous = None if new.previous is None else Layers(rows[p:], new.previous.a)
-    return Memory(Layers(rows[:p], new.now.a), previous), size
+    held = [Layers(rows[i * p : (i + 1) * p], layers.a) for i, layers in enumerate(every)]
+    return new.moved(held), size

@@ -1,12 +1,14 @@
 """Where the samples of a step come from: drawn anew, or from a fixed set.
 
-    fresh         sample i of step t has number (t, i)
-    sequence      the same with t mod (dataset/batch): the set is cut into batches, visited in turn
-    replacement   sample i of step t is sample s(t, i) of the set, s uniform
+    fresh         sample i of batch b has number (b, i)
+    sequence      the same with b mod B, B = dataset/batch: the set is cut into batches, visited in turn
+    reshuffled    sample i of batch b is sample π(⌊b/B⌋, (b mod B) n_b + i) of the set, π(e, ·) a random permutation
+    subset        π(b, i)
+    replacement   s(b, i), uniform
 
-Inputs are functions of their number (random.py), so a fixed set is never stored: it is drawn again whenever it is
-visited, which costs about as much as one product with the weights. The first pass through a set in sequence uses the
-very numbers of fresh samples.
+Step t has batch b = ⌊t/r⌋: every batch is used in r steps. Inputs are functions of their number (random.py), so a
+fixed set is never stored: it is drawn again whenever it is visited, which costs about as much as one product with the
+weights. The first pass through a set in sequence uses the very numbers of fresh samples.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import numpy as np
 from twolayer.equations.kernel import Kernel
 from twolayer.equations.step import Form
 from twolayer.numerics import random
+from twolayer.numerics.shuffle import below, shuffled
 from twolayer.numerics.types import Numbers, Scalar
 
 __all__ = ["Batch", "Spec", "draw", "draw_again", "inputs"]
@@ -38,6 +41,12 @@ class Spec:
     quantity: str | None
     dataset: int | None = None
     sampling: str = "sequence"
+    repeat: int = 1
+
+    @property
+    def remembers(self) -> bool:
+        """Whether samples come back."""
+        return self.dataset is not None or self.repeat > 1
 
     @property
     def chunk(self) -> int:
@@ -51,20 +60,24 @@ class Spec:
 
     @property
     def at_random(self) -> bool:
-        """Whether batches are drawn from the set with replacement."""
-        return self.dataset is not None and self.sampling == "replacement"
+        """Whether samples of the set are chosen one by one."""
+        return self.dataset is not None and self.sampling != "sequence"
+
+    @property
+    def size(self) -> int:
+        """Samples that the training risk is taken over: the set, or the batch in use."""
+        return self.batch if self.dataset is None else self.dataset
 
     @property
     def visits(self) -> int:
-        """Chunks in one visit to the whole set."""
-        assert self.dataset is not None
-        return -(-self.dataset // self.chunk) if self.at_random else self.dataset // self.batch * self.chunks
+        """Chunks in one visit to all of them."""
+        return -(-self.size // self.chunk) if self.at_random else self.size // self.batch * self.chunks
 
 
 class Batch(NamedTuple):
     """Inputs, as two halves, and noise of one chunk of samples.
 
-    The halves are those of the flattened (samples, d) array, or with replacement those of each row.
+    The halves are those of the flattened (samples, d) array, or where samples are chosen one by one those of each row.
     """
 
     halves: tuple[Any, Any]
@@ -74,28 +87,30 @@ class Batch(NamedTuple):
 def draw(spec: Spec, keys: Any, number: Any, chunk: Any) -> Batch:
     """Inputs z (samples, d), in single precision, and label noise of one chunk of step ``number``.
 
-    ``keys`` (2 or 3, 2) are those of inputs, labels and, with replacement, of the choice of samples.
+    ``keys`` (2 or 3, 2) are those of inputs, labels and, where there is one, of the choice of samples.
     """
+    number = jnp.asarray(number) // spec.repeat
     if spec.at_random:
-        index = _positions(spec, chunk)
-        high, _ = random.threefry((keys[2, 0], keys[2, 1]), jnp.asarray(number).astype(jnp.uint32), index)
-        assert spec.dataset is not None
-        return _by_number(spec, keys, (high.astype(jnp.uint64) * np.uint64(spec.dataset)) >> np.uint64(32))
+        return _by_number(spec, keys, _chosen(spec, keys[2], number, _positions(spec, chunk)))
     if spec.dataset is not None:
-        number = jnp.asarray(number) % (spec.dataset // spec.batch)
-    word, part = jnp.asarray(number).astype(jnp.uint32), jnp.asarray(chunk).astype(jnp.uint32)
+        number = number % (spec.dataset // spec.batch)
+    word, part = number.astype(jnp.uint32), jnp.asarray(chunk).astype(jnp.uint32)
     key = jnp.stack(random.threefry((keys[0, 0], keys[0, 1]), jnp.uint32(0x5EED), part))
     index = jnp.arange(-(-spec.chunk * spec.dim // 2), dtype=jnp.uint32)
     return Batch(random.normal_32(key, word, index), random.normal(keys[1], word, _positions(spec, chunk)))
 
 
-def draw_again(spec: Spec, keys: Any, visit: Any) -> tuple[Batch, Any]:
-    """Chunk number ``visit`` of the fixed set, and which of its samples are inside the set."""
+def draw_again(spec: Spec, keys: Any, visit: Any, taken: Any) -> tuple[Batch, Any]:
+    """Chunk number ``visit`` of the set, or of the batch of the last step, and which of its samples are inside it.
+
+    ``taken`` is how many steps have been taken; before the first one the batch is that of the first.
+    """
     if spec.at_random:
         number = _positions(spec, visit)
-        return _by_number(spec, keys, number), number < spec.dataset
+        return _by_number(spec, keys, number), number < spec.size
     batch, chunk = visit // spec.chunks, visit % spec.chunks
-    return draw(spec, keys, batch, chunk), _positions(spec, chunk) < spec.batch
+    step = batch * spec.repeat if spec.dataset is not None else jnp.maximum(taken, 1) - 1
+    return draw(spec, keys, step, chunk), _positions(spec, chunk) < spec.batch
 
 
 def inputs(spec: Spec, batch: Batch) -> Numbers:
@@ -109,6 +124,17 @@ def inputs(spec: Spec, batch: Batch) -> Numbers:
 def _positions(spec: Spec, chunk: Any) -> Any:
     """Positions of the samples of a chunk in its batch, or in the set."""
     return jnp.asarray(chunk).astype(jnp.uint32) * np.uint32(spec.chunk) + jnp.arange(spec.chunk, dtype=jnp.uint32)
+
+
+def _chosen(spec: Spec, key: Any, batch: Any, position: Any) -> Any:
+    """Numbers in the set of the samples of a batch."""
+    n = spec.size
+    if spec.sampling == "replacement":
+        return below(random.threefry((key[0], key[1]), batch.astype(jnp.uint32), position)[0], n)
+    if spec.sampling == "reshuffled":
+        parts = n // spec.batch
+        position, batch = position + (batch % parts).astype(jnp.uint32) * np.uint32(spec.batch), batch // parts
+    return shuffled(key, batch, jnp.minimum(position, np.uint32(n - 1)), n)
 
 
 def _by_number(spec: Spec, keys: Any, number: Any) -> Batch:

@@ -1,9 +1,11 @@
 """The step: what the optimiser does with a push, written once, as a discrete step and as its limit.
 
-    W ← κ W + η ḡ + β (W − W₋),    a ← a + η s̄ + β (a − a₋),        η = lr/N,  κ = 1 − lr·λ
+    W ← κ W + η ḡ + β (W − W₋),    a ← a + η₂ s̄ + β (a − a₋),        η = lr/N,  η₂ = second_lr/N,  κ = 1 − lr·λ
     spherical: κ_j → κ_j − η ⟨w_j, ḡ_j⟩/⟨w_j, w_j⟩ (tangent);    projected, spherical: rows divided by their norms
+    average of the iterates, looked at and never used:  x̄ ← (1 − w) x̄ + w x,   w = 1/(number of them) or constant
 
-    lr → 0:   dW = f ḡ − Nλf W,   da = f s̄,   dQ gains f² (γ/(N n_b)) chi,   f = 1/(1 − β),   per time t = lr·step/N
+    lr → 0:   dW = f ḡ − Nλf W,   da = ρf s̄,   dQ gains f² (γ/(N n_b)) chi,   per time t = lr·step/N
+              f = 1/(1 − β),   ρ = second_lr/lr
     projected, spherical: dQ_jl − ½ Q_jl (dQ_jj + dQ_ll),  dM_jr − ½ M_jr dQ_jj
 
 ḡ and s̄ are the means of g zᵀ and e σ(λ) over the batch (kernel.py). The step acts on rows in any coordinates that are
@@ -14,6 +16,7 @@ step, or particles. No other file knows momentum, decay or geometry.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -44,6 +47,7 @@ __all__ = [
     "limit_in",
     "limit_of_flow",
     "motion",
+    "quickening",
     "rates_of",
     "row_motion",
     "second_layer",
@@ -64,11 +68,14 @@ class Form:
         Whether the layers one step earlier are part of the state.
     trained : bool
         Whether the second layer moves.
+    average : str
+        Whether the average of the iterates is part of the state: ``""``, ``"uniform"`` or ``"weighted"``.
     """
 
     geometry: str = "free"
     carries: bool = False
     trained: bool = False
+    average: str = ""
 
     @property
     def normalises(self) -> bool:
@@ -88,15 +95,17 @@ class Form:
     @property
     def copies(self) -> int:
         """Sets of rows that the state holds."""
-        return 2 if self.carries else 1
+        return 1 + self.carries + bool(self.average)
 
 
 class Rates(NamedTuple):
-    """The numbers of one step: η = lr/N, κ = 1 − lr·λ and β."""
+    """The numbers of one step: η = lr/N, κ = 1 − lr·λ, β, η₂ of the second layer, and w of the average."""
 
     step: Any
     shrink: Any
     momentum: Any
+    second: Any
+    weight: Any
 
 
 def form_of(algorithm: SGD) -> Form:
@@ -108,18 +117,27 @@ def form_of(algorithm: SGD) -> Form:
     True
     """
     carries = traced(algorithm.momentum) or algorithm.momentum > 0
-    return Form(algorithm.geometry, carries, algorithm.train_second_layer)
+    average = algorithm.average if algorithm.average in (None, "uniform") else "weighted"
+    # a layer that does not move stays as it is, whatever its geometry
+    geometry = algorithm.geometry if algorithm.train_first_layer else "free"
+    return Form(geometry, carries, algorithm.train_second_layer, str(average or ""))
 
 
-def rates_of(algorithm: SGD, divisor: float, lr: Any) -> Rates:
-    """The numbers of a step at learning rate ``lr``, for a student whose sum over neurons is divided by N.
+def rates_of(algorithm: SGD, divisor: float, dim: int) -> Rates:
+    """The numbers of a step at dimension ``dim``, which is any where the rates are of order one.
+
+    ``divisor`` is N, by which the student's sum over neurons is divided.
 
     Examples
     --------
-    >>> rates_of(SGD(lr="1/d", weight_decay=0.5), divisor=2, lr=0.1)
-    Rates(step=0.05, shrink=0.95, momentum=0.0)
+    >>> rates_of(SGD(lr="10/d", weight_decay=0.5), divisor=2, dim=100)
+    Rates(step=0.05, shrink=0.95, momentum=0.0, second=0.05, weight=0.0)
     """
-    return Rates(lr / divisor, 1.0 - lr * algorithm.weight_decay, algorithm.momentum)
+    lr, second = algorithm.lr(dim), (algorithm.second_lr or algorithm.lr)(dim)
+    weight = 0.0 if algorithm.average in (None, "uniform") else algorithm.average
+    if not algorithm.train_first_layer:
+        return Rates(0.0, 1.0, algorithm.momentum, second / divisor, weight)
+    return Rates(lr / divisor, 1.0 - lr * algorithm.weight_decay, algorithm.momentum, second / divisor, weight)
 
 
 class Layers(NamedTuple):
@@ -130,15 +148,42 @@ class Layers(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What the optimiser carries: both layers, and where the step needs them, those of one step before."""
+    """What the optimiser carries: both layers, and where they are needed, those of one step before and their average.
+
+    ``count`` is the number of iterates in the average.
+    """
 
     now: Layers
-    previous: Layers | None
+    previous: Layers | None = None
+    average: Layers | None = None
+    count: Any = None
 
     @classmethod
     def at_rest(cls, form: Form, W: Numbers, a: Layer) -> Memory:
-        """Layers that have not moved yet."""
-        return cls(Layers(W, a), Layers(W, a) if form.carries else None)
+        """Layers that have not moved yet; leading axes of a, if there are any, are those of a count."""
+        now, blank = Layers(W, a), None
+        count = (a * 0.0).sum(-1) + 1.0 if form.average else None
+        return cls(now, now if form.carries else blank, now if form.average else blank, count)
+
+    def under(self, form: Form) -> Memory:
+        """What another form of step goes on with: what it needs, at rest where that was not there."""
+        fresh = Memory.at_rest(form, *self.now)
+        kept = self.previous if fresh.previous is not None and self.previous is not None else fresh.previous
+        if fresh.average is None or self.average is None:
+            return fresh._replace(previous=kept)
+        return Memory(self.now, kept, self.average, self.count)
+
+    @property
+    def every(self) -> list[Layers]:
+        """All layers that are held, those of now first."""
+        return [x for x in (self.now, self.previous, self.average) if x is not None]
+
+    def moved(self, layers: Sequence[Layers]) -> Memory:
+        """The same with other layers, in the order of ``every``; those of the average may be rows of other length."""
+        now, *others = layers
+        given = iter(others)
+        previous, average = (None if x is None else next(given) for x in (self.previous, self.average))
+        return Memory(now, previous, average, self.count)
 
 
 class Products(NamedTuple):
@@ -177,7 +222,7 @@ def descend(
     ``push.first`` (p, n) is in the coordinates of the rows. With ``products`` (and no momentum) the norms follow from
     them, which saves reading the rows twice. Cost O(p n).
     """
-    (W, a), previous = state
+    (W, a), previous = state.now, state.previous
     radial = None
     if form.tangent:
         radial = products.wg / products.ww if products else (W * push.first).sum(-1) / (W * W).sum(-1)
@@ -191,20 +236,34 @@ def descend(
         new, square = new / jnp.sqrt(square)[..., None], on_sphere(square)
     layer = second_layer(form, rates, a, push.second, previous and previous.a)
     size = jnp.maximum(square.max(), (layer * layer).max()) if form.trained else square.max()
-    return Memory(Layers(new, layer), state.now if form.carries else None), square, size
+    after = Memory(Layers(new, layer), state.now if form.carries else None)
+    return averaged(form, rates, state, after), square, size
+
+
+def averaged(form: Form, rates: Rates, state: Memory, after: Memory) -> Memory:
+    """The memory after a step with its average."""
+    if state.average is None:
+        return after
+    count = state.count + 1.0
+    w = 1.0 / count if form.average == "uniform" else rates.weight
+    mean = Layers(*((1.0 - w) * old + w * new for old, new in zip(state.average, after.now, strict=True)))
+    return after._replace(average=mean, count=count)
 
 
 def second_layer(form: Form, rates: Rates, a: Layer, push: Any, previous: Any = None) -> Numbers:
-    """The second layer takes the same raw step, and neither decays nor stays on a sphere."""
-    return combine(rates._replace(shrink=1.0), a, push, previous) if form.trained else a
+    """The second layer has a rate of its own, and neither decays nor stays on a sphere."""
+    return combine(rates._replace(step=rates.second, shrink=1.0), a, push, previous) if form.trained else a
 
 
 class Limit(NamedTuple):
-    """The numbers of the continuous limit, per unit of t: weights of the gradient, of chi in dQ, and of the decay."""
+    """The numbers of the continuous limit, per unit of t: weights of the gradient, of chi in dQ, of the decay, and of
+    the gradient of the second layer.
+    """
 
     flow: Any
     noise: Scalar
     decay: Any
+    second: Any
 
 
 def as_data(limit: Limit) -> Limit:
@@ -220,26 +279,35 @@ def limit_in(regime: Regime, algorithm: SGD, divisor: float) -> Limit:
     >>> from twolayer.task.regimes import regime_of
     >>> algorithm = SGD(lr="0.2/d", momentum=0.5)
     >>> limit_in(regime_of(algorithm), algorithm, divisor=2)
-    Limit(flow=2.0, noise=0.4, decay=0.0)
+    Limit(flow=2.0, noise=0.4, decay=0.0, second=2.0)
     """
-    f = _quickening(algorithm)
     ratio = algorithm.lr.coefficient / (divisor * algorithm.batch.coefficient)
-    return Limit(regime.flow * f, regime.noise * f**2 * ratio, regime.flow * f * divisor * algorithm.weight_decay)
+    return _limit(algorithm, divisor, regime.flow, regime.noise * ratio)
 
 
 def limit_of_flow(algorithm: SGD, divisor: float) -> Limit:
     """The limit of small steps on the population loss: there are no samples to spread."""
-    f = _quickening(algorithm)
-    return Limit(f, 0.0, f * divisor * algorithm.weight_decay)
+    return _limit(algorithm, divisor, 1.0, 0.0)
 
 
 def limit_at(algorithm: SGD, divisor: float, dim: int) -> Limit:
     """The same equation with the numbers of a dimension d, whatever the regime."""
-    f, ratio = _quickening(algorithm), algorithm.lr(dim) * dim / (divisor * algorithm.batch_at(dim))
-    return Limit(f, f**2 * ratio, f * divisor * algorithm.weight_decay)
+    found = _limit(algorithm, divisor, 1.0, algorithm.lr(dim) * dim / (divisor * algorithm.batch_at(dim)))
+    if algorithm.second_lr is None:
+        return found
+    return found._replace(second=quickening(algorithm) * algorithm.second_lr(dim) / algorithm.lr(dim))
 
 
-def _quickening(algorithm: SGD) -> Any:
+def _limit(algorithm: SGD, divisor: float, flow: float, noise: Any) -> Limit:
+    """The limit from the weights of the two parts before momentum quickens them."""
+    f, moves = quickening(algorithm), float(algorithm.train_first_layer)
+    # laws of the same power: those of others have no common limit (regimes.py)
+    second = 1.0 if algorithm.second_lr is None else algorithm.second_lr.coefficient / algorithm.lr.coefficient
+    decay = flow * f * divisor * algorithm.weight_decay
+    return Limit(moves * flow * f, moves * noise * f**2, moves * decay, second * flow * f)
+
+
+def quickening(algorithm: SGD) -> Any:
     """F = 1/(1 − β): a heavy ball goes on until friction has used up its speed."""
     return 1.0 / (1.0 - algorithm.momentum)
 
@@ -264,7 +332,7 @@ def motion(form: Form, limit: Limit, y: Overlap, average: Averages, noisy: bool 
     dQ = limit.flow * (average.phi + average.phi.T) - 2 * limit.decay * Q
     if noisy:
         dQ = dQ + limit.noise * (average.chi + average.chi.T) / 2
-    da = limit.flow * average.second if form.trained else jnp.zeros_like(y.a)
+    da = limit.second * average.second if form.trained else jnp.zeros_like(y.a)
     if form.normalises:
         dQ, dM = tangent_part(Q, y.M, dQ, dM)
     return Overlap(dQ, dM, da)
@@ -276,4 +344,4 @@ def row_motion(form: Form, limit: Limit, layers: Layers, push: Push) -> Layers:
     dW = limit.flow * push.first - limit.decay * W
     if form.normalises:
         dW = dW - W * ((dW * W).sum(-1) / (W * W).sum(-1))[..., None]
-    return Layers(dW, limit.flow * push.second if form.trained else jnp.zeros_like(layers.a))
+    return Layers(dW, limit.second * push.second if form.trained else jnp.zeros_like(layers.a))

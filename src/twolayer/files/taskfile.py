@@ -1,9 +1,11 @@
 """Task files: one TOML description for every lens.
 
 [problem]    target, activation, width, noise, gram, second_layer, directions
-[algorithm]  lr, batch, loss, geometry, momentum, weight_decay, dataset, sampling, train_second_layer
+[algorithm]  lr, batch, loss, geometry, momentum, weight_decay, dataset, sampling, repeat, train_first_layer,
+             train_second_layer, second_lr, average
 [start]      random = "sphere" | "hemisphere" | "gaussian" with seed, or Q, M, a
 [run]        dim, time | steps, save, seeds, seed, methods, until
+[[stages]]   steps | time, save, until, algorithm.… and problem.…: what a stage changes; instead of run.time
 [method.ode] knobs of one method
 [sweep]      "algorithm.lr" = […], "run.dim" = […]: what `twolayer sweep` varies
 
@@ -71,7 +73,11 @@ class AlgorithmTable(Table):
     weight_decay: float = 0.0
     dataset: str | int | float | None = None
     sampling: str = "sequence"
+    repeat: Integer = 1
+    train_first_layer: bool = True
     train_second_layer: bool = False
+    second_lr: str | float | None = None
+    average: str | float | None = None
 
 
 class StartTable(Table):
@@ -105,6 +111,17 @@ class RunTable(Table):
     until: UntilTable | None = None
 
 
+class StageTable(Table):
+    """[[stages]]: how long a stage lasts, and what it changes of [algorithm] and [problem]."""
+
+    time: float | list[float] | None = None
+    steps: Integer | list[Integer] | None = None
+    save: Integer | list[float] | Literal["log"] = 100
+    until: UntilTable | None = None
+    algorithm: dict[str, Any] = Field(default_factory=dict)
+    problem: dict[str, Any] = Field(default_factory=dict)
+
+
 class TaskTable(Table):
     """A whole file."""
 
@@ -112,32 +129,40 @@ class TaskTable(Table):
     algorithm: AlgorithmTable
     start: StartTable = Field(default_factory=StartTable)
     run: RunTable = Field(default_factory=RunTable)
+    stages: list[StageTable] = Field(default_factory=list)
     method: dict[str, dict[str, Any]] = Field(default_factory=dict)
     sweep: dict[str, Any] = Field(default_factory=dict)
 
 
-def _one_sentence(error: ValidationError, source: str) -> InputError:
-    """The first problem that pydantic found, as one sentence."""
+TABLES: dict[str, type[Table]] = {"until": UntilTable, "stages": StageTable}
+"""Tables that are optional or stand in lists."""
+
+
+def _one_sentence(error: ValidationError, source: str, model: type[Table], inside: str = "") -> InputError:
+    """The first problem that pydantic found, as one sentence; ``inside`` is where the model stands in the file."""
     errors = error.errors()
     first = errors[0]
     if first["type"] == "extra_forbidden":
-        *tables, name = map(str, first["loc"])
-        model: Any = TaskTable
-        for part in tables:
+        *tables, name = first["loc"]
+        for part in (part for part in tables if isinstance(part, str)):
             annotation = model.model_fields[part].annotation
-            model = annotation if isinstance(annotation, type) else UntilTable  # the only optional table
-        known = list(model.model_fields)
-        where = f"[{'.'.join(tables)}]" if tables else "the file"
-        key = short(".".join([*tables, name]))
-        return InputError(f"{source}: unknown key {key}{closest(name, known)}; {where} accepts {', '.join(known)}.")
-    key = _key(first["loc"])
+            plain = isinstance(annotation, type) and issubclass(annotation, Table)
+            model = annotation if plain else TABLES[part]  # type: ignore[assignment]
+        known, place = list(model.model_fields), inside + _key(tuple(tables))
+        where = f"[{place}]" if place else "the file"
+        key = short(f"{place}.{name}" if place else str(name))
+        return InputError(
+            f"{source}: unknown key {key}{closest(str(name), known)}; {where} accepts {', '.join(known)}."
+        )
+    key, before = _key(first["loc"]), f"{inside}." if inside else ""
     if first["type"] == "missing":
-        return InputError(f"{source}: the key `{key}` is missing.")
+        return InputError(f"{source}: the key `{before}{key}` is missing.")
     # a key of several types fails once for each of them; if one fails inside a list, that is the one that was meant
-    inside = [e for e in errors if _key(e["loc"]).startswith(f"{key}[")]
-    same = inside[:1] or [e for e in errors if _key(e["loc"]) == key]
+    within = [e for e in errors if _key(e["loc"]).startswith(f"{key}[")]
+    same = within[:1] or [e for e in errors if _key(e["loc"]) == key]
     accepted = " or ".join(dict.fromkeys(WORDS.get(e["type"], e["msg"].lower()) for e in same))
-    return InputError(f"{source}: `{_key(same[0]['loc'])}` must be {accepted}, but got {short(same[0]['input'])}.")
+    where = before + _key(same[0]["loc"])
+    return InputError(f"{source}: `{where}` must be {accepted}, but got {short(same[0]['input'])}.")
 
 
 def _key(location: tuple[int | str, ...]) -> str:
@@ -167,9 +192,12 @@ def assign(document: dict[str, Any], assignment: str) -> None:
             value = parsed["value"]
     table = document
     for part in parts[:-1]:
-        table = table.setdefault(part, {})
-        if not isinstance(table, dict):
+        found = table.setdefault(part, {})
+        if isinstance(found, list):
+            raise InputError(f"--set {short(assignment)}: `{part}` is a list; give it whole, or change the file.")
+        if not isinstance(found, dict):
             raise InputError(f"--set {short(assignment)}: `{part}` is a value, not a table.")
+        table = found
     table[parts[-1]] = value
 
 
@@ -191,6 +219,35 @@ class Task:
         from twolayer.task.algorithm import SGD
 
         return SGD(**self.table.algorithm.model_dump())
+
+    def stages(self) -> list[Any]:
+        """The stages, in order; none where the file has one algorithm for all of the run."""
+        from twolayer.running.stages import Stage
+        from twolayer.task.algorithm import SGD
+        from twolayer.task.method import Until
+        from twolayer.task.problem import Problem
+
+        found = []
+        for number, stage in enumerate(self.table.stages):
+            if (stage.time is None) == (stage.steps is None):
+                raise InputError(f"{self.name}: stages[{number}] needs either `time` or `steps`.")
+            algorithm = self._changed(
+                AlgorithmTable, self.table.algorithm, stage.algorithm, f"stages[{number}].algorithm"
+            )
+            problem = None
+            if stage.problem:
+                whole = self._changed(ProblemTable, self.table.problem, stage.problem, f"stages[{number}].problem")
+                problem = Problem(**whole.model_dump())
+            until = None if stage.until is None else Until(**stage.until.model_dump())
+            found.append(Stage(SGD(**algorithm.model_dump()), stage.steps, stage.time, until, stage.save, problem))
+        return found
+
+    def _changed(self, model: type[Table], table: Table, changes: dict[str, Any], place: str) -> Table:
+        """A table with the changes of a stage."""
+        try:
+            return model.model_validate({**table.model_dump(exclude_unset=True), **changes})
+        except ValidationError as error:
+            raise _one_sentence(error, self.name, model, place) from None
 
     def start(self, problem: Any) -> Any:
         """The Overlaps: given ones, or a random initialisation at run.dim."""
@@ -257,6 +314,8 @@ class Task:
         from twolayer.running.support import support
         from twolayer.task.overlaps import Overlaps
 
+        if self.table.stages:
+            raise InputError(f"{self.name}: a sweep follows one algorithm, but the file has [[stages]].")
         over, run, problem, algorithm = self.swept(), self.table.run, self.problem(), self.algorithm()
         dims = [v for key in ("run.dim", "method.dim") for v in over.get(key, ()) if isinstance(v, int)]
         dim = run.dim or (dims[0] if dims else None)
@@ -281,8 +340,13 @@ class Task:
         }
 
     def run_arguments(self) -> dict[str, Any]:
-        """Arguments of solve, and of compare when there is no `until`."""
+        """Arguments of solve, or of solve_stages, and of compare when there is no `until`."""
         run = self.table.run
+        if self.table.stages:
+            for name in ("time", "steps", "until", "save"):
+                if name in run.model_fields_set:
+                    raise InputError(f"{self.name}: [run] takes no `{name}` with [[stages]], which have their own.")
+            return {"seeds": run.seeds, "seed": run.seed}
         if run.time is None and run.steps is None:
             raise InputError(f"{self.name}: [run] needs `time` or `steps`.")
         optional = {
@@ -320,4 +384,4 @@ def read_task(path: str | Path, assignments: list[str] | None = None) -> Task:
     try:
         return Task(TaskTable.model_validate(document), source.name)
     except ValidationError as error:
-        raise _one_sentence(error, source.name) from None
+        raise _one_sentence(error, source.name, TaskTable) from None

@@ -62,7 +62,7 @@ def _escape(task: Task, threshold: float | None) -> Any:
 
 
 def _staircase(task: Task) -> list[int]:
-    problem, reuse = task.problem(), task.algorithm().dataset is not None
+    problem, reuse = task.problem(), bool(task.algorithm().reused)
     return [step or 0 for step in analyse(problem.target).staircase(problem.activation, reuse=reuse)]
 
 

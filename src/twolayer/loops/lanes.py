@@ -167,10 +167,7 @@ class Lanes:
 
     def rates(self, dims: Sequence[int]) -> Rates:
         """The numbers of one step in each lane, from the dimension of each task."""
-        each = [
-            rates_of(task.algorithm, task.problem.divisor, task.algorithm.lr(dim))
-            for task, dim in zip(self.tasks, dims, strict=True)
-        ]
+        each = [rates_of(task.algorithm, task.problem.divisor, dim) for task, dim in zip(self.tasks, dims, strict=True)]
         return Rates(*(self.fold(self.spread(x)) for x in zip(*each, strict=True)))
 
     def keys(self, *roles: random.Role) -> Any:

@@ -184,6 +184,23 @@ def advance_group(spec: Spec, block: int, params: Params, keys: Any, carry: Any,
     return jax.lax.fori_loop(0, longest, streamed, carry)
 
 
+def brought(rows: Any, rank: int, columns: int) -> Any:
+    """Rows (…, n, rank + c) with as many columns outside the target's as asked for, and the same overlaps.
+
+    Examples
+    --------
+    >>> wide = np.array([[1.0, 2.0, 0.0, 0.0], [0.0, 3.0, 4.0, 0.0]])
+    >>> narrow = brought(wide, 1, 2)
+    >>> narrow.shape, bool(np.allclose(narrow @ narrow.T, wide @ wide.T))
+    ((2, 3), True)
+    """
+    own, short = rows[..., rank:], columns - (rows.shape[-1] - rank)
+    if short < 0:
+        own, short = jnp.swapaxes(jnp.linalg.qr(jnp.swapaxes(own, -1, -2), mode="r"), -1, -2), columns - own.shape[-2]
+    padded = jnp.pad(own, [(0, 0)] * (own.ndim - 1) + [(0, max(short, 0))])[..., :columns]
+    return jnp.concatenate([rows[..., :rank], padded], axis=-1)
+
+
 def gram_factor(method: Chain, task: Task) -> tuple[int, int, GramFactor]:
     """Rank of the target, columns of B, and how to draw what the samples have outside both."""
     problem, algorithm = task.problem, task.algorithm
@@ -246,9 +263,16 @@ class ChainStepper(Stepper):
         self.streams = lanes.keys(random.Role.FIELDS, random.Role.ORTHOGONAL)
 
     def start(self) -> Memory:
-        """Rows of the start in the orthonormal basis."""
+        """Rows of the start in the orthonormal basis, or where an earlier stage left them."""
+        after, columns = self.lanes.task.after, self.spec.at.columns
+        if after is not None:
+            memory = jax.tree.map(self.lanes.fold_seeds, after.state).under(self.spec.at.form)
+            rank, p = self.spec.at.rank, self.spec.at.p
+            held = brought(jnp.concatenate([x.W for x in memory.every], axis=-2), rank, columns)
+            parts = [held[..., i * p : (i + 1) * p, :] for i in range(len(memory.every))]
+            return memory.moved([Layers(W, x.a) for W, x in zip(parts, memory.every, strict=True)])
         Q, M, a = self.lanes.starts()
-        W = np.concatenate(embed(Q, M, self.params.inverse, self.spec.at.columns), axis=-1)
+        W = np.concatenate(embed(Q, M, self.params.inverse, columns), axis=-1)
         return Memory.at_rest(self.spec.at.form, self.lanes.fold(W), self.lanes.fold(a))
 
     def run(self, carry: Any, start: Any, stop: Any) -> Any:
@@ -257,9 +281,15 @@ class ChainStepper(Stepper):
 
     def snapshot(self, state: Memory) -> Snapshot:
         """Overlaps of all seeds."""
-        W, a = (self.lanes.unfold(x)[:, None] for x in state.now)
-        Q, M = map(np.asarray, overlaps(W, self.params.L))
-        return Snapshot(Q, M, a)
+        seen: list[Any] = []
+        for layers in (x for x in (state.now, state.average) if x is not None):
+            W, a = (self.lanes.unfold(x)[:, None] for x in layers)
+            seen += [*map(np.asarray, overlaps(W, self.params.L)), a, None]
+        return Snapshot(*seen)
+
+    def left(self, state: Memory) -> Memory | None:
+        """What the optimiser carries beyond the rows of now, whose overlaps say everything."""
+        return jax.tree.map(self.lanes.unfold, state) if len(state.every) > 1 else None
 
     def notes(self, diverged: bool) -> dict[str, Any]:
         """How the batches were summed."""
@@ -300,6 +330,7 @@ class Chain(Stackable):
     engine: str = "auto"
     stochastic: ClassVar[bool] = True
     stepwise: ClassVar[bool] = True
+    hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("arnaboldi2023escaping", "benarous2021")
 
     def __post_init__(self) -> None:
@@ -310,9 +341,9 @@ class Chain(Stackable):
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Reused samples are correlated with the weights, so the overlaps alone are not a Markov chain."""
-        if algorithm.dataset is not None:
+        if algorithm.reused:
             return (
-                f"samples are reused (dataset = {algorithm.dataset}), so the weights are correlated with the data and "
+                f"samples are reused ({algorithm.reused}), so the weights are correlated with the data and "
                 "the overlaps are no longer a Markov chain"
             )
         return None

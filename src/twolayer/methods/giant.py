@@ -21,7 +21,7 @@ from twolayer.numerics.errors import reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
-from twolayer.task.regimes import regime_of
+from twolayer.task.regimes import layers_apart, memory_beyond, regime_of
 
 __all__ = ["GiantSteps"]
 
@@ -66,10 +66,10 @@ class GiantSteps(Method):
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Only fresh samples, and only where steps stay of order one."""
-        if algorithm.dataset is not None:
-            return REUSED.format(algorithm.dataset)
+        if algorithm.reused:
+            return REUSED.format(algorithm.reused)
         if regime_of(algorithm).name == "giant steps":
-            return None
+            return layers_apart(algorithm) or memory_beyond(algorithm)
         return (
             f"giant steps have lr = O(1) and batches of at least order d, such as lr = 0.5, batch = 4*d, but with "
             f"lr = {algorithm.lr}, batch = {algorithm.batch} the limit is another one; Map iterates the mean step at "
@@ -80,6 +80,10 @@ class GiantSteps(Method):
         """The band is that of overlaps alone."""
         if self.band and form_of(algorithm).carries:
             return "the linearised map of the band has no rows of the step before: use momentum = 0 or band = False"
+        if self.band and (algorithm.second_lr is not None or not algorithm.train_first_layer):
+            return (
+                "the band is that of one lr for all: leave out second_lr and train the first layer, or use band = False"
+            )
         return super().objection(problem, algorithm)
 
     def prepare(self, task: Task) -> Evolution:
@@ -88,7 +92,7 @@ class GiantSteps(Method):
         batch = algorithm.batch
         norm = 1 / batch.coefficient if batch.exponent < 1 + 1e-9 else 0.0
         weights = Weights(norm, 0.0, True, problem.noise)
-        rates = rates_of(algorithm, problem.divisor, algorithm.lr.coefficient)
+        rates = rates_of(algorithm, problem.divisor, 1)  # the same at every d
         return mean_steps(task, self._precision, rates, weights, Terms(band=self.band))
 
     @property

@@ -39,6 +39,7 @@ from twolayer.numerics.errors import Refused, choice, positive_integer, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
+from twolayer.task.regimes import memory_beyond
 
 __all__ = ["CORRECTIONS", "LARGEST_FLUCTUATION", "Map"]
 
@@ -47,7 +48,7 @@ LARGEST_FLUCTUATION = 0.4
 """Of the squared norm of a row in one step, relative: beyond it the mean step describes no run."""
 
 REUSED = (
-    "samples are reused (dataset = {}), so a step depends on the whole past and its mean is no function of the "
+    "samples are reused ({}), so a step depends on the whole past and its mean is no function of the "
     "overlaps; DMFT is the theory of reused batches of order d with lr of order one"
 )
 
@@ -101,7 +102,7 @@ class Map(Method):
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Only fresh samples."""
-        return None if algorithm.dataset is None else REUSED.format(algorithm.dataset)
+        return REUSED.format(algorithm.reused) if algorithm.reused else memory_beyond(algorithm)
 
     def prepare(self, task: Task) -> Evolution:
         """Evaluate the laws at d."""
@@ -109,7 +110,7 @@ class Map(Method):
         batch = algorithm.batch_at(self.dim)
         norm = self.dim / batch if "norm" not in self.without else 0.0
         weights = Weights(norm, 1 / batch, "pairs" not in self.without, problem.noise)
-        rates = rates_of(algorithm, problem.divisor, algorithm.lr(self.dim))
+        rates = rates_of(algorithm, problem.divisor, self.dim)
         evolution = mean_steps(task, self._precision, rates, weights, self._terms)
         exact = not form_of(algorithm).normalises and task.points[-1] <= 1
         size = 0.0 if exact else fluctuation(evolution.motion.equation().step, task)

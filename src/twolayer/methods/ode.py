@@ -28,7 +28,7 @@ from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
-from twolayer.task.regimes import regime_of
+from twolayer.task.regimes import layers_apart, memory_beyond, regime_of
 
 __all__ = ["ODE"]
 
@@ -131,11 +131,14 @@ class ODE(Method):
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Only fresh samples, and only where the limit is a differential equation."""
-        if algorithm.dataset is not None:
+        if algorithm.reused:
             return (
-                f"samples are reused (dataset = {algorithm.dataset}), so the fields depend on the whole past and no "
+                f"samples are reused ({algorithm.reused}), so the fields depend on the whole past and no "
                 "equation closes on the overlaps; DMFT is the theory of reused batches of order d with lr of order one"
             )
+        reason = layers_apart(algorithm) or memory_beyond(algorithm)
+        if reason is not None:
+            return reason
         regime = regime_of(algorithm)
         laws = f"lr = {algorithm.lr}, batch = {algorithm.batch}"
         if regime.name == "giant steps":

@@ -48,6 +48,7 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
 from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
+from twolayer.task.regimes import layers_apart, memory_beyond
 
 __all__ = ["Population"]
 
@@ -321,18 +322,19 @@ class Population(Method):
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """There are no samples to reuse, and no direction to learn in a zero target."""
-        if algorithm.dataset is not None:
-            return (
-                f"samples are reused (dataset = {algorithm.dataset}), but the population loss is an average over all "
-                "inputs"
-            )
+        if algorithm.reused:
+            return f"samples are reused ({algorithm.reused}), but the population loss is an average over all inputs"
         if np.diagonal(problem.P).min() <= 0:
             return (
                 "a direction of the target is zero (P_rr = 0), so there is no angle to it and nothing to learn along it"
             )
         if vanishes(problem.target, problem.P):
             return "the target is zero, so there is no direction to learn"
-        return None
+        return memory_beyond(algorithm)
+
+    def objection(self, problem: Problem, algorithm: SGD) -> str | None:
+        """The flow has one time scale."""
+        return super().objection(problem, algorithm) or (layers_apart(algorithm) if self.flow else None)
 
     def save_points(self, clocks: Clocks, time: Any, steps: Any, save: Any) -> np.ndarray:
         """Steps, or times of the flow; a law for lr needs a dimension to be a number."""

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.state import Overlap, pack, tangent, unpack
-from twolayer.equations.step import limit_at
+from twolayer.equations.step import limit_at, quickening
 from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.spread import Spread, spread_of
@@ -79,7 +79,9 @@ def one_step(params: Params, quantity: str | None, carry: Any, number: Any, on: 
     if field.form.normalises:
         J = tangent(y.Q, y.M, field.form.trained)
         sigma = J @ sigma @ J.T
-    kick = Overlap(*unpack(params.amplitude * symmetric_root(sigma) @ normals, p, k, field.form.trained))
+    first, second = params.amplitude
+    kick = Overlap(*unpack(symmetric_root(sigma) @ normals, p, k, field.form.trained))
+    kick = Overlap(first * kick.Q, first * kick.M, second * kick.a)
     slope = field.rate(0.0, y)
     guess = jax.tree.map(lambda x, b, n: x + params.dt * b + n, y, slope, kick)
     later = field.rate(0.0, guess)
@@ -126,10 +128,11 @@ class SDEStepper(Stepper):
         spread = spread_of(problem, algorithm)
         self._notes = {"engine": averager.label, "covariance": spread.label, "sgd_steps_per_step": stride}
         eta, limit = algorithm.lr(dim) / problem.divisor, limit_at(algorithm, problem.divisor, dim)
-        kick = limit.flow * eta * np.sqrt(stride / algorithm.batch_at(dim))
+        kick = eta * np.sqrt(stride / algorithm.batch_at(dim))
         # arrays, not floats: they are data of the compiled code
-        numbers = (limit.noise / limit.flow, kick, stride * eta)
-        rho, amplitude, dt = (jnp.asarray(x, float) for x in numbers)
+        numbers = (limit.noise / quickening(algorithm), stride * eta)
+        rho, dt = (jnp.asarray(x, float) for x in numbers)
+        amplitude = jnp.array([limit.flow, limit.second]) * kick
         field = field_with(averager.engine, problem, algorithm, limit)
         inverse = target_frame(problem.P)[1]
         self.params = Params(field, spread, rho, amplitude, dt, inverse, lanes.noise, lanes.engine, lanes.watch)

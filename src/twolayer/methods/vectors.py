@@ -1,7 +1,7 @@
 """Honest SGD in d dimensions with the same kernel: the experiment.
 
-    λ = W z,  λ* = W* z,    W ← step(W, mean_ν g^ν (z^ν)ᵀ),    z ~ N(0, I_d), new at every step or from a fixed set
-    training risk = ½ mean_ν (y^ν − f^ν)² over the fixed set
+    λ = W z,  λ* = W* z,    W ← step(W, mean_ν g^ν (z^ν)ᵀ),    z ~ N(0, I_d), new at every step or used again
+    training risk = ½ mean_ν (y^ν − f^ν)² over the fixed set, or over the batch that is used again
 
 The target rows are put on the first coordinates, W* = (L_P, 0), which is no restriction for isotropic inputs.
 Inputs are streamed (inputs.py): at most 2¹⁸ numbers of them exist at a time, and none is kept. They are drawn with
@@ -53,10 +53,11 @@ class Params(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the optimiser carries, with rows (p, d), and their squared norms."""
+    """What the optimiser carries, with rows (p, d), their squared norms, and the number of steps taken."""
 
     memory: Memory
     square: Any
+    taken: Any
 
 
 def contribution(spec: Spec, params: Params, state: State, batch: Batch, chunk: Any) -> tuple[Push, Products | None]:
@@ -78,7 +79,7 @@ def contribution(spec: Spec, params: Params, state: State, batch: Batch, chunk: 
 def step(spec: Spec, params: Params, state: State, mean: Push, products: Products | None) -> tuple[State, Any]:
     """One step of SGD from the batch means; and the largest squared norm met."""
     memory, square, size = descend(spec.form, params.rates, state.memory, mean, products)
-    return State(memory, square), size
+    return State(memory, square, state.taken + 1), size
 
 
 @partial(jax.jit, static_argnames=("spec",))
@@ -130,14 +131,13 @@ def advance_group(spec: Spec, params: Params, keys: Any, carry: Any, start: Any,
 
 
 @partial(jax.jit, static_argnames=("spec",))
-def training_risks(spec: Spec, params: Params, keys: Any, layers: Layers) -> Any:
-    """½ mean (y − f)² over the fixed set, (groups, lanes)."""
-    assert spec.dataset is not None
-    scale = 1 / (2 * spec.dataset)
+def training_risks(spec: Spec, params: Params, keys: Any, layers: Layers, taken: Any) -> Any:
+    """½ mean (y − f)² over the samples that come back, (groups, lanes)."""
+    scale = 1 / (2 * spec.size)
 
-    def single(params: Params, keys: Any, layers: Layers) -> Any:
+    def single(params: Params, keys: Any, layers: Layers, taken: Any) -> Any:
         def body(visit: Any, total: Any) -> Any:
-            batch, inside = draw_again(spec, keys, visit)
+            batch, inside = draw_again(spec, keys, visit, taken)
             z = inputs(spec, batch)
             label = spec.kernel.target(z[:, : params.L.shape[1]] @ params.L.T) + jnp.sqrt(params.noise) * batch.noise
             error = label - spec.kernel.output(z @ layers.W.T, layers.a)
@@ -145,18 +145,19 @@ def training_risks(spec: Spec, params: Params, keys: Any, layers: Layers) -> Any
 
         return scale * jax.lax.fori_loop(0, spec.visits, body, jnp.zeros(()))
 
-    def group(own: dict[str, Any], layers: Layers, keys: Any) -> Any:
+    def group(own: dict[str, Any], layers: Layers, taken: Any, keys: Any) -> Any:
         mine = params._replace(**own)
-        return jax.vmap(single, (lane_axes(params), 0, 0))(mine, keys, layers)
+        return jax.vmap(single, (lane_axes(params), 0, 0, 0))(mine, keys, layers, taken)
 
-    return in_groups(group, lane_numbers(params), layers, keys)
+    return in_groups(group, lane_numbers(params), layers, taken, keys)
 
 
 def spec_of(dim: int, task: Task) -> Spec:
     """What fixes the compiled code of a task."""
     algorithm, quantity = task.algorithm, None if task.until is None else task.until.quantity
     rules = (kernel_of(task.problem, algorithm), form_of(algorithm))
-    return Spec(*rules, dim, algorithm.batch_at(dim), quantity, algorithm.dataset_at(dim), algorithm.sampling)
+    n, sampling, repeat = algorithm.dataset_at(dim), algorithm.sampling, algorithm.repeat
+    return Spec(*rules, dim, algorithm.batch_at(dim), quantity, n, sampling, repeat)
 
 
 def lanes_of(dim: int, tasks: Sequence[Task]) -> Lanes:
@@ -183,32 +184,37 @@ class VectorsStepper(Stepper):
         """W with the overlaps of the start, or where an earlier stage left it."""
         Q, M, a = self.lanes.starts()
         after, rank = self.lanes.task.after, self.L.shape[1]
+        taken = self.lanes.fold(self.lanes.before)
         if after is not None:
-            W, a = (self.lanes.fold_seeds(x) for x in after.state)
-            return State(Memory.at_rest(self.spec.form, W, a), (W * W).sum(-1))
+            memory = jax.tree.map(self.lanes.fold_seeds, after.state).under(self.spec.form)
+            return State(memory, (memory.now.W**2).sum(-1), taken)
         A, B = embed(Q, M, self.inverse, min(self.lanes.task.problem.p, self.spec.dim - rank))
         blank = np.zeros((*A.shape[:-1], self.spec.dim - rank - B.shape[-1]))
         W = self.lanes.fold(np.concatenate([A, B, blank], axis=-1))
         square = self.lanes.fold(np.diagonal(Q, axis1=1, axis2=2))
-        return State(Memory.at_rest(self.spec.form, W, self.lanes.fold(a)), square)
+        return State(Memory.at_rest(self.spec.form, W, self.lanes.fold(a)), square, taken)
 
     def run(self, carry: Any, start: Any, stop: Any) -> Any:
         """Compiled steps."""
         return advance(self.spec, self.params, self.streams, carry, start, stop)
 
     def snapshot(self, state: State) -> Snapshot:
-        """Overlaps of all seeds, and the training risk where there is a fixed set."""
-        layers = state.memory.now
+        """Overlaps of all seeds, and the training risk where samples come back."""
+        seen = (x for x in (state.memory.now, state.memory.average) if x is not None)
+        return Snapshot(*(value for layers in seen for value in self._seen(layers, state.taken)))
+
+    def _seen(self, layers: Layers, taken: Any) -> tuple[Any, ...]:
+        """Q, M, a and the training risk of all seeds at these layers."""
         W, a = (self.lanes.unfold(x)[:, None] for x in layers)
         risk = None
-        if self.spec.dataset is not None:
-            risk = self.lanes.unfold(training_risks(self.spec, self.params, self.streams, layers))[:, None]
-        Q, M = map(np.asarray, overlaps(W, self.L))
-        return Snapshot(Q, M, a, risk)
+        if self.spec.remembers:
+            risk = self.lanes.unfold(training_risks(self.spec, self.params, self.streams, layers, taken))[:, None]
+        return *map(np.asarray, overlaps(W, self.L)), a, risk
 
-    def left(self, state: State) -> Layers:
-        """The weights: on a fixed set the overlaps do not say how they lie to the samples."""
-        return Layers(*map(self.lanes.unfold, state.memory.now))
+    def left(self, state: State) -> Memory:
+        """What the optimiser carries: on a fixed set the overlaps do not say how weights lie to the samples."""
+        memory: Memory = jax.tree.map(self.lanes.unfold, state.memory)
+        return memory
 
 
 @register_method
@@ -224,8 +230,9 @@ class Vectors(Stackable):
     Notes
     -----
     With ``dataset=n`` every seed has its own n samples; they are drawn again when they are visited, never stored, and
-    the result holds the training risk. Cost per step and seed O(n_b p d), and O(n p d) at each save point for the
-    training risk; memory O(seeds · p d) plus a stream of 2¹⁸ numbers per seed in a group.
+    the result holds the training risk. With ``repeat`` and no dataset that is the risk on the batch of the last step.
+    Cost per step and seed O(n_b p d), and O(n p d) at each save point for the training risk; memory O(seeds · p d)
+    plus a stream of 2¹⁸ numbers per seed in a group.
 
     Examples
     --------
@@ -249,7 +256,7 @@ class Vectors(Stackable):
 
     def stack_key(self, task: Task) -> Hashable | None:
         """Everything but the rates, the noise and the thresholds; runs on fixed sets stand alone."""
-        if task.algorithm.dataset is not None:
+        if task.algorithm.reused:
             return None
         return spec_of(self.dim, task), task.problem.p, task.problem.gram, len(task.points)
 
@@ -261,7 +268,8 @@ class Vectors(Stackable):
     def cost(self, task: Task) -> float:
         """Steps, each of O(n_b p d), and visits to the whole set."""
         batch, p = task.algorithm.batch_at(self.dim), task.problem.p
-        samples = float(task.points[-1]) * batch + len(task.points) * (task.algorithm.dataset_at(self.dim) or 0)
+        again = (task.algorithm.dataset_at(self.dim) or batch) if task.algorithm.reused else 0
+        samples = float(task.points[-1]) * batch + len(task.points) * again
         return samples * self.dim * (NS_PER_INPUT + NS_PER_PRODUCT * p) * 1e-9
 
     def footprint(self, task: Task) -> int:

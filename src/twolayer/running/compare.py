@@ -17,13 +17,12 @@ import xarray as xr
 from twolayer.numerics.errors import InputError, Interrupted, Refused, reject
 from twolayer.running.announcing import Announcer
 from twolayer.running.comparison import Comparison, tree_of
-from twolayer.running.finite_size import rounding
 from twolayer.running.judging import Judgement, entries, judge, ranges
 from twolayer.running.pilots import Finite, Pair, Pilots, clock_ratio
-from twolayer.running.solve import given_start, solve
-from twolayer.running.support import check_description, support
+from twolayer.running.plan import Plan
+from twolayer.running.solve import given_start
+from twolayer.running.stages import Stage
 from twolayer.task.algorithm import SGD
-from twolayer.task.clocks import Clocks
 from twolayer.task.method import METHODS, Method, Outcome
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
@@ -34,20 +33,16 @@ MAX_VECTOR_WORK = 3e10  # numbers moved by Vectors beyond which it is left out u
 ALONE = 5.0  # starts below so many d^(−1/2) are ruled by the noise of single samples
 
 
-def default_methods(
-    problem: Problem, algorithm: SGD, dim: int | None, time: Any, steps: Any, seeds: int
-) -> list[Method]:
+def default_methods(plan: Plan, dim: int | None, ends: dict[str, Any], seeds: int) -> list[Method]:
     """All methods that can, at the given dimension; explicit vectors only while they are cheap."""
     out: list[Method] = []
-    for name in support(problem, algorithm).methods:
+    for name in plan.support.methods:
         method = METHODS[name.lower()].at(dim)
-        if method is None or not method.in_comparisons:
+        if method is None or not method.in_comparisons or plan.objection(method) is not None:
             continue
-        if method.name == "vectors" and dim is not None:
-            clocks = Clocks(problem, algorithm, dim)
-            count = np.max(steps) if steps is not None else clocks.steps(float(np.max(time)))
-            if count * algorithm.batch_at(dim) * problem.p * dim * seeds > MAX_VECTOR_WORK:
-                continue
+        costly = method.name == "vectors" and dim is not None
+        if costly and plan.work(dim, ends) * plan.problem.p * dim * seeds > MAX_VECTOR_WORK:  # type: ignore[arg-type, operator]
+            continue
         out.append(method)
     return sorted(out, key=lambda m: m.stochastic)
 
@@ -61,7 +56,7 @@ def _labels(methods: Sequence[Method]) -> list[str]:
 
 def compare(
     problem: Problem,
-    algorithm: SGD,
+    algorithm: SGD | Sequence[Stage],
     methods: Sequence[Method] | None = None,
     start: Overlaps | str | None = None,
     *,
@@ -76,7 +71,9 @@ def compare(
 
     Parameters
     ----------
-    problem, algorithm : Problem, SGD
+    problem : Problem
+    algorithm : SGD, or list of Stage
+        Stages have ends and save points of their own, so that time, steps and save are left out, and no thresholds.
     methods : sequence of Method, optional
         By default every one that can, at the dimension of the start. Methods that refuse are skipped, and the
         table says why.
@@ -98,7 +95,12 @@ def compare(
         its rows, ``.results`` the results by name, ``.tree`` the DataTree that `save` writes.
     """
     announcer = Announcer(progress)
-    check_description(problem, algorithm, " (stages are run with solve_stages)")
+    plan, ends = Plan.of(problem, algorithm), {"time": time, "steps": steps}
+    ends = {name: end for name, end in ends.items() if end is not None}
+    if plan.stages and ends:
+        raise InputError(
+            f"Argument `{next(iter(ends))}` must be left out where stages are compared: they have their own."
+        )
     if isinstance(start, str):
         dims = {method.dimension for method in methods or () if isinstance(method, Method)} - {None}
         start = given_start(
@@ -106,7 +108,7 @@ def compare(
         )
     if not isinstance(start, Overlaps):
         reject("start", start, "Overlaps, or 'random'")
-    usable, skipped = _usable(problem, algorithm, _asked(problem, algorithm, methods, start, time, steps, seeds))
+    usable, skipped = _usable(plan, _asked(plan, methods, start, ends, seeds))
     start = _placed(start, usable)
     names = dict(zip(_labels(usable), usable, strict=True))
     results: dict[str, xr.Dataset] = {}
@@ -116,14 +118,11 @@ def compare(
     try:
         for name, method in sorted(names.items(), key=lambda pair: not pair[1].stepwise):
             # continuous methods are saved where the first stepwise one is
-            ends: dict[str, Any] = {"time": time, "steps": steps}
-            if not method.stepwise and grid is not None:
-                ends = {"time": grid}
+            own = {"time": grid} if not method.stepwise and grid is not None else ends
             announcer.say(_described(method, seeds))
-            ends = {k: v for k, v in ends.items() if v is not None}
             run: dict[str, Any] = {"save": save, "seeds": seeds, "seed": seed, "progress": announcer.monitor}
             try:
-                results[name] = solve(problem, algorithm, method, start, throw=False, **ends, **run)
+                results[name] = plan.solve(method, start, own, throw=False, **run)
             except Refused as refused:  # for what only the numbers of the start tell
                 skipped[type(method).__name__] = refused.reason
                 continue
@@ -131,8 +130,8 @@ def compare(
                 grid = results[name].time.values
         done = {name: method for name, method in names.items() if name in results}
         if not done:
-            raise Refused(", ".join(skipped), "; ".join(skipped.values()), support(problem, algorithm).methods)
-        rows = _verdicts(Pilots(problem, algorithm, start, seeds, seed, announcer), done, results)
+            raise Refused(", ".join(skipped), "; ".join(skipped.values()), plan.support.methods)
+        rows = _verdicts(Pilots(plan, start, seeds, seed, announcer), done, results)
     except KeyboardInterrupt as stop:
         if isinstance(stop, Interrupted) and isinstance(stop.result, xr.Dataset) and name not in results:
             results[name] = stop.result  # of pilots nothing is kept
@@ -143,14 +142,12 @@ def compare(
     return Comparison(tree_of(list(done), results, rows, skipped))
 
 
-def _asked(
-    problem: Problem, algorithm: SGD, methods: Any, start: Overlaps, time: Any, steps: Any, seeds: int
-) -> list[Method]:
+def _asked(plan: Plan, methods: Any, start: Overlaps, ends: dict[str, Any], seeds: int) -> list[Method]:
     """The methods to run, as given or all that apply of themselves."""
     if methods is None:
-        found = default_methods(problem, algorithm, start.dim, time, steps, seeds)
+        found = default_methods(plan, start.dim, ends, seeds)
         if not found:
-            lenses = support(problem, algorithm)
+            lenses = plan.support
             reasons = {**dict.fromkeys(lenses.methods, "it needs a start with a dim"), **lenses.reasons}
             why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
             raise InputError(f"No method applies of itself ({why}).")
@@ -163,13 +160,13 @@ def _asked(
     return list(methods)
 
 
-def _usable(problem: Problem, algorithm: SGD, methods: list[Method]) -> tuple[list[Method], dict[str, str]]:
+def _usable(plan: Plan, methods: list[Method]) -> tuple[list[Method], dict[str, str]]:
     """Deterministic methods first, and the reasons of those that refuse."""
-    reasons = [(method, method.objection(problem, algorithm)) for method in methods]
+    reasons = [(method, plan.objection(method)) for method in methods]
     skipped = {type(method).__name__: reason for method, reason in reasons if reason is not None}
     usable = [method for method, reason in reasons if reason is None]
     if not usable:
-        raise Refused(", ".join(skipped), "; ".join(skipped.values()), support(problem, algorithm).methods)
+        raise Refused(", ".join(skipped), "; ".join(skipped.values()), plan.support.methods)
     return sorted(usable, key=lambda method: method.stochastic), skipped
 
 
@@ -191,17 +188,17 @@ def _verdicts(pilots: Pilots, methods: dict[str, Method], results: dict[str, xr.
     rows: list[Judgement] = []
     for name, method in others:
         result, dim = results[name], method.dimension or 0
-        unit = clock_ratio(first, pilots.algorithm, method.dimension, pilots.start.dim)
+        unit = clock_ratio(first, pilots.plan.algorithm, method.dimension, pilots.start.dim)
         reason = _ended(theory, reference) or _ended(result, "it") or _beyond(result, theory, method, reference, unit)
         finite = Finite(lost=reason) if reason else pilots.finite(Pair(method, result, first, theory))
         if finite.lost:
             rows += [_unjudged(name, dim, result, theory, quantity, finite.lost) for quantity in entries(result)]
             continue
-        scales = ranges(theory, pilots.problem.P, method.dimension)
+        scales = ranges(theory, pilots.plan.problem.P, method.dimension)
         limit = method.dimension is not None and first.dimension is None  # which has batches of any size
-        whole = rounding(pilots.algorithm, dim) if limit else 0.0
+        whole = pilots.plan.rounding(dim) if limit else 0.0
         found = judge(name, dim, result, theory, scales, finite.base, finite.corrections, unit, whole)
-        hint = _hint(pilots.problem, pilots.start, method.dimension)
+        hint = _hint(pilots.plan.problem, pilots.start, method.dimension)
         rows += [_explained(row, hint) for row in found]
     return rows
 

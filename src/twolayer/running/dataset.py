@@ -5,6 +5,7 @@ Dimensions ``seed``, ``time``, ``neuron``, ``neuron_``, ``direction``; variables
     M (seed, time, neuron, direction)   Q (seed, time, neuron, neuron_)   a (seed, time, neuron)
     risk, excess_risk (seed, time)      outcome (seed)   stop_step, stop_time (seed)
     train_risk (seed, time), where samples are reused
+    M_average, Q_average, a_average, risk_average, … where the average of the iterates is followed
     Q_perp (seed, time, neuron, neuron_), where the method carries it to more digits than Q and M do
 
 In a mean field a neuron is a particle: q (seed, time, neuron) = |w⊥|² and weight (neuron) are given too, and Q only
@@ -131,8 +132,11 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
         },
         coords,
     )
-    if isinstance(snapshot, Snapshot) and snapshot.train_risk is not None:
-        dataset["train_risk"] = ("seed", "time"), snapshot.train_risk
+    if isinstance(snapshot, Snapshot):
+        for name in ("train_risk", "train_risk_average"):
+            if getattr(snapshot, name) is not None:
+                dataset[name] = ("seed", "time"), getattr(snapshot, name)
+        dataset = dataset.assign(_average(problem, snapshot))
     for name, (dims, values) in record.extras.items():
         if name not in dataset:
             dataset[name] = dims, values[tuple(slice(count) if dim == "time" else slice(None) for dim in dims)]
@@ -178,6 +182,21 @@ def _risks(problem: Problem, record: Record) -> tuple[np.ndarray, str]:
         return known
     assert isinstance(snapshot, Snapshot)
     return excess_risks(problem, snapshot.Q, snapshot.M, snapshot.a)
+
+
+def _average(problem: Problem, snapshot: Snapshot) -> dict[str, Any]:
+    """The average of the iterates, if it was followed."""
+    Q, M, a = snapshot.Q_average, snapshot.M_average, snapshot.a_average
+    if Q is None or M is None or a is None:
+        return {}
+    excess, row = excess_risks(problem, Q, M, a)[0], ("seed", "time", "neuron")
+    return {
+        "M_average": ((*row, "direction"), M),
+        "Q_average": ((*row, "neuron_"), Q),
+        "a_average": (row, a),
+        "risk_average": (row[:2], excess + problem.noise / 2),
+        "excess_risk_average": (row[:2], excess),
+    }
 
 
 def _orthogonal(task: Task, snapshot: Snapshot | Measure) -> dict[str, Any]:

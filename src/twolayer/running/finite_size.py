@@ -71,7 +71,7 @@ def slowest(algorithm: SGD) -> float:
         "giant steps": (mu - 1,) if mu > 1 + SLOW else (1.0,),
         "noise map": (mu,),
         "blow-up": (mu,),
-    }[name if algorithm.dataset is None else "giant steps"]
+    }["giant steps" if algorithm.reused else name]
     return min(*known, 1.0)
 
 
@@ -147,18 +147,21 @@ def rounding(algorithm: SGD, dim: int) -> float:
     return max(off, abs((algorithm.dataset_at(dim) or 0) / algorithm.dataset(dim) - 1))
 
 
-def dimensions(algorithm: SGD, dim: int) -> tuple[int, int, int]:
-    """D, and dimensions near d/4 and d/16 at which batches are rounded least.
+def dimensions(algorithms: Sequence[SGD], dim: int) -> tuple[int, int, int]:
+    """D, and dimensions near d/4 and d/16 at which the batches of all stages are rounded least.
 
     Examples
     --------
-    >>> dimensions(SGD(lr="1/d"), 1600), dimensions(SGD(lr="1/d", batch="d**0.5"), 16000)
+    >>> dimensions([SGD(lr="1/d")], 1600), dimensions([SGD(lr="1/d", batch="d**0.5")], 16000)
     ((1600, 400, 100), (16000, 3969, 1024))
     """
 
+    def off(n: int) -> float:
+        return max(round(rounding(algorithm, n), 4) for algorithm in algorithms)
+
     def near(place: float) -> int:
         few = np.unique(np.linspace((1 - AROUND) * place, (1 + AROUND) * place, 401).round().astype(int))
-        return int(min((n for n in few if n > 0), key=lambda n: (round(rounding(algorithm, n), 4), abs(n - place))))
+        return int(min((n for n in few if n > 0), key=lambda n: (off(n), abs(n - place))))
 
     return dim, near(dim / LEVELS[0]), near(dim / LEVELS[1])
 

@@ -25,17 +25,14 @@ from twolayer.running.finite_size import (
     allowance,
     dimensions,
     extrapolate,
-    left_by_the_mean_step,
-    rounding,
-    slowest,
     usable,
 )
 from twolayer.running.judging import Correction, Deviation, deviations, linear
-from twolayer.running.solve import DivergenceWarning, make_task, solve
+from twolayer.running.plan import Plan
+from twolayer.running.solve import DivergenceWarning, make_task
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Method, Outcome
 from twolayer.task.overlaps import Overlaps
-from twolayer.task.problem import Problem
 
 __all__ = ["Finite", "Pair", "Pilots", "clock_ratio"]
 
@@ -77,10 +74,8 @@ class Lost(Exception):
 class Pilots:
     """The pilots of one comparison; each is run once, whoever asks for it."""
 
-    def __init__(
-        self, problem: Problem, algorithm: SGD, start: Overlaps, seeds: int, seed: int, announcer: Announcer
-    ) -> None:
-        self.problem, self.algorithm, self.start = problem, algorithm, start
+    def __init__(self, plan: Plan, start: Overlaps, seeds: int, seed: int, announcer: Announcer) -> None:
+        self.plan, self.start = plan, start
         self.seeds, self.seed, self.announcer = seeds, seed, announcer
         self._kept: dict[Any, xr.Dataset] = {}
 
@@ -94,8 +89,8 @@ class Pilots:
             return Finite(lost=f"{words}: nothing says that these are equal")
         if isinstance(pair.method, EXACT) and isinstance(pair.first, EXACT):
             return Finite()
-        dims = dimensions(self.algorithm, dim)
-        least = self.problem.p + self.problem.k + 1
+        dims = dimensions([algorithm for _, algorithm in self.plan.parts], dim)
+        least = self.plan.problem.p + self.plan.problem.k + 1
         if dims[-1] < least:
             return Finite(lost=f"a pilot at d/{LEVELS[-1]} = {dims[-1]} has no room for p + k = {least - 1} directions")
         try:
@@ -104,8 +99,7 @@ class Pilots:
             return Finite(lost=str(reason))
 
     def _measured(self, pair: Pair, dims: Dims) -> Finite:
-        slow = slowest(self.algorithm)
-        quick = left_by_the_mean_step(self.algorithm)
+        slow, quick = self.plan.slowest, self.plan.left_by_the_mean_step
         exact = isinstance(pair.method, EXACT)
         if exact and isinstance(pair.first, Map):
             return Finite(self._allowed(pair, dims, quick))
@@ -122,7 +116,7 @@ class Pilots:
     def _in_two_parts(self, pair: Pair, step: Pair, dims: Dims, quick: float) -> Finite:
         """The mean step against the limit, without noise, and the runs against the mean step."""
         rest = self._allowed(Pair(pair.method, pair.result, step.method, step.result), dims, quick)
-        unit = clock_ratio(pair.first, self.algorithm, dims[0], self.start.dim)
+        unit = clock_ratio(pair.first, self.plan.algorithm, dims[0], self.start.dim)
         slow, gap = self._extrapolated(step, dims), deviations(step.result, pair.theory, unit)
         both = {
             name: Correction(gap[name].mean + slow[name].shift, slow[name].allowance + rest[name].allowance)
@@ -134,9 +128,10 @@ class Pilots:
         """The mean step at d against the limit, where it holds and does not take long."""
         step = Map(dim, without=("dimension", "ratio"))  # these are no larger than what fluctuations do
         times = pair.result.time.values
-        if step.objection(self.problem, self.algorithm) is not None:
+        if self.plan.objection(step) is not None:
             return None
-        if step.cost(make_task(self.problem, self.algorithm, step, self.start, time=times)) > AFFORDABLE:
+        cost = max(step.cost(make_task(*part, step, self.start, time=times)) for part in self.plan.parts)
+        if cost > AFFORDABLE:
             return None
         try:
             return Pair(step, self._run(step, dim, times), pair.first, pair.theory)
@@ -146,8 +141,8 @@ class Pilots:
     def _extrapolated(self, pair: Pair, dims: Dims) -> dict[str, Correction]:
         """What leads from a method without noise to its limit."""
         gaps = [self._gap(pair, dim) for dim in dims]
-        power = slowest(self.algorithm)
-        whole = rounding(self.algorithm, dims[0]) / (1 - (dims[1] / dims[0]) ** power)
+        power = self.plan.slowest
+        whole = self.plan.rounding(dims[0]) / (1 - (dims[1] / dims[0]) ** power)
         found = {}
         for name, here in gaps[0].items():
             limit = extrapolate([gap[name].mean for gap in gaps], dims, power)
@@ -165,7 +160,7 @@ class Pilots:
     def _gap(self, pair: Pair, dim: int) -> dict[str, Deviation]:
         """Deviations from the reference at another dimension, at the times of the result."""
         method, result, first, theory = pair
-        here, unit = (clock_ratio(first, self.algorithm, d, self.start.dim) for d in (method.dimension, dim))
+        here, unit = (clock_ratio(first, self.plan.algorithm, d, self.start.dim) for d in (method.dimension, dim))
         times = result.time.values / here
         if dim == method.dimension:
             return deviations(result, theory, here)
@@ -182,7 +177,7 @@ class Pilots:
 
     def _run(self, method: Method, dim: int, times: np.ndarray) -> xr.Dataset:
         """A method at a dimension, to the given times."""
-        if isinstance(method, Vectors) and self.algorithm.dataset is None:
+        if isinstance(method, Vectors) and not self.plan.reuses:
             method = Chain(dim)  # the same law, for less
         pilot: Method = dataclasses.replace(method, dim=dim)  # type: ignore[call-arg]
         key = pilot, tuple(np.round(times, 14))
@@ -196,12 +191,10 @@ class Pilots:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DivergenceWarning)  # a lost pilot is told in the table
-                run = solve(
-                    self.problem,
-                    self.algorithm,
+                run = self.plan.solve(
                     pilot,
                     self.start,
-                    time=times,
+                    {"time": times},
                     seeds=self.seeds,
                     seed=self.seed + count,
                     progress=self.announcer.monitor,

@@ -63,14 +63,13 @@ def rerun(dataset: xr.Dataset, *, seed: int | None = None, progress: Any = None,
 def _stages(
     dataset: xr.Dataset, stages: list[dict[str, Any]], seed: int | None, progress: Any, throw: bool
 ) -> xr.Dataset:
-    problem, _, method = parts_of(stages[0])
-    run = stages[0]["run"]
-    legs = []
+    run, legs = stages[0]["run"], []
     for stage in stages:
         until = stage["run"].get("until")
-        algorithm = parts_of(stage)[1]
-        legs.append(Leg(algorithm, None if until is None else Until(*until), np.asarray(stage["run"]["points"])))
-    start = start_of(dataset, problem, run["start_dim"])
+        problem, algorithm, method = parts_of(stage)
+        points = np.asarray(stage["run"]["points"])
+        legs.append(Leg(problem, algorithm, None if until is None else Until(*until), points))
+    start = start_of(dataset, legs[0].problem, run["start_dim"])
     assert isinstance(start, Overlaps)
     own = run["seed"] if seed is None else seed
-    return follow_legs(problem, legs, method, start, run["seeds"], own, progress, throw)
+    return follow_legs(legs, method, start, run["seeds"], own, progress, throw)

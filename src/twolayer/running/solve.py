@@ -206,7 +206,7 @@ def make_task(
         if method.dimension < rank:
             reject("dim", method.dimension, f"at least the {rank} independent directions of the target")
     steep = problem.activation.polynomial
-    if algorithm.dataset is not None and steep is not None and len(steep) > 3:
+    if algorithm.reused and steep is not None and len(steep) > 3:
         warnings.warn(
             f"Activation {problem.activation.name} is a polynomial of degree {len(steep) - 1}: on reused samples each "
             "step raises the fields to a higher power, their tails grow out of hand, and averages over samples or "

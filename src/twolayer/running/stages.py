@@ -1,6 +1,10 @@
-"""Runs in stages: each seed goes on from where it ended, under the next algorithm.
+"""Runs in stages: each seed goes on from where it ended, under the next algorithm, or on another task.
 
     stage 1: correlation loss until ‖M‖_F ≥ η (or the risk has fallen);   stage 2: squared loss, smaller lr;   …
+
+Whatever a run carries goes on: weights, those of the step before and their average, the set of samples and the place
+in it. Loss, rates and geometry may change from stage to stage, and with `Stage(problem=…)` the noise and the target,
+over the same directions; on a set of samples its inputs then get new labels.
 
 Every seed leaves a stage at its own step, so the clocks of a staged run belong to seeds: step, sample, alpha and time
 have dimensions (seed, point), and ``stage`` says to which stage a save point belongs. The correlation loss needs this:
@@ -28,7 +32,7 @@ from twolayer.task.method import METHODS, Handover, Method, Outcome, Until
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
-__all__ = ["Stage", "solve_stages"]
+__all__ = ["Leg", "Stage", "check_sets", "check_stages", "follow_legs", "in_common", "solve_stages"]
 
 CLOCKS = ("step", "sample", "alpha", "time")
 STATES = {
@@ -39,6 +43,7 @@ STATES = {
     "excess_risk": (),
     "train_risk": (),
 }
+STATES |= {f"{name}_average": dims for name, dims in STATES.items()}
 SPREAD = 0x9E3779B97F4A7C15  # seeds of later stages: far from those that people choose
 
 
@@ -51,6 +56,8 @@ class Stage:
     algorithm : SGD
     steps, time : int or float
         One of them; as for `solve`.
+    problem : Problem, optional
+        The task of this stage, where it is not that of the run: another target over the same directions, or noise.
     until : Until, optional
         Where a seed goes on to the next stage; relative levels refer to the start of this stage.
     save : int
@@ -67,12 +74,13 @@ class Stage:
     time: Any = None
     until: Until | None = None
     save: Any = 100
+    problem: Problem | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.algorithm, SGD):
             reject("algorithm", self.algorithm, "an SGD")
-        if self.algorithm.momentum:
-            reject("momentum", self.algorithm.momentum, "0 in stages: overlaps alone do not know the last step")
+        if self.problem is not None and not isinstance(self.problem, Problem):
+            reject("problem", self.problem, "a Problem, or None for that of the run")
 
 
 def solve_stages(
@@ -95,6 +103,7 @@ def solve_stages(
     stages : sequence of Stage
         In order. A seed leaves a stage at its threshold, or at its last step. A stage with diverging runs is the last.
         Stages on reused samples share one set, and go on in its sequence of batches; fresh samples are new in each.
+        Momentum goes on from the last step; an average begins with the first stage that asks for it.
 
     Returns
     -------
@@ -112,19 +121,16 @@ def solve_stages(
     >>> sorted(set(result.stage.values.tolist())), result.step.dims
     ([1, 2], ('seed', 'point'))
     """
-    if not stages:
-        reject("stages", stages, "at least one Stage")
+    check_stages(problem, stages)
     for stage in stages:
-        if not isinstance(stage, Stage):
-            reject("stages", stage, "a sequence of Stage")
-        check_parts(problem, stage.algorithm, method)
+        check_parts(stage.problem or problem, stage.algorithm, method)
     check_seed(seed)
     count = positive_integer("seeds", 1 if seeds is None else seeds)
     start = given_start(problem, start, method.dimension, seed, count, why=f"{type(method).__name__} has none")
     if not isinstance(start, Overlaps):
         reject("start", start, "Overlaps, or 'random'")
     dim = method.dimension or start.dim
-    clocks = [Clocks(problem, stage.algorithm, dim) for stage in stages]
+    clocks = [Clocks(stage.problem or problem, stage.algorithm, dim) for stage in stages]
     units = [x.coordinates(np.zeros(1), method.unit(x.algorithm)) for x in clocks]
     for clock in CLOCKS:
         if len({unit[clock][1] for unit in units}) > 1:
@@ -132,33 +138,62 @@ def solve_stages(
                 f"Argument `stages` must have clocks in the same power of d, but {clock} has several: give a start "
                 "that has a `dim`."
             )
-    _check_sets([stage.algorithm for stage in stages], method)
+    check_sets([stage.algorithm for stage in stages], method)
     legs = [
-        Leg(stage.algorithm, stage.until, method.save_points(x, stage.time, stage.steps, stage.save))
+        Leg(x.problem, stage.algorithm, stage.until, method.save_points(x, stage.time, stage.steps, stage.save))
         for stage, x in zip(stages, clocks, strict=True)
     ]
-    return follow_legs(problem, legs, method, start, seeds, seed, progress, throw)
+    return follow_legs(legs, method, start, seeds, seed, progress, throw)
 
 
-def _check_sets(algorithms: Sequence[SGD], method: Method) -> None:
+def check_stages(problem: Problem, stages: Any) -> None:
+    """Reject what is not a sequence of stages over the directions and neurons of one problem."""
+    if not isinstance(stages, Sequence) or isinstance(stages, str) or not stages:
+        reject("stages", stages, "at least one Stage")
+    for stage in stages:
+        if not isinstance(stage, Stage):
+            reject("stages", stage, "a sequence of Stage")
+        other = stage.problem
+        if other is None:
+            continue
+        same = (other.p, other.k, other.activation) == (problem.p, problem.k, problem.activation)
+        if not (same and np.array_equal(other.P, problem.P)):
+            reject("problem", other, f"a task of the same neurons over the same directions as {problem!r}")
+
+
+def check_sets(algorithms: Sequence[SGD], method: Method) -> None:
     """All stages on fixed samples have the same ones, and a method that knows what the weights owe to them."""
-    sets = [(x.dataset, x.batch, x.sampling) for x in algorithms if x.dataset is not None]
+    sets = [(x.dataset, x.batch, x.sampling, x.repeat) for x in algorithms if x.dataset is not None]
     for other in sets[1:]:
         if other != sets[0]:
-            words = [f"dataset = {n}, batch = {b}, sampling = {how!r}" for n, b, how in (sets[0], other)]
-            reject("stages", words[1], f"the same samples in the same batches wherever they are reused: {words[0]}")
-    if sets and len(algorithms) > 1 and not method.hands_over:
-        name = type(method).__name__
-        reason = (
-            "on reused samples a stage goes on with weights that remember them, and this method begins every stage "
-            "from overlaps alone"
+            said = "dataset = {}, batch = {}, sampling = {!r}, repeat = {}"
+            what = f"the same samples in the same batches wherever they are reused: {said.format(*sets[0])}"
+            reject("stages", said.format(*other), what)
+    uses = [x.dataset is not None for x in algorithms]
+    first, last = (uses.index(True), len(uses) - uses[::-1].index(True)) if any(uses) else (0, 0)
+    if not all(uses[first:last]) and method.dimension is None:
+        raise Refused(
+            type(method).__name__,
+            "after other samples it does not come back to a set that it has left",
+            [cls.__name__ for cls in METHODS.values() if cls.hands_over and cls.at(None) is None],
         )
-        raise Refused(name, reason, [cls.__name__ for cls in METHODS.values() if cls.hands_over])
+    reasons = {
+        "on reused samples a stage goes on with weights that remember them": bool(sets),
+        "momentum goes on from the rows of the step before": any(x.momentum for x in algorithms[:-1])
+        and method.stepwise,
+        "an average has overlaps with all rows before it": any(x.average is not None for x in algorithms),
+    }
+    for reason, holds in reasons.items():
+        if holds and len(algorithms) > 1 and not method.hands_over:
+            others = [cls.__name__ for cls in METHODS.values() if cls.hands_over]
+            whole = f"{reason}, and this method begins every stage from overlaps alone"
+            raise Refused(type(method).__name__, whole, others)
 
 
 class Leg(NamedTuple):
-    """A stage on the method's own clock: algorithm, threshold and save points."""
+    """A stage on the method's own clock: task, algorithm, threshold and save points."""
 
+    problem: Problem
     algorithm: SGD
     until: Until | None
     points: np.ndarray
@@ -166,7 +201,6 @@ class Leg(NamedTuple):
 
 @float64
 def follow_legs(
-    problem: Problem,
     legs: Sequence[Leg],
     method: Method,
     start: Overlaps,
@@ -179,7 +213,7 @@ def follow_legs(
     parts: list[xr.Dataset] = []
     first, left, steps = start, None, np.zeros(1, int)
     fixed = next((n for n, leg in enumerate(legs) if leg.algorithm.dataset is not None), 0)
-    for number, (algorithm, until, points) in enumerate(legs):
+    for number, (problem, algorithm, until, points) in enumerate(legs):
         reuses = algorithm.dataset is not None
         own = (seed + (fixed if reuses else number) * SPREAD) % 2**64  # a fixed set is the same in all its stages
         task = make_task(problem, algorithm, method, start, seeds=seeds, seed=own, until=until, points=points)
@@ -220,7 +254,7 @@ def _joined(parts: Sequence[xr.Dataset], stepwise: bool) -> xr.Dataset:
             clocks[clock].append(passed[clock][:, None] + rate * here)
             passed[clock] = passed[clock] + rate * end
         for name in states:
-            values = part[name].values if name in part else np.full(part.risk.shape, np.nan)  # fresh samples
+            values = part[name].values if name in part else _absent(parts, part, name)
             states[name].append(values[:, first:])
         numbers += [number + 1] * here.shape[1]
     variables: dict[str, Any] = {
@@ -235,6 +269,20 @@ def _joined(parts: Sequence[xr.Dataset], stepwise: bool) -> xr.Dataset:
     coords |= {name: parts[0][name].values for name in ("seed", "neuron", "neuron_", "direction")}
     coords |= {"stage": ("point", np.array(numbers)), "stage_number": np.arange(1, len(parts) + 1)}
     return xr.Dataset(variables, coords, dict(parts[0].attrs))
+
+
+def _absent(parts: Sequence[xr.Dataset], part: xr.Dataset, name: str) -> np.ndarray:
+    """What a stage does not have: a risk on samples that come back, or an average."""
+    like = next(other[name].values for other in parts if name in other)
+    return np.full((*part.risk.shape, *like.shape[2:]), np.nan)
+
+
+def in_common(staged: xr.Dataset) -> xr.Dataset:
+    """A run in stages whose seeds left them together, as one along ``time``."""
+    clocks = {clock: ("time", staged[clock].values[0], staged[clock].attrs) for clock in CLOCKS}
+    left = staged.drop_vars([*CLOCKS, "stage", "stage_number", "stop_step"]).rename_dims(point="time")
+    last = staged.outcome.values[:, -1]
+    return left.drop_vars("outcome").assign_coords(clocks).assign(outcome=("seed", last))
 
 
 def _ends(part: xr.Dataset, stepwise: bool) -> np.ndarray:

@@ -2,6 +2,9 @@
 
 W ← (1 − lr·λ) W + (lr/p) mean_ν g^ν (z^ν)ᵀ + β (W − W_previous),    then the geometry:
 free: as it is;   projected: rows divided by their norm;   spherical: tangent gradient, then divided
+
+Samples are new, or come back: `dataset` fixes a set of them, `sampling` says how batches are taken from it, and
+`repeat` how many steps in a row have the same batch.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from twolayer.numerics.errors import InputError, choice, finite_number, reject, require
+from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require
 from twolayer.numerics.tracing import traced
 from twolayer.task.losses import Loss
 from twolayer.task.scaling import Scaling, positive_law
@@ -18,7 +21,9 @@ from twolayer.task.scaling import Scaling, positive_law
 __all__ = ["SGD"]
 
 GEOMETRIES = ("free", "projected", "spherical")
-SAMPLINGS = ("sequence", "replacement")
+SAMPLINGS = ("sequence", "reshuffled", "subset", "replacement")
+WHOLE = ("sequence", "reshuffled")  # every pass visits every sample once: a set is a whole number of batches
+AVERAGES = "None, 'uniform' or a weight between 0 and 1"
 MAX_COUNT = 2**53  # larger numbers of samples are not integers in double precision
 
 
@@ -44,9 +49,18 @@ class SGD:
         None: every sample is new. Otherwise this many samples are fixed and batches are drawn from them.
     sampling : str
         How batches are drawn from a dataset. ``"sequence"``: it is cut into batches, which are visited in turn, over
-        and over; ``"replacement"``: every sample of every batch is any of them, with equal chance.
-    train_second_layer : bool
-        Whether a takes the step (lr/p) mean_ν e^ν σ(λ^ν) too.
+        and over; ``"reshuffled"``: it is cut anew, at random, before every pass; ``"subset"``: every batch is a random
+        subset; ``"replacement"``: every sample of every batch is any of them, with equal chance.
+    repeat : int
+        r: every batch is used in r steps one after the other, then comes the next, which is a fresh one where there
+        is no dataset.
+    train_first_layer, train_second_layer : bool
+        Which layers move: W as above, a by the step (second_lr/p) mean_ν e^ν σ(λ^ν).
+    second_lr : Scaling, float or str, optional
+        The raw step on a; that on w if it is left out.
+    average : str or float, optional
+        Follow the average of the iterates too: ``"uniform"`` of all of them, or a weight w for x̄ ← (1 − w) x̄ + w x.
+        It is looked at and never used.
 
     Examples
     --------
@@ -63,7 +77,11 @@ class SGD:
     weight_decay: float
     dataset: Scaling | None
     sampling: str
+    repeat: int
+    train_first_layer: bool
     train_second_layer: bool
+    second_lr: Scaling | None
+    average: str | float | None
 
     def __init__(
         self,
@@ -75,13 +93,22 @@ class SGD:
         weight_decay: float = 0.0,
         dataset: Any = None,
         sampling: str = "sequence",
+        repeat: int = 1,
+        train_first_layer: bool = True,
         train_second_layer: bool = False,
+        second_lr: Any = None,
+        average: str | float | None = None,
     ) -> None:
         momentum = finite_number("momentum", momentum, minimum=0.0, accepted="a number in [0, 1)")
         require(traced(momentum) or momentum < 1, "momentum", momentum, "a number in [0, 1)")
         decay = finite_number("weight_decay", weight_decay, minimum=0.0, accepted="a finite number ≥ 0")
-        if not isinstance(train_second_layer, bool):
-            reject("train_second_layer", train_second_layer, "True or False")
+        for name, moves in (("train_first_layer", train_first_layer), ("train_second_layer", train_second_layer)):
+            if not isinstance(moves, bool):
+                reject(name, moves, "True or False")
+        if not (train_first_layer or train_second_layer):
+            reject("train_second_layer", False, "True where the first layer is not trained")
+        if second_lr is not None and not train_second_layer:
+            reject("second_lr", second_lr, "left out where the second layer is not trained")
         choice("sampling", sampling, SAMPLINGS)
         if dataset is None:
             require(sampling == "sequence", "sampling", sampling, "left out where every sample is new (dataset=None)")
@@ -94,11 +121,28 @@ class SGD:
             "weight_decay": decay,
             "dataset": None if dataset is None else _count(dataset, "dataset"),
             "sampling": sampling,
+            "repeat": positive_integer("repeat", repeat),
+            "train_first_layer": train_first_layer,
             "train_second_layer": train_second_layer,
+            "second_lr": None if second_lr is None else positive_law(second_lr, "second_lr"),
+            "average": _average(average),
         }.items():
             object.__setattr__(self, name, value)
         if self.dataset is not None and self.dataset.exponent == self.batch.exponent:
             self._check_parts(self.batch.coefficient, self.dataset.coefficient, "")
+
+    @property
+    def reused(self) -> str | None:
+        """How samples come back, in words; None where every step has new ones.
+
+        Examples
+        --------
+        >>> SGD(lr=0.1, batch="d", repeat=2).reused
+        'repeat = 2'
+        """
+        parts = [] if self.dataset is None else [f"dataset = {self.dataset}"]
+        parts += [f"repeat = {self.repeat}"] if self.repeat > 1 else []
+        return ", ".join(parts) or None
 
     @property
     def delta(self) -> float:
@@ -123,8 +167,8 @@ class SGD:
     def dataset_at(self, dim: int) -> int | None:
         """Number of fixed samples at dimension ``dim``, or None for fresh data.
 
-        Laws of the same power keep their ratio: batches of 0.6 d in sequence are five of them to a dataset of 3 d at
-        every d.
+        Laws of the same power keep their ratio where every pass visits all samples: batches of 0.6 d in sequence are
+        five of them to a dataset of 3 d at every d.
 
         Examples
         --------
@@ -134,7 +178,7 @@ class SGD:
         if self.dataset is None:
             return None
         batch = self.batch_at(dim)
-        if self.sampling == "sequence" and self.dataset.exponent == self.batch.exponent:
+        if self.sampling in WHOLE and self.dataset.exponent == self.batch.exponent:
             return batch * round(self.dataset.coefficient / self.batch.coefficient)
         size = _rounded(self.dataset, dim, "dataset")
         self._check_parts(batch, size, f" at dim = {dim}")
@@ -147,10 +191,10 @@ class SGD:
             said += f" are {batch:g} and {size:g}{where}"
         if batch > size * (1 + 1e-12):
             raise InputError(f"Argument `batch` must be at most the dataset, but {said}.")
-        if self.sampling == "sequence" and abs(size / batch - round(size / batch)) > 1e-9:
+        if self.sampling in WHOLE and abs(size / batch - round(size / batch)) > 1e-9:
             raise InputError(
-                "Argument `dataset` must be a whole number of batches that are taken in sequence (or give "
-                f"sampling='replacement'), but {said}."
+                "Argument `dataset` must be a whole number of batches where every pass visits all samples (or give "
+                f"sampling='subset' or 'replacement'), but {said}."
             )
 
     def replace(self, **changes: Any) -> SGD:
@@ -177,13 +221,25 @@ class SGD:
             "weight_decay": self.weight_decay,
             "dataset": None if self.dataset is None else str(self.dataset),
             "sampling": self.sampling,
+            "repeat": self.repeat,
+            "train_first_layer": self.train_first_layer,
             "train_second_layer": self.train_second_layer,
+            "second_lr": None if self.second_lr is None else str(self.second_lr),
+            "average": self.average,
         }
 
     def __repr__(self) -> str:
         defaults = SGD(lr=self.lr).describe()
         shown = {k: v for k, v in self.describe().items() if k in ("lr", "batch") or v != defaults[k]}
         return f"SGD({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
+
+
+def _average(value: object) -> str | float | None:
+    if value is None or value == "uniform":
+        return None if value is None else "uniform"
+    weight = finite_number("average", value, minimum=0.0, accepted=AVERAGES)
+    require(traced(weight) or 0 < weight < 1, "average", value, AVERAGES)
+    return weight
 
 
 def _count(value: object, argument: str) -> Scaling:

@@ -98,13 +98,17 @@ class Until:
 class Snapshot(NamedTuple):
     """Overlaps and second layer at save points: Q (seeds, n, p, p), M (seeds, n, p, k), a (seeds, n, p).
 
-    Where samples are reused, also the risk on them, (seeds, n).
+    Where samples are reused, also the risk on them, (seeds, n); where iterates are averaged, all this of their average.
     """
 
     Q: np.ndarray
     M: np.ndarray
     a: np.ndarray
     train_risk: np.ndarray | None = None
+    Q_average: np.ndarray | None = None
+    M_average: np.ndarray | None = None
+    a_average: np.ndarray | None = None
+    train_risk_average: np.ndarray | None = None
 
 
 class Measure(NamedTuple):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from twolayer.task.algorithm import SGD
 
-__all__ = ["Regime", "regime_of"]
+__all__ = ["Regime", "layers_apart", "memory_beyond", "regime_of"]
 
 TOLERANCE = 1e-9
 
@@ -71,3 +71,36 @@ def regime_of(algorithm: SGD) -> Regime:
         if abs(delta - line / 2) <= TOLERANCE:
             return Regime("noise map", 0.0, 1.0, 0.0, False)
     return Regime("blow-up", 0.0, 0.0, 0.0, False)
+
+
+def layers_apart(algorithm: SGD) -> str | None:
+    """Why the two layers have no common limit, or None if they have.
+
+    Examples
+    --------
+    >>> layers_apart(SGD(lr="1/d", train_second_layer=True, second_lr=0.1))
+    'lr = 1/d and second_lr = 0.1 are different powers of d, so that one layer is done before the other has moved'
+    """
+    second = algorithm.second_lr
+    if second is None or abs(second.exponent - algorithm.lr.exponent) < TOLERANCE:
+        return None
+    return (
+        f"lr = {algorithm.lr} and second_lr = {second} are different powers of d, so that one layer is done before the "
+        "other has moved"
+    )
+
+
+def memory_beyond(algorithm: SGD) -> str | None:
+    """Why the present overlaps do not say what an average of the iterates is, or None if none is asked for.
+
+    Examples
+    --------
+    >>> memory_beyond(SGD(lr="1/d", average=0.1))[:55]
+    'the average of the iterates (average = 0.1) depends on '
+    """
+    if algorithm.average is None:
+        return None
+    return (
+        f"the average of the iterates (average = {algorithm.average}) depends on how rows of all times overlap, and "
+        "this method knows those of one time"
+    )

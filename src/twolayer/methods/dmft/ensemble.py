@@ -3,6 +3,7 @@
     error at step t = max over the entries x of M and Q of  se(x)/max(1, |x|),    se² = variance over replicates/R
 
 An ensemble watches the threshold of `until` too. Kernels follow from the rows and pushes that its replicates have kept.
+It knows its whole past, stage by stage, so that it can be repeated on other points.
 """
 
 from __future__ import annotations
@@ -45,18 +46,57 @@ class Watcher(NamedTuple):
         return len(values) - 2 + float(np.clip(part, 0.0, 1.0)) if len(values) > 1 else 0.0
 
 
+class Past(NamedTuple):
+    """Earlier stages: their settings, and the steps that were taken in each."""
+
+    stages: tuple[tuple[Setting, int], ...] = ()
+
+    @property
+    def steps(self) -> int:
+        """Of all of them."""
+        return sum(steps for _, steps in self.stages)
+
+
 class Ensemble:
     """One start on several sets of points.
 
-    ``at`` is the number of steps taken, ``code`` and ``stop`` say how and where it ended.
+    ``at`` is the number of steps taken in the present stage, ``code`` and ``stop`` say how and where it ended; ``past``
+    are the settings of earlier stages with the steps that were taken in each.
     """
 
     def __init__(self, setting: Setting, start: Start, sets: list[Points], watcher: Watcher | None) -> None:
-        self.setting, self.watcher = setting, watcher
+        self.setting, self.start, self.past = setting, start, Past()
         self.replicates = [Replicate(setting, start, points) for points in sets]
+        self._enter(watcher)
+
+    def _enter(self, watcher: Watcher | None) -> None:
+        self.watcher = watcher
         self.at, self.code, self.stop = 0, 0, np.nan
         self._watched: list[float] = []
         self._watch()
+
+    def resume(self, setting: Setting, watcher: Watcher | None) -> None:
+        """Begin another stage."""
+        self.past = Past((*self.past.stages, (self.setting, self.at)))
+        self.setting = setting
+        for one in self.replicates:
+            one.resume(setting)
+        self._enter(watcher)
+
+    @property
+    def log2_points(self) -> int:
+        """Points in each set, as a power of two."""
+        return self.replicates[0].points.count.bit_length() - 1
+
+    def again(self, sets: list[Points]) -> Ensemble:
+        """The same on other points, at the beginning of the present stage."""
+        (setting, _), *others = (*self.past.stages, (self.setting, 0))
+        found = Ensemble(setting, self.start, sets, self.watcher if not others else None)
+        for i, (later, _) in enumerate(others):
+            for _ in range(self.past.stages[i][1]):
+                found.advance()
+            found.resume(later, self.watcher if i == len(others) - 1 else None)
+        return found
 
     def advance(self) -> None:
         """One step of all replicates; none where the weights of one of them leave all bounds."""
@@ -79,8 +119,16 @@ class Ensemble:
 
     def values(self, t: int) -> tuple[np.ndarray, ...]:
         """Q, M, a and the training risk at step t, or at the last one before it, replicates first."""
-        t, L = min(t, self.at), self.setting.L
-        each = ((one.rows[t], one.a[t], one.train_risk[t]) for one in self.replicates)
+        t = self.past.steps + min(t, self.at)
+        return self._seen((one.rows[t], one.a[t], one.risks[t][0]) for one in self.replicates)
+
+    def averages(self, t: int) -> tuple[np.ndarray, ...]:
+        """The same of the average of the iterates."""
+        t = self.past.steps + min(t, self.at)
+        return self._seen((*one.averages[t], one.risks[t][1]) for one in self.replicates)  # type: ignore[misc]
+
+    def _seen(self, each: Iterable[tuple[np.ndarray, np.ndarray, float]]) -> tuple[np.ndarray, ...]:
+        L = self.setting.L
         parts = [(w @ w.T, w[:, 1 : L.shape[1] + 1] @ L.T, a, risk) for w, a, risk in each]
         return tuple(map(np.array, zip(*parts, strict=True)))
 
@@ -107,8 +155,7 @@ class Ensemble:
 def correlations(one: Replicate) -> dict[str, np.ndarray]:
     """C_θ = l lᵀ and C_F = α η² ⟨v vᵀ⟩ at all pairs of visits."""
     setting = one.setting
-    outside, pushes = one.history("rows"), np.sqrt(setting.alpha) * setting.gain * one.history("pushes")
-    outside[:, :, 1 : setting.L.shape[1] + 1] = 0.0
+    outside, pushes = one.history("outside"), np.sqrt(setting.alpha) * setting.gain * one.history("pushes")
     return {name: np.einsum("tin,sjn->tsij", x, x) for name, x in (("C_theta", outside), ("C_F", pushes))}
 
 

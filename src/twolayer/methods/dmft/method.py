@@ -31,6 +31,7 @@ from twolayer.numerics.errors import choice, finite_number, positive_integer, re
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
+from twolayer.task.regimes import layers_apart
 
 __all__ = ["DMFT"]
 
@@ -44,20 +45,9 @@ class DMFTEvolution(Evolution):
 
     def __init__(self, task: Task, method: DMFT) -> None:
         self.task, self.method = task, method
-        problem, algorithm = task.problem, task.algorithm
-        assert algorithm.dataset is not None
-        alpha = algorithm.dataset.coefficient
-        pattern = Pattern(algorithm.sampling, alpha / algorithm.batch.coefficient)
-        self.setting = Setting(
-            kernel_of(problem, algorithm),
-            form_of(algorithm),
-            rates_of(algorithm, problem.divisor, algorithm.lr(1)),  # the same at every d
-            float(np.sqrt(problem.noise)),
-            alpha,
-            pattern,
-            *target_frame(problem.P),
-            int(task.points[-1]),
-        )
+        problem, after = task.problem, task.after
+        before = 0 if after is None else max(e.past.steps + e.at for e in after.state)
+        self.setting = setting_of(task, before + int(task.points[-1]))
         self.watcher = None
         if task.until is not None:
             risky = task.until.quantity in ("risk", "excess_risk")
@@ -68,14 +58,22 @@ class DMFTEvolution(Evolution):
         self.log2_points = np.full(task.seeds, max(method.log2_points, least))
         self._sets: dict[int, list[Points]] = {}
         self._interrupted = False
-        self.ensembles = [self._ensemble(i) for i in range(task.seeds)]
+        if after is None:
+            self.ensembles = [
+                Ensemble(self.setting, start, self._points(i), self.watcher) for i, start in enumerate(self.starts)
+            ]
+            return
+        self.ensembles = after.state
+        for i, one in enumerate(self.ensembles):
+            self.log2_points[i] = one.log2_points
+            one.resume(self.setting, self.watcher)
 
-    def _ensemble(self, i: int) -> Ensemble:
-        """Start number i at its first step; all starts share their sets of points."""
+    def _points(self, i: int) -> list[Points]:
+        """The sets of points of start number i; starts with as many points share them."""
         n, method = int(self.log2_points[i]), self.method
         if n not in self._sets:
             self._sets[n] = [Points(n, method.points, r) for r in range(method.replicates)]
-        return Ensemble(self.setting, self.starts[i], self._sets[n], self.watcher)
+        return self._sets[n]
 
     def initial(self) -> Any:
         """Nothing: the histories are kept in the ensembles."""
@@ -91,8 +89,9 @@ class DMFTEvolution(Evolution):
 
     def _snapshots(self, points: np.ndarray) -> Snapshot:
         """Means over the replicates at save points."""
-        each = [[[x.mean(0) for x in e.values(int(t))] for t in points] for e in self.ensembles]
-        return Snapshot(*(np.array([[one[i] for one in times] for times in each]) for i in range(4)))
+        looks = [Ensemble.values, Ensemble.averages][: 1 + bool(self.setting.form.average)]
+        each = [[[x.mean(0) for look in looks for x in look(e, int(t))] for t in points] for e in self.ensembles]
+        return Snapshot(*(np.array([[one[i] for one in times] for times in each]) for i in range(4 * len(looks))))
 
     def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Snapshot]:
         """To the end, one step of all starts after the other; what was finished when interrupted is handed over."""
@@ -121,11 +120,15 @@ class DMFTEvolution(Evolution):
         known = self.ensembles[i]
         while known.error(known.at) > self.method.tolerance and self.log2_points[i] < self.method.max_log2_points:
             self.log2_points[i] = min(self.log2_points[i] + FINER, self.method.max_log2_points)
-            finer = self._ensemble(i)
+            finer = known.again(self._points(i))
             while finer.code == 0 and finer.at < known.at:
                 finer.advance()
                 tick(known.at - 1.0)
             self.ensembles[i] = known = finer
+
+    def left(self, state: Any) -> list[Ensemble]:
+        """Everything: weights, samples and what they owe to each other."""
+        return self.ensembles
 
     def notes(self) -> dict[str, Any]:
         """How the averages were taken, their largest error, and words for what went wrong."""
@@ -155,9 +158,11 @@ class DMFTEvolution(Evolution):
             ]
             risks = [excess_risks(self.task.problem, Q, M, a)[0] for Q, M, a, _ in each]
             values = (*zip(*each, strict=True), risks)
-            Q, M, _, train, risk = (np.stack([standard_error(x) for x in starts]) for starts in values)
+            Q, M, a, train, risk = (np.stack([standard_error(x) for x in starts]) for starts in values)
             found["Q_error"] = ("seed", "time", "neuron", "neuron_"), Q
             found["M_error"] = ("seed", "time", "neuron", "direction"), M
+            if self.setting.form.trained:
+                found["a_error"] = ("seed", "time", "neuron"), a
             found["train_risk_error"] = ("seed", "time"), train
             found["risk_error"] = ("seed", "time"), risk
         smooth = None if not self.method.responses else not self.task.problem.activation.kinks
@@ -167,10 +172,20 @@ class DMFTEvolution(Evolution):
         return found
 
 
+def setting_of(task: Task, steps: int) -> Setting:
+    """What the replicates of a task share, for so many steps in all its stages."""
+    problem, algorithm = task.problem, task.algorithm
+    per_batch = algorithm.batch.coefficient
+    alpha = per_batch if algorithm.dataset is None else algorithm.dataset.coefficient
+    pattern = Pattern(algorithm.sampling, alpha / per_batch, algorithm.repeat, algorithm.dataset is None)
+    rules = kernel_of(problem, algorithm), form_of(algorithm), rates_of(algorithm, problem.divisor, 1)  # the same at every d
+    return Setting(*rules, float(np.sqrt(problem.noise)), alpha, pattern, *target_frame(problem.P), steps)
+
+
 @register_method
 @dataclass(frozen=True)
 class DMFT(Method):
-    """The limit d → ∞ of steps of order one on n = α d samples that are reused.
+    """The limit d → ∞ of steps of order one on samples that are reused: n = α d of them, or fresh batches used r times.
 
     Parameters
     ----------
@@ -206,6 +221,7 @@ class DMFT(Method):
     points: str = "sobol"
     responses: bool = False
     stepwise: ClassVar[bool] = True
+    hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("dandi2024", "gerbelot2024", "celentano2021")
 
     def __post_init__(self) -> None:
@@ -231,18 +247,29 @@ class DMFT(Method):
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Reused samples only, with n = α d, n_b = α_b d and lr of order one."""
-        if algorithm.dataset is None:
+        if not algorithm.reused:
             return (
                 "every sample is new (dataset = None), so that nothing comes back to the fields, and the theories of "
                 "fresh samples apply"
             )
-        laws = f"lr = {algorithm.lr}, batch = {algorithm.batch}, dataset = {algorithm.dataset}"
-        if (algorithm.lr.exponent, algorithm.batch.exponent, algorithm.dataset.exponent) != (0, 1, 1):
+        laws = f"lr = {algorithm.lr}, batch = {algorithm.batch}, {algorithm.reused}"
+        samples = algorithm.batch if algorithm.dataset is None else algorithm.dataset
+        if (algorithm.lr.exponent, algorithm.batch.exponent, samples.exponent) != (0, 1, 1):
             return (
                 f"with {laws} the limit d → ∞ is not one of finitely many steps on n = α d samples, which needs lr of "
                 "order one and batch and dataset proportional to d"
             )
-        return None
+        return layers_apart(algorithm)
+
+    def objection(self, problem: Problem, algorithm: SGD) -> str | None:
+        """Response functions are those of one set of samples to the first layer."""
+        if self.responses and algorithm.reused and algorithm.dataset is None:
+            return (
+                "response functions follow one set of samples, and here every batch is a fresh one: responses = False"
+            )
+        if self.responses and not algorithm.train_first_layer:
+            return "response functions are those of the first layer, which does not move: use responses = False"
+        return super().objection(problem, algorithm)
 
     def prepare(self, task: Task) -> Evolution:
         """Draw the points and visit them once."""

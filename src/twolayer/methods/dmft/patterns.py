@@ -6,6 +6,7 @@
     replacement    Poisson(1/B), independent at every step: a count, not 0 or 1
 
 B = n/n_b is the number of batches in the set. Patterns differ in the law of c alone; c is independent of the fields.
+Where a batch is used in r steps, t counts batches, ⌊step/r⌋; without a set every batch is made of new samples.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ LAWS = {
 
 @dataclass(frozen=True)
 class Pattern:
-    """How batches are drawn from the set: the word for the law, and B.
+    """How samples come back: the word for the law, B, r, and whether every batch is a fresh one.
 
     Examples
     --------
@@ -56,13 +57,19 @@ class Pattern:
 
     sampling: str
     batches: float
+    repeat: int = 1
+    fresh: bool = False
 
-    def draw(self, t: int) -> int | None:
-        """The number of the draw that decides on batch t; None where every sample is in every batch, once."""
+    def draw(self, step: int) -> int | None:
+        """The number of the draw that decides on the batch of a step; None if every sample is in every batch, once."""
         if self.batches == 1 and self.sampling != "replacement":
             return None
-        return LAWS[self.sampling].draw(t, self.batches)
+        return LAWS[self.sampling].draw(step // self.repeat, self.batches)
 
-    def copies(self, normal: np.ndarray, t: int) -> np.ndarray:
-        """C^t of every path, from its standard normal draw."""
-        return LAWS[self.sampling].copies(ndtr(normal), t, self.batches).astype(float)
+    def copies(self, normal: np.ndarray, step: int) -> np.ndarray:
+        """How often every path is in the batch of a step, from its standard normal draw."""
+        return LAWS[self.sampling].copies(ndtr(normal), step // self.repeat, self.batches).astype(float)
+
+    def renews(self, step: int) -> bool:
+        """Whether a step begins with samples that nothing has seen before, after others have been used."""
+        return self.fresh and step > 0 and step % self.repeat == 0

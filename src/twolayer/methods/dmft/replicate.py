@@ -5,6 +5,10 @@
 
 m are the coordinates along the target, l all others: zero along directions that appear later. The step is the very
 function that Vectors and Chain call in their coordinates.
+
+To samples that are new, past pushes are directions like any other, without an Onsager term. Where every batch is
+fresh and used r times, the theory begins anew with each of them, from all rows that the optimiser holds in an
+orthonormal basis of their own: l = B G, with G of as many rows as there are l.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from twolayer.equations.step import Form, Layers, Memory, Rates, descend
 from twolayer.loops.watching import LIMIT
 from twolayer.methods.dmft.patterns import Pattern
 from twolayer.methods.dmft.points import Points
-from twolayer.methods.dmft.samples import Paths, begin, enlarge, visit
+from twolayer.methods.dmft.samples import Numbers, Paths, begin, enlarge, risk_of, visit
 from twolayer.numerics.special import symmetric_root
 
 __all__ = ["Replicate", "Setting", "Start", "room_for"]
@@ -47,6 +51,16 @@ class Setting(NamedTuple):
         """η = lr/(p α_b), so that F = η c g is d times what a sample adds to the weights."""
         return float(self.rates.step * self.pattern.batches / self.alpha)
 
+    @property
+    def visits(self) -> int:
+        """Steps that one set of samples goes through, at most."""
+        return min(self.steps, self.pattern.repeat) if self.pattern.fresh else self.steps
+
+    @property
+    def numbers(self) -> Numbers:
+        """Numbers of a visit."""
+        return Numbers(self.alpha, self.pattern.batches, float(self.rates.step > 0))
+
 
 class Start(NamedTuple):
     """Overlaps and second layer at the start."""
@@ -63,34 +77,106 @@ def step(form: Form, rates: Rates, state: Memory, gradient: Any, second: Any) ->
 
 
 class Replicate:
-    """Weights and effective samples, with the rows, the second layer, pushes and training risk of every visit."""
+    """Weights and effective samples, with the rows, the second layer, pushes and training risk of every visit.
+
+    ``rows`` on different samples are in different bases; ``outside`` are their coordinates l in one basis for all.
+    """
 
     def __init__(self, setting: Setting, start: Start, points: Points) -> None:
-        self.setting, self.points = setting, points
-        self._columns, self._draw = 0, 0
+        self.setting, self.points, self._begun, self._shift = setting, points, 0, 0
+        self._everyone = np.ones(points.count)
         self.rows: list[np.ndarray] = []
+        self.outside: list[np.ndarray] = []
         self.a: list[np.ndarray] = []
+        self.averages: list[Layers | None] = []
         self.pushes: list[np.ndarray] = []
         self.gradients: list[np.ndarray] = []
         self.copies: list[np.ndarray] = []
-        self.train_risk: list[float] = []
-        p, rank, noisy = len(start.Q), setting.L.shape[1], int(setting.noise > 0)
+        self.risks: list[tuple[float, ...]] = []
+        A, p = start.M @ setting.inverse.T, len(start.Q)
+        self._frame, self._known = np.eye(p), p
+        self._begin(p)
+        rows = np.zeros((p, self._first))
+        rows[:, 1 : 1 + A.shape[1]], rows[:, -p:] = A, symmetric_root(start.Q - A @ A.T)
+        self.state = Memory.at_rest(setting.form, rows, start.a)
+        self._visit()
+
+    def _begin(self, outside: int) -> None:
+        """Samples that nothing has seen, in a basis with so many directions outside the target's."""
+        setting, rank, noisy = self.setting, self.setting.L.shape[1], int(self.setting.noise > 0)
+        self._columns, self._draw = 0, 0
         self._choice = self._next(1)[0] if setting.pattern.draw(0) is not None else np.empty(0)
-        vectors = self._next(rank + noisy + p)
+        vectors = self._next(rank + noisy + outside)
         vectors[:rank] *= WIDER
         root = np.exp((1 / WIDER**2 - 1) * (vectors[:rank] ** 2).sum(0) / 4)
         root /= np.sqrt((root**2).mean())
         noises = np.ones(len(vectors), bool)
         noises[rank : rank + noisy] = False
         self.basis = begin(vectors, noises, root)
+        self._first = len(self.basis.U)
         U = self.basis.U / root
+        self._labels = U[rank + 1] if noisy else None
         noise = setting.noise * U[rank + 1] if noisy else np.zeros(len(root))
         self.paths = Paths(U[1 : rank + 1].T @ setting.L.T, noise, root)
-        A = start.M @ setting.inverse.T
-        rows = np.zeros((p, len(U)))
-        rows[:, 1 : rank + 1], rows[:, -p:] = A, symmetric_root(start.Q - A @ A.T)
-        self.state = Memory.at_rest(setting.form, rows, start.a)
+
+    def _renew(self) -> None:
+        """Go on with new samples, from the rows that the optimiser holds."""
+        every, rank, p = self.state.every, self.setting.L.shape[1], len(self.state.now.W)
+        rows = np.concatenate([np.asarray(layers.W) for layers in every])
+        others = rows.copy()
+        others[:, : 1 + rank] = 0.0
+        G, B = np.linalg.qr(others.T)
+        self._frame = self._lifted(G.T)
+        self._known, self._shift = self._frame.shape[1], self._shift + int(self.basis.size)
+        self._begin(len(B))
+        moved = np.zeros((len(rows), self._first))
+        moved[:, 1 : 1 + rank], moved[:, -len(B) :] = rows[:, 1 : 1 + rank], B.T
+        held = [Layers(moved[i * p : (i + 1) * p], layers.a) for i, layers in enumerate(every)]
+        self.state = self.state.moved(held)
+
+    def _lifted(self, rows: np.ndarray) -> np.ndarray:
+        """Coordinates outside the target's directions, in the one basis of all samples."""
+        old, new = rows[:, self._first - len(self._frame) : self._first] @ self._frame, rows[:, self._first :]
+        return np.concatenate([np.pad(old, ((0, 0), (0, self._known - old.shape[1]))), new], axis=1)
+
+    def resume(self, setting: Setting) -> None:
+        """Go on under another algorithm, or with other labels for the same inputs: the last visit is made again.
+
+        What that visit had added to the basis is a direction like any other, along which no row has gone.
+        """
+        old, self.setting, self._begun = self.setting, setting, len(self.rows) - 1
+        self.state = self.state.under(setting.form)
+        for kept in (
+            self.rows,
+            self.outside,
+            self.a,
+            self.averages,
+            self.pushes,
+            self.gradients,
+            self.copies,
+            self.risks,
+        ):
+            kept.pop()
+        if setting.pattern.fresh or old.pattern.fresh:
+            self._renew()
+        elif setting.noise != old.noise:
+            self._relabel()
         self._visit()
+
+    def _relabel(self) -> None:
+        """Another size of the label noise, for which a path keeps its number."""
+        if self._labels is None:
+            root, U = self.paths.root, np.asarray(self.basis.U)[: int(self.basis.size)]
+            x = root * self._next(1)[0]
+            for _ in range(2):
+                x = x - (U @ x / len(x)) @ U
+            x /= np.sqrt((x**2).mean())
+            size = len(U)
+            if size + 1 > len(self.basis.U):
+                self._widen(power_of_two(size + 1))
+            self.basis = self.basis._replace(U=self.basis.U.at[size].set(x), size=size + 1)
+            self._labels = x / root
+        self.paths = self.paths._replace(noise=self.setting.noise * self._labels)
 
     @property
     def finite(self) -> bool:
@@ -103,32 +189,46 @@ class Replicate:
         """One step of the weights and, if they are finite, the visit of the samples that follows it."""
         setting, found = self.setting, self.found
         self.state = step(setting.form, setting.rates, self.state, found.gradient, found.second)
-        if self.finite:
-            self._visit()
+        if not self.finite:
+            return
+        last = None
+        if setting.pattern.renews(len(self.rows) - self._begun):
+            last = self._risks()  # on the samples of this step, to which the weights owe it
+            self._renew()
+        self._visit(last)
 
     def history(self, name: str) -> np.ndarray:
-        """``rows``, ``pushes`` or ``gradients`` of all visits, (T+1, p, n); zero where there was none."""
-        n, known = len(self.basis.U), getattr(self, name)
-        values = np.zeros((self.setting.steps + 1, len(self.state.now.W), n))
+        """``rows``, ``outside``, ``pushes`` or ``gradients`` of all visits, (T+1, p, n); zero where there was none."""
+        known = getattr(self, name)
+        values = np.zeros((self.setting.steps + 1, len(self.state.now.W), max(x.shape[1] for x in known)))
         for t, x in enumerate(known):
             values[t, :, : x.shape[1]] = x
         return values
 
-    def _visit(self) -> None:
+    def _visit(self, risks: tuple[float, ...] | None = None) -> None:
+        """The samples at the present rows; training risks may be known already."""
         setting, p = self.setting, len(self.state.now.W)
         self.copies.append(self._chosen())
         self._make_room()
-        fresh = self._next(p)
-        numbers = (setting.alpha, setting.pattern.batches)
+        fresh, (now, average) = self._next(p), (self.state.now, self.state.average)
+        self.risks.append(self._risks() if risks is None else risks)
         self.basis, self.found = visit(
-            setting.kernel, self.basis, self.paths, *self.state.now, self.copies[-1], fresh, *numbers
+            setting.kernel, self.basis, self.paths, *now, self.copies[-1], fresh, setting.numbers
         )
         self._columns -= p - int(self.found.new)  # what was not taken is drawn again
-        self.rows.append(np.asarray(self.state.now.W))
-        self.a.append(np.asarray(self.state.now.a))
-        self.pushes.append(np.asarray(self.found.pushes))
+        self.rows.append(np.asarray(now.W))
+        self.outside.append(self._lifted(self.rows[-1]))
+        self.a.append(np.asarray(now.a))
+        self.pushes.append(np.pad(np.asarray(self.found.pushes), ((0, 0), (self._shift, 0))))
         self.gradients.append(np.asarray(self.found.gradient))
-        self.train_risk.append(float(self.found.train_risk))
+        self.averages.append(None if average is None else Layers(*map(np.asarray, average)))
+
+    def _risks(self) -> tuple[float, ...]:
+        """Training risk of the rows and, where there is one, of their average."""
+        looked = (x for x in (self.state.now, self.state.average) if x is not None)
+        return tuple(
+            float(risk_of(self.setting.kernel, self.basis, self.paths, *x, self.setting.alpha)) for x in looked
+        )
 
     def _next(self, count: int) -> np.ndarray:
         """The next columns of the points."""
@@ -140,7 +240,7 @@ class Replicate:
         pattern, t = self.setting.pattern, len(self.rows)
         draw = pattern.draw(t)
         if draw is None:
-            return self.copies[0] if t else np.ones(self.points.count)
+            return self._everyone
         if draw != self._draw:
             self._draw, self._choice = draw, self._next(1)[0]
         copies = pattern.copies(self._choice, t)
@@ -148,19 +248,19 @@ class Replicate:
 
     def _make_room(self) -> None:
         """Room for what a visit may add; the first room of a short run is enough for all of it."""
-        have, p = len(self.basis.U), len(self.state.now.W)
-        room = power_of_two(int(self.basis.size) + 2 * p)
-        if not self.rows:
-            room = max(room, min(room_for(self.setting.L.shape[1], p, self.setting.steps), ROOM))
-        if room > have:
-            self.basis = enlarge(self.basis, room)
-            now, previous = self.state
-            self.state = Memory(widened(now, room), previous and widened(previous, room))
+        p, size = len(self.state.now.W), int(self.basis.size)
+        room = power_of_two(size + 2 * p)
+        if size == self._first:
+            whole = size + (self._labels is None) + 2 * p * (self.setting.visits + 1)
+            room = max(room, min(power_of_two(whole), ROOM))
+        if room > len(self.basis.U):
+            self._widen(room)
 
-
-def widened(layers: Layers, room: int) -> Layers:
-    """The same rows with room for more directions."""
-    return layers._replace(W=np.pad(layers.W, ((0, 0), (0, room - layers.W.shape[1]))))
+    def _widen(self, room: int) -> None:
+        """The same basis and rows, with room for more directions."""
+        self.basis = enlarge(self.basis, room)
+        wide = [x._replace(W=np.pad(x.W, ((0, 0), (0, room - x.W.shape[1])))) for x in self.state.every]
+        self.state = self.state.moved(wide)
 
 
 def room_for(rank: int, p: int, steps: int) -> int:

@@ -16,6 +16,7 @@ Cost with derivatives O(N T³ p³) and memory O(N T p²) for N paths and T visit
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -66,6 +67,7 @@ def moved(form: Form, rates: Rates, rows: Any, previous: Any, gradient: Any) -> 
     """Rows after one step of the algorithm, whatever its second layer does."""
     still = jnp.zeros(len(rows))
     before = Layers(previous, still) if form.carries else None
+    form = dataclasses.replace(form, average="")
     return descend(form, rates, Memory(Layers(rows, still), before), Push(gradient, still))[0].now.W
 
 

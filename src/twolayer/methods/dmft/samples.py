@@ -29,7 +29,7 @@ import numpy as np
 
 from twolayer.equations.kernel import Kernel, Sample
 
-__all__ = ["Basis", "Paths", "Visit", "begin", "enlarge", "in_basis", "visit"]
+__all__ = ["Basis", "Numbers", "Paths", "Visit", "begin", "enlarge", "in_basis", "risk_of", "visit"]
 
 TOLERANCE = 1e-6  # relative size of the new part of a push below which it adds no direction
 
@@ -51,17 +51,24 @@ class Basis(NamedTuple):
     size: Any
 
 
+class Numbers(NamedTuple):
+    """α, the number B of batches in the set, and 1 if the first layer moves, else 0."""
+
+    alpha: Any
+    batches: Any
+    moves: Any
+
+
 class Visit(NamedTuple):
     """What one visit found.
 
     ``gradient`` (p, n) is ḡ in the coordinates of the rows, ``second`` (p,) the batch mean of e σ(h), ``pushes``
-    (p, n) the coordinates ⟨v u_i⟩, ``train_risk`` = ½ ⟨(y − f)²⟩, and ``new`` the number of new directions.
+    (p, n) the coordinates ⟨v u_i⟩, and ``new`` the number of new directions.
     """
 
     gradient: Any
     second: Any
     pushes: Any
-    train_risk: Any
     new: Any
 
 
@@ -86,19 +93,18 @@ def enlarge(basis: Basis, room: int) -> Basis:
 
 @partial(jax.jit, static_argnames=("kernel",), donate_argnames=("basis",))
 def visit(
-    kernel: Kernel, basis: Basis, paths: Paths, rows: Any, a: Any, copies: Any, fresh: Any, alpha: Any, batches: Any
+    kernel: Kernel, basis: Basis, paths: Paths, rows: Any, a: Any, copies: Any, fresh: Any, numbers: Numbers
 ) -> tuple[Basis, Visit]:
     """One visit of the samples to the rows (p, n), each ``copies`` (N,) times in the batch.
 
     ``fresh`` (p, N) is noise that was never used, of which the first ``new`` columns are taken. The basis must have
     room for 2 p more vectors.
     """
-    p = len(rows)
-    h = (in_basis(rows, basis.E, alpha) @ basis.U / paths.root).T
+    p, (alpha, batches, moves) = len(rows), numbers
+    h = fields(basis, paths, rows, alpha)
     push = kernel.push(Sample(h, paths.target, paths.noise), a)
-    error = kernel.target(paths.target) + paths.noise - kernel.output(h, a)
 
-    parts, added, inner = split(basis.U, paths.root * jnp.concatenate([copies * push.first.T, fresh]))
+    parts, added, inner = split(basis.U, paths.root * jnp.concatenate([moves * copies * push.first.T, fresh]))
     kept = jnp.diagonal(inner)[:p] > 0
     place = basis.size + jnp.cumsum(kept) - 1
     pushes = parts[:p].at[:, place].add(jnp.where(kept, inner[:p, :p], 0.0))
@@ -113,8 +119,19 @@ def visit(
     gradient = batches * (jnp.where(noises, pushes, 0.0) + pushes @ E.T / alpha**0.5)
     weight = paths.root**2
     second = batches * ((weight * copies)[:, None] * push.second).mean(0)
-    found = Visit(gradient, second, pushes, (weight * error**2).mean() / 2, new)
-    return Basis(U, E, noises, first + new), found
+    return Basis(U, E, noises, first + new), Visit(gradient, second, pushes, new)
+
+
+def fields(basis: Basis, paths: Paths, rows: Any, alpha: Any) -> Any:
+    """Fields (N, p) of rows on all paths."""
+    return (in_basis(rows, basis.E, alpha) @ basis.U / paths.root).T
+
+
+@partial(jax.jit, static_argnames=("kernel",))
+def risk_of(kernel: Kernel, basis: Basis, paths: Paths, rows: Any, a: Any, alpha: Any) -> Any:
+    """The training risk ½ ⟨(y − f)²⟩ of any rows (p, n), such as an average of iterates."""
+    error = kernel.target(paths.target) + paths.noise - kernel.output(fields(basis, paths, rows, alpha), a)
+    return (paths.root**2 * error**2).mean() / 2
 
 
 def in_basis(rows: Any, E: Any, alpha: Any) -> Any:

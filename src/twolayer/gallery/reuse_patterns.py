@@ -1,0 +1,127 @@
+"""Patterns of reuse: the same samples in one batch or in several, in turn, shuffled, at random, or a few times each.
+
+    v = c g:   c, how often a sample is in a batch, is all that patterns differ in
+
+One theory covers them: in it c is a law that every sample draws for itself. As many passes through as many samples cost
+the same work. They do not end at the same risks: what comes back sooner and more often is fitted more closely.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import xarray as xr
+
+import twolayer as tl
+from twolayer.gallery.shared.judging import Verdict, holds, verdict
+from twolayer.gallery.shared.measuring import canvas, points
+from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.stepping import Pair, agree, follow, headline
+from twolayer.numerics.errors import choice, positive_integer
+
+PATTERNS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "sequence": {"sampling": "sequence"},
+    "reshuffled": {"sampling": "reshuffled"},
+    "subset": {"sampling": "subset"},
+    "replacement": {"sampling": "replacement"},
+    "repeat": {},
+}
+WORDS = {
+    "full": "full batch",
+    "sequence": "in turn",
+    "reshuffled": "reshuffled in every pass",
+    "subset": "random subsets",
+    "replacement": "with replacement",
+    "repeat": "each as often, then a fresh one",
+}
+HUES = {
+    "full": "#1a1a1a",
+    "sequence": "#0072b2",
+    "reshuffled": "#009e73",
+    "subset": "#e69f00",
+    "replacement": "#d55e00",
+    "repeat": "#cc79a7",
+}
+JUDGED = ("M", "Q", "train_risk", "risk")
+
+
+@figure(
+    "reuse-patterns",
+    "one set of samples in full batches, in turn, reshuffled, in random subsets, with replacement, or each batch again",
+    quick={"dim": 150, "seeds": 8, "passes": 2, "parts": 2, "tolerance": 8e-3},
+    group="giant-steps",
+)
+def reuse_patterns(
+    *,
+    seed: int = 0,
+    patterns: tuple[str, ...] = tuple(PATTERNS),
+    dim: int = 1000,
+    seeds: int = 32,
+    alpha: float = 2.0,
+    parts: int = 4,
+    passes: int = 4,
+    eta: float = 0.5,
+    noise: float = 0.1,
+    tolerance: float = 3e-3,
+) -> Plate:
+    """Overlaps and risks against samples seen; a full batch takes one step where the others take one for each part."""
+    positive_integer("seeds", seeds, 2)
+    problem = tl.Problem("tanh(z1 + He2(z2)/2) + z2/2", "tanh(z + 0.7)", width=2, second_layer=[2.0, -1.5], noise=noise)
+    start = tl.Overlaps([[1.0, 0.1], [0.1, 0.8]], [[0.1, 0.0], [0.0, -0.2]])
+    pairs = {}
+    for name in patterns:
+        settings = PATTERNS[choice("patterns", name, PATTERNS)]
+        share = alpha if name == "full" else alpha / parts
+        reuse = {"repeat": passes} if name == "repeat" else {"dataset": alpha * tl.d, **settings}
+        algorithm = tl.SGD(lr=share * eta, batch=share * tl.d, **reuse)
+        lenses = tl.DMFT(tolerance=tolerance), tl.Vectors(dim)
+        steps = passes if name == "full" else passes * parts
+        pairs[name] = follow(name, problem, algorithm, *lenses, steps, seeds, seed, start)
+    data = _data(pairs, dim)
+    return Plate(_draw(data), data, _verdict(pairs, dim))
+
+
+def _data(pairs: dict[str, Pair], dim: int) -> xr.Dataset:
+    data = xr.Dataset(attrs={"dim": dim})
+    for name, pair in pairs.items():
+        data[f"alpha_{name}"] = f"step_{name}", pair.theory.alpha.values
+        for word in JUDGED:
+            dims = (f"step_{name}", *pair.theory[word].dims[2:])
+            mean, se = pair.mean(word)
+            values = {"": pair.theory[word].values[0], "_runs": mean, "_runs_error": se}
+            for suffix, x in values.items():
+                data[f"{word}_{name}{suffix}"] = dims, x
+    return data
+
+
+def _verdict(pairs: dict[str, Pair], dim: int) -> Verdict:
+    checks = [agree(f"{name}, d = {dim}, runs − DMFT", [pair], JUDGED) for name, pair in pairs.items()]
+    gaps = {name: float(pair.theory.risk[0, -1] - pair.theory.train_risk[0, -1]) for name, pair in pairs.items()}
+    if {"full", "repeat"} <= set(gaps):
+        more = gaps["repeat"] - gaps["full"]
+        checks.append(holds(more > 0, f"batches used up at once are overfitted by {more:.3f} more than the whole set"))
+    told = ", ".join(f"{name} {gap:.3f}" for name, gap in gaps.items())
+    return verdict("one theory covers all patterns of reuse", checks, f"Test less training risk at the end: {told}")
+
+
+def _draw(data: xr.Dataset) -> Any:
+    names = [name for name in PATTERNS if f"risk_{name}" in data]
+    drawn, (risks, training, overlaps) = canvas(3)
+    for name in names:
+        x, label = data[f"alpha_{name}"].values, WORDS[name]
+        for ax, word in ((risks, "risk"), (training, "train_risk")):
+            theory, mean, se = (data[f"{word}_{name}{suffix}"].values for suffix in ("", "_runs", "_runs_error"))
+            ax.plot(x, theory, color=HUES[name], lw=1.4)
+            points(ax, x, mean, se, HUES[name], label)
+        theory, mean, se = (data[f"M_{name}{suffix}"].values[:, 0, 0] for suffix in ("", "_runs", "_runs_error"))
+        overlaps.plot(x, theory, color=HUES[name], lw=1.4)
+        points(overlaps, x, mean, se, HUES[name], label)
+    risks.set(title="test risk", ylabel="risk")
+    training.set(title="training risk")
+    overlaps.set(title="overlap $M_{11}$")
+    risks.legend(fontsize=7)
+    for ax in (risks, training, overlaps):
+        ax.set_xlabel("samples seen / $d$")
+    headline(drawn, f"Patterns of reuse: lines DMFT, points d\u00a0=\u00a0{data.attrs['dim']}")
+    return drawn
