@@ -23,6 +23,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -65,8 +66,8 @@ def chain_rate(p: int, k: int, seeds: int, engine: str, batch: int = 1, dim: int
     steps, taken = 256, 0.0
     while taken < least:
         steps *= 4
-        taken = seconds(lambda: job(steps), 1)
-    return seeds * steps / min(taken, seconds(lambda: job(steps), 3))
+        taken = seconds(partial(job, steps), 1)
+    return seeds * steps / min(taken, seconds(partial(job, steps), 3))
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -90,7 +91,9 @@ def rates() -> list[dict[str, Any]]:
             row[name] = None if found is None else found / 1e6
         row["NumPy"] = 1e-6 / plain.online(DIM, p, k, steps=50)
         out.append(row)
-    table(f"Million chain-steps per second, d = {DIM}, {os.cpu_count()} cores", list(out[0]), [[*r.values()] for r in out])
+    table(
+        f"Million chain-steps per second, d = {DIM}, {os.cpu_count()} cores", list(out[0]), [[*r.values()] for r in out]
+    )
     return out
 
 
@@ -148,9 +151,7 @@ def methods() -> list[dict[str, Any]]:
             for _ in range(2):
                 began = time.perf_counter()
                 command = [sys.executable, __file__, "--child", name]
-                done = subprocess.run(
-                    command, check=True, capture_output=True, text=True, env={**os.environ, **limits}
-                )
+                done = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, **limits})
                 found.append([*json.loads(done.stdout.splitlines()[-1]), time.perf_counter() - began])
         (first, second, peak, other, _), (again, *_) = found
         out.append({
@@ -187,7 +188,7 @@ def growth() -> list[dict[str, Any]]:
 
     def on_cores(cores: int) -> float:
         every = os.sched_getaffinity(0)
-        program = f"import run; print(run.chain_rate(4, 1, 1024, 'compiled'))"
+        program = "import run; print(run.chain_rate(4, 1, 1024, 'compiled'))"
         command = ["taskset", "-c", ",".join(map(str, sorted(every)[:cores])), sys.executable, "-c", program]
         done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=os.path.dirname(__file__) or ".")
         return 1 / float(done.stdout.split()[-1])
@@ -209,7 +210,16 @@ def growth() -> list[dict[str, Any]]:
         slope = exponent(sizes, taken) if len(sizes) > 1 else None
         out.append({"method": method, "of": of, "sizes": list(sizes), "seconds": taken, "exponent": slope})
         print(f"  {method} in {of}: {', '.join(f'{x:.3g}' for x in taken)}", flush=True)
-    rows = [[r["method"], r["of"], ", ".join(map(str, r["sizes"])), ", ".join(f"{x:.2g}" for x in r["seconds"]), r["exponent"]] for r in out]
+    rows = [
+        [
+            r["method"],
+            r["of"],
+            ", ".join(map(str, r["sizes"])),
+            ", ".join(f"{x:.2g}" for x in r["seconds"]),
+            r["exponent"],
+        ]
+        for r in out
+    ]
     table("Growth", ["method", "of", "sizes", "seconds", "exponent"], rows)
     return out
 
@@ -226,7 +236,15 @@ def precision() -> list[dict[str, Any]]:
         found = tl.moments(problem, start, **knob)
         error = max(float(np.abs(getattr(found, x) - getattr(exact, x)).max()) for x in ("psi", "phi", "chi"))
         taken = seconds(lambda knob=knob: tl.moments(problem, start, **knob), 3)
-        out.append({"engine": knob["engine"], "knob": [*knob.values()][1], "s": taken, "error": error, "told": float(found.error)})
+        out.append(
+            {
+                "engine": knob["engine"],
+                "knob": [*knob.values()][1],
+                "s": taken,
+                "error": error,
+                "told": float(found.error),
+            }
+        )
     table("Error against seconds of one call of moments", list(out[0]), [[*r.values()] for r in out])
     return out
 
@@ -249,8 +267,9 @@ def device() -> list[dict[str, Any]]:
         first = job(seeds, steps)
         again = min(job(seeds, steps) for _ in range(2))
         job(4 * seeds, 1)
-        out.append({"p": p, "k": k, "seeds": seeds, "steps": steps, "first s": first, "again s": again,
-                    "G steps/s": seeds * steps / again / 1e9, f"set-up of {4 * seeds} seeds s": job(4 * seeds, 1)})  # fmt: skip
+        row = {"p": p, "k": k, "seeds": seeds, "steps": steps, "first s": first, "again s": again}
+        setting = job(4 * seeds, 1)
+        out.append({**row, "G steps/s": seeds * steps / again / 1e9, f"set-up of {4 * seeds} seeds s": setting})
     table(f"Many seeds on {kind}", list(out[0]), [[*r.values()] for r in out])
     return out
 
@@ -269,7 +288,12 @@ def main() -> None:
         return
     warnings.simplefilter("ignore")
     began = time.perf_counter()
-    found: dict[str, Any] = {"machine": platform.machine(), "cores": os.cpu_count(), "device": jax.devices()[0].device_kind, "jax": jax.__version__}
+    found: dict[str, Any] = {
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "device": jax.devices()[0].device_kind,
+        "jax": jax.__version__,
+    }
     for name in given.table:
         found[name] = TABLES[name]()
     print(f"\n{time.perf_counter() - began:.0f} s in all, load average {os.getloadavg()[0]:.1f}")
