@@ -23,6 +23,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -65,8 +66,8 @@ def chain_rate(p: int, k: int, seeds: int, engine: str, batch: int = 1, dim: int
     steps, taken = 256, 0.0
     while taken < least:
         steps *= 4
-        taken = seconds(lambda: job(steps), 1)
-    return seeds * steps / min(taken, seconds(lambda: job(steps), 3))
+        taken = seconds(partial(job, steps), 1)
+    return seeds * steps / min(taken, seconds(partial(job, steps), 3))
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -266,8 +267,9 @@ def device() -> list[dict[str, Any]]:
         first = job(seeds, steps)
         again = min(job(seeds, steps) for _ in range(2))
         job(4 * seeds, 1)
-        out.append({"p": p, "k": k, "seeds": seeds, "steps": steps, "first s": first, "again s": again,
-                    "G steps/s": seeds * steps / again / 1e9, f"set-up of {4 * seeds} seeds s": job(4 * seeds, 1)})  # fmt: skip
+        row = {"p": p, "k": k, "seeds": seeds, "steps": steps, "first s": first, "again s": again}
+        setting = job(4 * seeds, 1)
+        out.append({**row, "G steps/s": seeds * steps / again / 1e9, f"set-up of {4 * seeds} seeds s": setting})
     table(f"Many seeds on {kind}", list(out[0]), [[*r.values()] for r in out])
     return out
 

@@ -1,4 +1,4 @@
-"""Formulas as vector instructions: a syntax tree evaluated with its slope.
+"""Formulas on lanes of numbers: a syntax tree evaluated with its slope.
 
 (u, u') ∘ (v, v') by the rules of calculus, node by node: forward differentiation of the same tree that JAX evaluates
 """
@@ -9,9 +9,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from twolayer.compiled.elementary import FUNCTIONS
 from twolayer.compiled.formula import Formula
-from twolayer.compiled.vector import Code, Vector
+from twolayer.compiled.shape import Code
 from twolayer.functions.expression import constant
 from twolayer.functions.syntax import Binary, Call, Negative, Node, Power, Variable, hermite_order
 
@@ -21,21 +20,21 @@ Pair = tuple[Any, Any]
 """A value and its slope; numbers stand for constants."""
 
 
-def value_of(code: Code, formula: Formula, arguments: Sequence[Vector]) -> Vector:
+def value_of(code: Code, formula: Formula, arguments: Sequence[Any]) -> Any:
     """A formula at one number for each of its names."""
     pairs = {name: (x, 0.0) for name, x in zip(formula.names, arguments, strict=True)}
     return as_vector(code, _evaluate(code, formula.tree, pairs)[0])
 
 
-def value_and_slope(code: Code, formula: Formula, x: Vector) -> tuple[Vector, Vector]:
+def value_and_slope(code: Code, formula: Formula, x: Any) -> tuple[Any, Any]:
     """A formula of one variable and its slope."""
     value, slope = _evaluate(code, formula.tree, {formula.names[0]: (x, 1.0)})
     return as_vector(code, value), as_vector(code, slope)
 
 
-def as_vector(code: Code, x: Any) -> Vector:
+def as_vector(code: Code, x: Any) -> Any:
     """A number in all lanes, or what is there already."""
-    return x if isinstance(x, Vector) else code.constant(x)
+    return code.constant(x) if isinstance(x, float) else x
 
 
 def _evaluate(code: Code, node: Node, pairs: Mapping[str, Pair]) -> Pair:
@@ -71,16 +70,16 @@ def _evaluate(code: Code, node: Node, pairs: Mapping[str, Pair]) -> Pair:
 
 def is_zero(x: Any) -> bool:
     """Whether this is the number 0.0 for certain."""
-    return not isinstance(x, Vector) and x == 0.0
+    return isinstance(x, float) and x == 0.0
 
 
 def times(x: Any, y: Any) -> Any:
     """x·y, without instructions where a factor is 0 or 1."""
     if is_zero(x) or is_zero(y):
         return 0.0
-    if not isinstance(x, Vector) and x == 1.0:
+    if isinstance(x, float) and x == 1.0:
         return y
-    return x if not isinstance(y, Vector) and y == 1.0 else x * y
+    return x if isinstance(y, float) and y == 1.0 else x * y
 
 
 def plus(x: Any, y: Any) -> Any:
@@ -100,7 +99,7 @@ def _power(code: Code, value: Any, slope: Any, exponent: float) -> Pair:
             result, below = 1.0 / result, -1.0 / (result * value)
         return result, times(times(float(n), below), slope)
     if exponent == 0.5:
-        result, own = FUNCTIONS["sqrt"](code, value)
+        result, own = code.function("sqrt", value)
         return result, times(own, slope)
     logarithm, _ = _call(code, "log", value)
     result, _ = _call(code, "exp", logarithm * exponent)
@@ -120,7 +119,7 @@ def _call(code: Code, name: str, x: Any) -> Pair:
     """A function of the language and its slope."""
     order = hermite_order(name)
     if order is None:
-        return FUNCTIONS[name](code, x)
+        return code.function(name, x)
     kind, n = order
     scale = 1.0 / math.sqrt(math.factorial(n)) if kind == "h" else 1.0
     previous, current = 0.0, 1.0

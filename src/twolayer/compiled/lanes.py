@@ -9,13 +9,17 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from twolayer.compiled.program import LANES, Program, program_for
 from twolayer.compiled.shape import Shape
+from twolayer.compiled.stepper import WrittenStepper
+from twolayer.loops.watching import Lane
+from twolayer.task.method import Snapshot
 
-__all__ = ["Ensemble"]
+__all__ = ["CompiledStepper", "Ensemble"]
 
 SINGLY = 3  # so many seeds are faster one by one
 STOPPED = 1.0  # outcome of lanes that no seed takes: any but 0, for they never move
@@ -32,6 +36,34 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(cores(), thread_name_prefix="twolayer")
 
 
+class CompiledStepper(WrittenStepper):
+    """All seeds in machine code."""
+
+    def start(self) -> np.ndarray:
+        """One row of numbers for each seed."""
+        seeds = len(self.keys)
+        numbers = np.broadcast_to(self.numbers, (seeds, self.numbers.shape[1]))
+        self.ensemble = Ensemble(self.shape, numbers, self.keys)
+        rows = self.rows()
+        return np.broadcast_to(rows, (seeds, rows.shape[1]))
+
+    def run(self, carry: Any, start: Any, stop: Any) -> Any:
+        """Compiled steps of all seeds."""
+        state, lane = carry
+        full = np.concatenate([state, *(np.asarray(x, float) for x in lane)], axis=1)
+        new = self.ensemble.run(full, np.asarray(start)[:, 0], np.asarray(stop)[:, 0])
+        code, stopped, watched = new[:, -3:].T[:, :, None]
+        return new[:, :-3], Lane(code.astype(np.int32), stopped, watched)
+
+    def snapshot(self, state: np.ndarray) -> Snapshot:
+        """Overlaps of all seeds."""
+        return Snapshot(*(x[:, None] for x in self.overlaps(state[self.lanes.index])))
+
+    def notes(self, diverged: bool) -> dict[str, Any]:
+        """How the steps were taken."""
+        return {"batch_sums": "exact", "steps": "compiled"}
+
+
 class Ensemble:
     """Seeds of one shape with their numbers and random streams.
 
@@ -39,7 +71,7 @@ class Ensemble:
     ----------
     shape : Shape
     numbers : array (seeds, Layout.numbers)
-    keys : array of uint32 (seeds, 2, 2)
+    keys : array of uint32 (seeds, 4)
         Of the samples and of what they have outside the known directions.
     """
 
@@ -48,7 +80,7 @@ class Ensemble:
         self.lanes = 1 if self.seeds <= SINGLY else LANES
         self.program: Program = program_for(shape, self.lanes)
         self.numbers = self.grouped(numbers)
-        self.keys = self.grouped(keys.reshape(self.seeds, 4).astype(np.uint32))
+        self.keys = self.grouped(keys.astype(np.uint32))
 
     def grouped(self, x: np.ndarray) -> np.ndarray:
         """(seeds, n) as (groups, n, lanes); lanes that no seed takes repeat the last one."""

@@ -18,6 +18,8 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 
+from twolayer.compiled.batch import few_samples
+from twolayer.compiled.many import many_samples
 from twolayer.compiled.normals import normal
 from twolayer.compiled.shape import Numbers, Shape, State
 from twolayer.compiled.step import new_state
@@ -190,7 +192,13 @@ def _write(layout: Layout) -> Any:
             number = first + code.splat(builder.add(done, s), LONG)
             rows = [[value(j * layout.columns + i) for i in range(layout.columns)] for j in range(shape.p)]
             old = State(rows, [value(shape.p * layout.columns + j) for j in range(shape.p)])
-            new, fine = new_state(code, shape, old, step_numbers, field, outside, scratch)
+            few_at_once = shape.batch <= shape.p
+            totals = (
+                few_samples(code, shape, old, step_numbers, field)
+                if few_at_once
+                else many_samples(code, shape, old, step_numbers, field, scratch)
+            )
+            new, fine = new_state(code, shape, old, step_numbers, totals, outside)
             accept(code, layout, old, new, fine, number, last, given, value, put)
 
         code.loop(builder.select(whole, left, ir.Constant(LONG, block)), one_step)

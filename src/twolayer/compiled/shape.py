@@ -1,17 +1,43 @@
-"""What fixes the code of a compiled step, and what it computes with: vectors over lanes for every single number."""
+"""What fixes the code of a step that is written out, and what it computes with: lanes of seeds for every single number.
+
+The arithmetic may be instructions of the processor (vector.py) or operations of JAX (arrays.py): a step is written
+once for both.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from twolayer.compiled.formula import Formula
-from twolayer.compiled.vector import Code, Vector
 from twolayer.equations.step import Form
 
-__all__ = ["Matrix", "Numbers", "Row", "Shape", "State", "dot", "reflection"]
+__all__ = ["Code", "Matrix", "Numbers", "Row", "Shape", "State", "dot", "reflection"]
 
-Row = list[Vector]
+
+class Code(Protocol):
+    """Arithmetic on lanes beyond the signs + − * / and comparisons, which the lanes know themselves."""
+
+    def constant(self, number: float) -> Any:
+        """The same number in all lanes."""
+
+    def fma(self, x: Any, y: Any, z: Any) -> Any:
+        """x·y + z."""
+
+    def sqrt(self, x: Any) -> Any:
+        """√x."""
+
+    def abs(self, x: Any) -> Any:
+        """|x|."""
+
+    def where(self, mask: Any, yes: Any, no: Any) -> Any:
+        """The first where the mask holds, else the second."""
+
+    def function(self, name: str, x: Any) -> tuple[Any, Any]:
+        """A function of the formula language, and its slope."""
+
+
+Row = list[Any]
 Matrix = list[Row]
 
 
@@ -74,13 +100,13 @@ class State(NamedTuple):
 class Numbers(NamedTuple):
     """Rates, √Δ, and the coefficients of the χ quantiles, (rows, DEGREE + 2)."""
 
-    step: Vector
-    shrink: Vector
-    root: Vector
+    step: Any
+    shrink: Any
+    root: Any
     table: Matrix
 
 
-def dot(code: Code, x: Row, y: Row) -> Vector:
+def dot(code: Code, x: Row, y: Row) -> Any:
     """Σ x_i y_i."""
     total = x[0] * y[0]
     for u, v in zip(x[1:], y[1:], strict=True):
@@ -88,7 +114,7 @@ def dot(code: Code, x: Row, y: Row) -> Vector:
     return total
 
 
-def reflection(code: Code, corner: Vector, square: Vector) -> tuple[Vector, Vector]:
+def reflection(code: Code, corner: Any, square: Any) -> tuple[Any, Any]:
     """The Householder reflection of a row with this first entry and squared norm.
 
     It is x ← x − scale ⟨x, v⟩ v, v the row with ``head`` added to its first entry, which becomes −head.

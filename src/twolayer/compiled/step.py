@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from twolayer.compiled.batch import Draw, batch_totals
-from twolayer.compiled.shape import Matrix, Numbers, Shape, State, dot, reflection
-from twolayer.compiled.vector import Code, Vector
+from twolayer.compiled.batch import Totals
+from twolayer.compiled.shape import Code, Matrix, Numbers, Shape, State, dot, reflection
 from twolayer.loops.watching import LIMIT
 from twolayer.numerics.wishart import DEGREE, REACH
 
@@ -34,7 +33,7 @@ def lower(code: Code, X: Matrix) -> Matrix:
     return [row[:p] for row in X]
 
 
-def factor(code: Code, shape: Shape, table: Matrix, normal: Callable[[int], Vector]) -> Matrix:
+def factor(code: Code, shape: Shape, table: Matrix, normal: Callable[[int], Any]) -> Matrix:
     """T of the samples' part outside the known directions: rows of a lower triangle (numerics/wishart.py)."""
     s = shape.rows
     T = []
@@ -54,18 +53,13 @@ def new_state(
     shape: Shape,
     state: State,
     numbers: Numbers,
-    draw: Draw,
-    outside: Callable[[int], Vector],
-    scratch: Any,
-) -> tuple[State, Vector]:
-    """The state after a step, and whether it is finite.
-
-    ``draw(sample, i)`` and ``outside(i)`` are the normals of the samples and of T; ``scratch`` is room for the g of a
-    batch of more samples than neurons.
-    """
+    totals: Totals,
+    outside: Callable[[int], Any],
+) -> tuple[State, Any]:
+    """The state after a step, and whether it is finite; ``outside(i)`` are the normals of T."""
     p, r, n = shape.p, shape.rank, shape.rank + shape.p
     W, a = state
-    along, C, second = batch_totals(code, shape, state, numbers, draw, scratch)
+    along, C, second = totals
     T = factor(code, shape, numbers.table, outside)
     beyond = [[dot(code, row[l:], [T[m][l] for m in range(l, len(row))]) for l in range(len(row))] for row in C]
     rows, fine = [], None
@@ -88,7 +82,7 @@ def new_state(
     if shape.form.trained:
         layer = [code.fma(numbers.step, s, x) for s, x in zip(second, a, strict=True)]
         for x in layer:
-            fine = fine & (x * x < LIMIT)  # type: ignore[operator]
+            fine = fine & (x * x < LIMIT)
     B = lower(code, [row[r:] for row in rows])
     assert fine is not None
     return State([row[:r] + b for row, b in zip(rows, B, strict=True)], layer), fine

@@ -1,4 +1,4 @@
-"""A compiled chain as a stepwise run: the numbers of every seed, in and out.
+"""A chain whose step is written out, as a stepwise run: the numbers of every seed.
 
 state of a seed: one row of numbers, W (p, r + p) in the orthonormal basis and a (p,)
 """
@@ -11,18 +11,15 @@ from typing import Any
 import numpy as np
 
 from twolayer.compiled.formula import formula_of_activation, formula_of_target
-from twolayer.compiled.lanes import Ensemble
 from twolayer.compiled.shape import Shape
 from twolayer.equations.orthogonal import Reduced, embed, overlaps
 from twolayer.gaussian.nodes import target_frame
 from twolayer.loops.lanes import Lanes
 from twolayer.loops.stepwise import Stepper
-from twolayer.loops.watching import Lane
 from twolayer.numerics import random
-from twolayer.task.method import Snapshot
 from twolayer.task.problem import Problem
 
-__all__ = ["CompiledStepper"]
+__all__ = ["WrittenStepper"]
 
 
 def shape_of(problem: Problem, at: Reduced, quantity: str | None, noisy: bool) -> Shape:
@@ -34,37 +31,45 @@ def shape_of(problem: Problem, at: Reduced, quantity: str | None, noisy: bool) -
     return Shape(activation, target, student, at.form, at.p, at.rank, at.batch, frame, noisy, quantity)
 
 
-class CompiledStepper(Stepper):
-    """Rows and second layer of all seeds, in machine code.
+class WrittenStepper(Stepper):
+    """What a written-out step needs to know of all seeds, of one task or of several of the same compiled form.
 
     Parameters
     ----------
     at : Reduced
     lanes : Lanes
-        Groups of one lane, of one task or of several of the same compiled form.
+        Groups of one lane.
     dims : sequence of int
     tables : sequence of arrays
         Dimension, and table of the Gram factor, of each task.
+
+    Attributes
+    ----------
+    shape : Shape
+    numbers : array (seeds or 1, numbers of a lane)
+        η, κ, √Δ, threshold, its sign, and the table; one row where all seeds share it.
+    keys : array of uint32 (seeds, 4)
     """
 
     block = 64
 
     def __init__(self, at: Reduced, lanes: Lanes, dims: Sequence[int], tables: Sequence[np.ndarray]) -> None:
         self.at, self.lanes, problem = at, lanes, lanes.task.problem
-        self.L, self.inverse = target_frame(problem.P)
-        n = lanes.shape[0]
+        self.L, self.inverse = (np.asarray(x) for x in target_frame(problem.P))
         noise, rates = np.asarray(lanes.noise), lanes.rates(dims)
-        watch = [np.zeros((n, 1)), np.ones((n, 1))] if lanes.watch is None else list(lanes.watch)
-        numbers = [rates.step, rates.shrink, np.sqrt(noise), *watch, lanes.spread(tables).reshape(n, -1)]
-        shape = shape_of(problem, at, lanes.quantity, bool((noise > 0).any()))
-        keys = np.asarray(lanes.keys(random.Role.FIELDS, random.Role.ORTHOGONAL))[:, 0]
-        self.ensemble = Ensemble(shape, np.concatenate([np.asarray(x, float) for x in numbers], axis=1), keys)
+        watch = [np.zeros_like(noise), np.ones_like(noise)] if lanes.watch is None else list(lanes.watch)
+        columns = [rates.step, rates.shrink, np.sqrt(noise), *watch]
+        n = 1 if len(dims) == 1 and lanes.watch is None else len(noise)
+        table = np.asarray(tables[0])[None] if n == 1 else lanes.spread(tables)
+        self.numbers = np.concatenate([*(np.asarray(x, float)[:n] for x in columns), table.reshape(n, -1)], axis=1)
+        self.shape = shape_of(problem, at, lanes.quantity, bool((noise > 0).any()))
+        self.keys = np.asarray(lanes.keys(random.Role.FIELDS, random.Role.ORTHOGONAL)).reshape(-1, 4)
 
-    def start(self) -> np.ndarray:
-        """Rows of the start in the orthonormal basis and the second layer, in one row of numbers for each seed."""
-        Q, M, a = self.lanes.starts()
-        A, B = embed(Q, M, np.asarray(self.inverse), self.at.columns)
-        W = np.concatenate([A, B], axis=-1)
+    def rows(self) -> np.ndarray:
+        """The start in the orthonormal basis, W and a in one row of numbers for each seed; one row if all are alike."""
+        only = self.lanes.only_start()
+        Q, M, a = self.lanes.starts() if only is None else only
+        W = np.concatenate(embed(Q, M, self.inverse, self.at.columns), axis=-1)
         return np.concatenate([W.reshape(len(W), -1), a], axis=1)
 
     def run(self, carry: Any, start: Any, stop: Any) -> Any:

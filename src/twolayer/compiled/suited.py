@@ -1,6 +1,6 @@
-"""Which chains have compiled code.
+"""Which chains have a step that is written out, and where it becomes machine code.
 
-named and typed functions, plain SGD, batches that fit in memory, p up to 16  →  straight-line code;    all else: JAX
+named and typed functions, plain SGD, batches that fit in memory, p up to 16  →  written out;    all else: equations/
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
 from twolayer.task.scaling import Scaling
 
-__all__ = ["unsuited"]
+__all__ = ["no_machine_code", "unwritten"]
 
 LONGEST = 4500  # p² (p + min(p, n_b)): code is unrolled, and longer code takes many seconds to compile
 
 
-def unsuited(problem: Problem, algorithm: SGD, at: Reduced, held: bool, quantity: str | None) -> str | None:
-    """Why a chain has no compiled code, as the end of a sentence; None where it has.
+def unwritten(problem: Problem, algorithm: SGD, at: Reduced, held: bool, quantity: str | None) -> str | None:
+    """Why the step of a chain is not written out, as the end of a sentence; None where it is.
 
     Parameters
     ----------
@@ -35,10 +35,6 @@ def unsuited(problem: Problem, algorithm: SGD, at: Reduced, held: bool, quantity
     quantity : str, optional
         What is watched at every step.
     """
-    if importlib.util.find_spec("llvmlite") is None:
-        return "llvmlite is not installed"
-    if jax.default_backend() != "cpu":
-        return f"it runs on CPUs, and JAX computes on {jax.default_backend()}"
     if formula_of_activation(problem.activation) is None or formula_of_target(problem.target) is None:
         return "activation or target is a function that only JAX knows, not a name or a formula"
     plain = SGD(
@@ -60,4 +56,13 @@ def unsuited(problem: Problem, algorithm: SGD, at: Reduced, held: bool, quantity
         return f"the dimension is too small: it needs {at.p} + {at.factor.rows} + 64 directions outside the target's"
     if at.p**2 * (at.p + at.factor.rows) > LONGEST:
         return f"{at.p} neurons with batches of {at.batch} make code too long to be unrolled"
+    return None
+
+
+def no_machine_code() -> str | None:
+    """Why steps cannot be compiled for the processor, whatever they are; None where they can."""
+    if importlib.util.find_spec("llvmlite") is None:
+        return "llvmlite is not installed"
+    if jax.default_backend() != "cpu":
+        return f"it runs on CPUs, and JAX computes on {jax.default_backend()}"
     return None

@@ -186,6 +186,12 @@ class Code:
         """|x| with another sign."""
         return self.intrinsic("copysign", x, sign)
 
+    def function(self, name: str, x: Vector) -> tuple[Vector, Vector]:
+        """A function of the formula language, and its slope."""
+        from twolayer.compiled.elementary import FUNCTIONS  # written with this arithmetic
+
+        return FUNCTIONS[name](self, x)
+
     def where(self, mask: Vector, yes: Any, no: Any) -> Vector:
         """The first where the mask holds, else the second; at least one of them is a vector."""
         like = yes if isinstance(yes, Vector) else no

@@ -9,6 +9,7 @@ run taken by itself.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -22,6 +23,7 @@ from twolayer.gaussian.engines import select
 from twolayer.loops.watching import DIVERGED, REACHED, Lane, Watch, watched_value
 from twolayer.numerics import random
 from twolayer.task.method import Task
+from twolayer.task.overlaps import Overlaps
 
 __all__ = ["Lanes", "in_groups", "lane_axes", "lane_numbers"]
 
@@ -81,10 +83,11 @@ def earlier(values: np.ndarray) -> np.ndarray:
     >>> earlier(np.array([5, 3, 5, 5, 3])).tolist()
     [0, 0, 1, 2, 1]
     """
-    counts = np.zeros(len(values), int)
-    for value in np.unique(values):
-        counts[values == value] = np.arange(np.count_nonzero(values == value))
-    return counts
+    order = np.argsort(values, kind="stable")
+    first = np.searchsorted(values[order], values)
+    place = np.empty(len(values), int)
+    place[order] = np.arange(len(values))
+    return place - first
 
 
 def steps_before(task: Task) -> np.ndarray:
@@ -163,6 +166,14 @@ class Lanes:
         """Q, M, a of all lanes in one row."""
         every = [task.starts() for task in self.tasks]
         Q, M, a = (np.concatenate(x)[self._source] for x in zip(*every, strict=True))
+        return Q, M, a
+
+    def only_start(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """Q, M, a with a first axis of length 1 where all lanes start alike; else None."""
+        start = self.task.start
+        if len(self.tasks) > 1 or not isinstance(start, Overlaps) or start.batch:
+            return None
+        Q, M, a = dataclasses.replace(self.task, seeds=1).starts()
         return Q, M, a
 
     def rates(self, dims: Sequence[int]) -> Rates:

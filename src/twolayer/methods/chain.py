@@ -20,7 +20,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.compiled.suited import unsuited
+from twolayer.compiled.device import DeviceStepper
+from twolayer.compiled.stepper import WrittenStepper
+from twolayer.compiled.suited import no_machine_code, unwritten
 from twolayer.equations.kernel import kernel_of
 from twolayer.equations.orthogonal import Frame, Reduced, Sums, batch_sums, embed, exact_step, lq, overlaps
 from twolayer.equations.step import Layers, Memory, Rates, form_of
@@ -46,8 +48,12 @@ STEPS_AT_ONCE = 64
 EXACT_BATCH = 2**17  # smaller batches are drawn sample by sample unless asked otherwise
 QUIET = 100  # and larger ones up to so many times the tail of g, where the Gaussian limit begins,
 STREAMED = 2**24  # but no more than this
-NANOSECONDS = {"jax": (25.0, 25.0), "compiled": (8.0, 0.3)}  # for estimates: drawing and using a normal, p³ of a step
-SECONDS = {"jax": 6.0, "compiled": 0.6}  # and compilation
+NANOSECONDS = {
+    "jax": (25.0, 25.0),
+    "compiled": (8.0, 0.3),
+    "device": (8.0, 0.3),
+}  # for estimates: drawing and using a normal, p³ of a step
+SECONDS = {"jax": 6.0, "compiled": 0.6, "device": 6.0}
 
 
 @dataclass(frozen=True)
@@ -349,11 +355,15 @@ class Chain(Stackable):
         return None
 
     def chosen(self, task: Task, spec: Spec) -> str:
-        """The engine of a task, whatever its length: ``"jax"`` or ``"compiled"``."""
-        if self.engine == "jax":
+        """What takes the steps of a task, whatever its length: ``"jax"``, ``"compiled"`` or ``"device"``."""
+        on_cpu = jax.default_backend() == "cpu"
+        if self.engine == "jax" and on_cpu:
             return "jax"
         exact = spec.held and not spec.gaussian
-        reason = unsuited(task.problem, task.algorithm, spec.at, exact, spec.quantity)
+        reason = unwritten(task.problem, task.algorithm, spec.at, exact, spec.quantity)
+        if reason is None and not on_cpu and self.engine != "compiled" and spec.at.batch <= spec.at.p:
+            return "device"
+        reason = reason or no_machine_code()
         if reason is not None and self.engine == "compiled":
             raise InputError(f"Argument `engine` = 'compiled' has no code for this task: {reason}; use engine='jax'.")
         return "compiled" if reason is None else "jax"
@@ -367,13 +377,15 @@ class Chain(Stackable):
         """Set up the rows and the random streams."""
         methods, tasks = zip(*pairs, strict=True)
         spec, _, _ = compiled_form(self, tasks[0])
-        if self.chosen(tasks[0], spec) == "jax":
+        chosen = self.chosen(tasks[0], spec)
+        if chosen == "jax":
             lanes = Lanes(tasks)
             return Stepwise(lanes, ChainStepper(methods, lanes))
-        from twolayer.compiled.stepper import CompiledStepper  # loads LLVM
-
+        stepper: type[WrittenStepper] = DeviceStepper
+        if chosen == "compiled":
+            from twolayer.compiled.lanes import CompiledStepper as stepper  # loads LLVM
         lanes, tables = Lanes(tasks, 1), [gram_factor(*pair)[2].table() for pair in pairs]
-        return Stepwise(lanes, CompiledStepper(spec.at, lanes, [method.dim for method in methods], tables))
+        return Stepwise(lanes, stepper(spec.at, lanes, [method.dim for method in methods], tables))
 
     def cost(self, task: Task) -> float:
         """Steps, each of O(n_b p (p + k) + p³)."""
