@@ -14,7 +14,7 @@ import pytest
 
 import twolayer as tl
 from twolayer import d
-from twolayer.loops import flow
+from twolayer.loops import windows
 from twolayer.loops.host import Silent, follow
 from twolayer.running import progress
 from twolayer.running.solve import make_task
@@ -79,8 +79,8 @@ def test_effort_buys_accuracy() -> None:
 
 
 def test_what_takes_long_is_told_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow, "LONG", -1.0)
-    monkeypatch.setattr(flow, "JUDGED", -1.0)
+    monkeypatch.setattr(windows, "LONG", -1.0)
+    monkeypatch.setattr(windows, "JUDGED", -1.0)
     with pytest.warns(
         tl.errors.CostWarning, match=r"will take about .* min: averages by .*Sobol.* take .* s each"
     ) as caught:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from twolayer.loops.flow import CostWarning
+from twolayer.loops.windows import CostWarning
 from twolayer.numerics.errors import Interrupted, Refused, RunFailed
 from twolayer.running.solve import AccuracyWarning, DivergenceWarning, HeavyTailWarning
 from twolayer.sweeps.api import SweepWarning

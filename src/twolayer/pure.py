@@ -27,7 +27,7 @@ from twolayer.equations.kernel import Kernel, Push, Sample, kernel_of
 from twolayer.equations.mean import MeanStep, Rows, Terms, Weights
 from twolayer.equations.orthogonal import Frame, Reduced, batch_sums, exact_step, overlaps
 from twolayer.equations.state import Overlap
-from twolayer.equations.step import Form, Limit, Memory, Rates, form_of, limit_in, motion, rates_of
+from twolayer.equations.step import Form, Limit, Memory, Rates, as_data, form_of, limit_in, motion, rates_of
 from twolayer.gaussian.engines import Engine, adapt, select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.step_spread import StepNodes
@@ -161,10 +161,16 @@ def vector_field(problem: Problem, algorithm: SGD, at: Overlaps | None = None) -
     if algorithm.reused or not regime.continuous:
         why = "samples are reused" if algorithm.reused else f"the regime is {regime.name}"
         raise Refused("vector_field", f"there is no equation of motion where {why}")
-    # arrays, not floats: they are data of compiled code, which runs at all rates then share
-    limit = Limit(*(jnp.asarray(x, float) for x in limit_in(regime, algorithm, problem.p)))
-    engine, noise = _engine(problem, algorithm.loss, at), jnp.asarray(problem.noise, float)
-    return VectorField(engine, limit, noise, problem.a(), form_of(algorithm).flow, regime.noise > 0)
+    return field_with(_engine(problem, algorithm.loss, at), problem, algorithm)
+
+
+def field_with(engine: Engine, problem: Problem, algorithm: SGD, limit: Limit | None = None) -> VectorField:
+    """The right-hand side with a given engine; the limit is that of the regime, or another one."""
+    regime = regime_of(algorithm)
+    noisy = limit is not None or regime.noise > 0
+    limit = as_data(limit_in(regime, algorithm, problem.p) if limit is None else limit)
+    noise = jnp.asarray(problem.noise, float)
+    return VectorField(engine, limit, noise, problem.a(), form_of(algorithm).flow, noisy)
 
 
 def integrate(

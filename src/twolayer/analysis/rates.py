@@ -20,9 +20,10 @@ import numpy as np
 from twolayer.equations.state import Overlap
 from twolayer.gaussian.engines import LOG2_POINTS, adapt, relative_error
 from twolayer.gaussian.moments import check_point
-from twolayer.methods.ode import ODE, Field, field_of
+from twolayer.methods.ode import ODE
 from twolayer.numerics.errors import Refused
 from twolayer.numerics.precision import float64
+from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
@@ -106,7 +107,7 @@ def rates(problem: Problem, algorithm: SGD, start: Overlaps, method: ODE | None 
         tolerance=method.accuracy / 100,
         log2_points=method.log2_points or LOG2_POINTS,
     )
-    field = field_of(averager.engine, problem, algorithm)
+    field = field_with(averager.engine, problem, algorithm)
     zero = jnp.zeros(())
     flow = _part(dataclasses.replace(field, limit=field.limit._replace(noise=zero)), point)
     variance = _part(dataclasses.replace(field, limit=field.limit._replace(flow=zero, decay=zero, second=zero)), point)
@@ -114,6 +115,6 @@ def rates(problem: Problem, algorithm: SGD, start: Overlaps, method: ODE | None 
     return Rates(flow, variance, regime_of(algorithm).name, averager.label, error)
 
 
-def _part(field: Field, point: Overlap) -> Part:
-    motion = field(0.0, Overlap(*map(jnp.asarray, point)))
+def _part(field: VectorField, point: Overlap) -> Part:
+    motion = field.rate(0.0, Overlap(*map(jnp.asarray, point)))
     return Part(*(np.asarray(x) for x in (motion.M, motion.Q, motion.a)))

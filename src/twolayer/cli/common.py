@@ -137,7 +137,7 @@ def keep(result: Any, base: Path, figure: bool = True) -> list[str]:
 @contextmanager
 def one_line_warnings() -> Iterator[None]:
     """Warnings of the package as one line each on standard error; those of others as Python is told to."""
-    from twolayer.loops.flow import CostWarning
+    from twolayer.loops.windows import CostWarning
     from twolayer.running.solve import AccuracyWarning, DivergenceWarning
 
     ours = (AccuracyWarning, CostWarning, DivergenceWarning)

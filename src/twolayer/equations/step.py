@@ -37,6 +37,7 @@ __all__ = [
     "Memory",
     "Products",
     "Rates",
+    "as_data",
     "combine",
     "descend",
     "form_of",
@@ -260,6 +261,11 @@ class Limit(NamedTuple):
     noise: Any
     decay: Any
     second: Any
+
+
+def as_data(limit: Limit) -> Limit:
+    """Arrays, not floats: numbers that are data of compiled code, which runs at all rates then share."""
+    return Limit(*(jnp.asarray(x, float) for x in limit))
 
 
 def limit_in(regime: Regime, algorithm: SGD, p: int) -> Limit:

@@ -1,4 +1,4 @@
-"""Evolutions of the overlaps whose rates are Gaussian averages: how fine these have to be, and what error is left.
+"""Motions of the overlaps by Gaussian averages: how fine these have to be, and what error is left.
 
     quadrature    after each window: |coarse − fine| ≤ accuracy/100 of every average at every start, or a higher order
     sampled       a second run with a quarter of the points goes along: |risk − risk'|/2 ≤ accuracy, or all begins again
@@ -11,23 +11,23 @@ of the two runs is about the error of the better one, amplified as the dynamics 
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from twolayer.equations.state import Overlap
 from twolayer.gaussian.engines import ENGINES, ROUNDING, Averager, adapt
 from twolayer.gaussian.risk import excess_risks
-from twolayer.loops.flow import FlowEvolution, Track
 from twolayer.loops.host import StartAgain
 from twolayer.loops.runge_kutta import STAGES
+from twolayer.loops.track import Track
+from twolayer.loops.windows import Motion, Pace, Windows
 from twolayer.numerics.errors import choice, finite_number, positive_integer
-from twolayer.task.method import Snapshot, Task
+from twolayer.task.method import Evolution, Snapshot, Task
 from twolayer.task.problem import Problem
 
-__all__ = ["AveragedEvolution", "Precision", "check_precision"]
+__all__ = ["Averaged", "AveragedMotion", "Averaging", "Precision", "check_precision"]
 
 FIRST, MOST = (14, 12, 10), 20  # Sobol points that a run may begin with, and never exceeds, as powers of two
 TERMS_AT_FIRST = 2**21  # of the sampled part, for the choice between them
@@ -71,51 +71,24 @@ def check_precision(method: Any) -> None:
         positive_integer("log2_points", method.log2_points, 4)
 
 
-class AveragedEvolution(FlowEvolution):
-    """Overlaps of all starts; the engine is refined along the way where its error grows."""
+class Averaging:
+    """The averages of a run over overlaps: an engine, refined along the way where its error grows."""
 
-    def __init__(self, task: Task, precision: Precision, rtol: float | None = None, max_steps: int = 100_000) -> None:
-        super().__init__(task, max_steps)
-        self.precision, self.rtol = precision.begun(task.problem), rtol
+    def __init__(self, task: Task, precision: Precision, noisy: bool = True) -> None:
+        self.task, self.precision = task, precision.begun(task.problem)
         starts = task.starts()
         self.averager, self.order, self.worst = self._engine(*starts)
-        self.difference = 0.0
-        risky = self.quantity in ("risk", "excess_risk")
+        risky = task.until is not None and task.until.quantity in ("risk", "excess_risk")
         self.watcher = adapt(task.problem, "squared", *starts)[0].engine if risky else None
-        usual = CLOSED_RTOL if self.averager.closed else precision.tolerance / 10
-        self.control = self.thresholds(rtol or (precision.accuracy / 5 if self.sampled else usual))
-        self.shadow = self._second_run() if self.sampled and not precision.checked else None
-
-    @abc.abstractmethod
-    def remade(self, precision: Precision) -> AveragedEvolution:
-        """The same evolution with another precision."""
+        # whether anything that matters is sampled
+        self.sampled = self.averager.first_sampled or (self.averager.sampled and noisy)
 
     @property
-    def noisy(self) -> bool:
-        """Whether the second-order part of the averages matters."""
-        return True
-
-    @property
-    def sampled(self) -> bool:
-        """Whether anything that matters is sampled."""
-        return self.averager.first_sampled or (self.averager.sampled and self.noisy)
-
-    def _second_run(self) -> tuple[AveragedEvolution, Any]:
-        other = self.remade(self.precision._replace(points=self.precision.points - 2, checked=True))
-        other._warned = True  # what is said of this run is said of both
-        return other, other.initial()
-
-    def start(self) -> Any:
-        """Overlaps of all starts."""
-        return Overlap(*self.task.starts())
-
-    def overlaps(self, state: Any) -> Overlap:
-        """The overlaps of a state, or of states side by side."""
-        return Overlap(*state)
-
-    def seen(self, states: Any) -> Snapshot:
-        """The overlaps at save points."""
-        return Snapshot(*self.overlaps(states))
+    def rtol(self) -> float:
+        """What the integrator may ask for."""
+        if self.sampled:
+            return self.precision.accuracy / 5
+        return CLOSED_RTOL if self.averager.closed else self.precision.tolerance / 10
 
     def _engine(
         self, Q: np.ndarray, M: np.ndarray, a: np.ndarray, at_least: int | None = None
@@ -126,42 +99,14 @@ class AveragedEvolution(FlowEvolution):
         points = self.precision.points
         return adapt(self.task.problem, self.task.algorithm.loss, Q, M, a, log2_points=points, **wanted)
 
-    def refine(self, end: Any) -> bool:
-        """A finer engine, if the present one is too coarse at any of these states."""
+    def refine(self, at: Overlap) -> bool:
+        """A finer engine, if the present one is too coarse at any of these overlaps."""
         if self.precision.checked or self.averager.probe is None:
             return False  # a second run has the order of the first
-        finer, order, error = self._engine(*self.overlaps(end), self.order)
+        finer, order, error = self._engine(*at, self.order)
         changed, self.averager, self.order = order != self.order, finer, order
         self.worst = max(self.worst, error)
         return changed
-
-    def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Any]:
-        """A window of save points, and of the second run, if there is one."""
-        state, snapshot = super().advance(state, first, tick)
-        if self.shadow is not None:
-            other, below = self.shadow
-            below, coarse = other.advance(below, first, lambda at: None)
-            self.shadow = other, below
-            one, two = (Snapshot(*(x[:, -1:] for x in y[:3])) for y in (snapshot, coarse))
-            self._judge(one, two, (first + snapshot.a.shape[1]) / (len(self.task.points) - 1))
-        return state, snapshot
-
-    def _judge(self, fine: Snapshot, coarse: Snapshot, done: float) -> None:
-        """Compare the risks of both runs; begin again with more points if they differ too much and it can be paid."""
-        none = (fine.Q, fine.M, 0 * fine.a)
-        one, two, silent = (excess_risks(self.task.problem, *x[:3])[0] for x in (fine, coarse, none))
-        # relative to a student that says nothing, or to the risk where a run grows beyond it
-        change = np.abs(one - two) / np.maximum(np.maximum(one, two), np.maximum(silent, 1e-300))
-        self.difference = max(self.difference, float(np.max(change)) / 2)
-        if self.difference > self.precision.accuracy and self._affordable(done):
-            raise StartAgain(self.remade(self.precision._replace(points=self.precision.points + 2)))
-
-    def _affordable(self, done: float) -> bool:
-        """Whether a run with four times the points stays within the effort."""
-        if self.precision.log2_points is not None or self.precision.points + 2 > MOST:
-            return False
-        terms = 4 * self.averager.engine.work(self.task.problem.p) * self.evaluations / done
-        return terms <= self.precision.effort * TERMS_PER_EFFORT
 
     def expensive(self, track: Track) -> str:
         """The averages, and how cheaper ones are had."""
@@ -173,10 +118,73 @@ class AveragedEvolution(FlowEvolution):
             f"{self.precision.accuracy:g}){cheaper}, or a shorter time"
         )
 
-    @property
-    def integration_error(self) -> float:
-        """What the integrator may leave in the overlaps, and so in a risk that vanishes."""
-        return float(self.control.rtol)
+
+class AveragedMotion(Motion):
+    """A motion of overlaps by averages."""
+
+    averaging: Averaging
+
+    def expensive(self, track: Track) -> str:
+        """The averages."""
+        return self.averaging.expensive(track)
+
+
+M = TypeVar("M", bound=AveragedMotion)
+
+
+class Averaged(Evolution, Generic[M]):
+    """A run by averages; where these are sampled, a second one with a quarter of the points goes along."""
+
+    def __init__(self, make: Callable[[Precision], tuple[M, Pace]], precision: Precision) -> None:
+        self.make = make
+        self.motion, pace = make(precision)
+        self.windows, self.averaging = Windows(self.motion, pace), self.motion.averaging
+        self.difference = 0.0
+        self.second = None
+        if self.averaging.sampled:
+            fewer = self.averaging.precision
+            self.second = Windows(*make(fewer._replace(points=fewer.points - 2, checked=True)))
+
+    def initial(self) -> Any:
+        """Both runs at their starts."""
+        return self.windows.initial(), None if self.second is None else self.second.initial()
+
+    def snapshot(self, state: Any) -> Any:
+        """What is seen of the run itself."""
+        return self.windows.snapshot(state[0])
+
+    def stopped(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Where the run itself has stopped."""
+        return self.windows.stopped(state[0])
+
+    def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Any]:
+        """A window of save points, and of the second run, if there is one."""
+        state, below = state
+        state, snapshot = self.windows.advance(state, first, tick)
+        if self.second is not None:
+            below, coarse = self.second.advance(below, first, lambda at: None)
+            one, two = (Snapshot(*(x[:, -1:] for x in y[:3])) for y in (snapshot, coarse))
+            self._judge(one, two, (first + snapshot.a.shape[1]) / (len(self.windows.points) - 1))
+        return (state, below), snapshot
+
+    def _judge(self, fine: Snapshot, coarse: Snapshot, done: float) -> None:
+        """Compare the risks of both runs; begin again with more points if they differ too much and it can be paid."""
+        problem, precision = self.motion.task.problem, self.averaging.precision
+        none = (fine.Q, fine.M, 0 * fine.a)
+        one, two, silent = (excess_risks(problem, *x[:3])[0] for x in (fine, coarse, none))
+        # relative to a student that says nothing, or to the risk where a run grows beyond it
+        change = np.abs(one - two) / np.maximum(np.maximum(one, two), np.maximum(silent, 1e-300))
+        self.difference = max(self.difference, float(np.max(change)) / 2)
+        if self.difference > precision.accuracy and self._affordable(done):
+            raise StartAgain(Averaged(self.make, precision._replace(points=precision.points + 2)))
+
+    def _affordable(self, done: float) -> bool:
+        """Whether a run with four times the points stays within the effort."""
+        precision = self.averaging.precision
+        if precision.log2_points is not None or precision.points + 2 > MOST:
+            return False
+        work = self.averaging.averager.engine.work(self.motion.task.problem.p)
+        return 4 * work * self.windows.pace.evaluations / done <= precision.effort * TERMS_PER_EFFORT
 
     def notes(self) -> dict[str, Any]:
         """The engine and its error, and the risk below which differences mean nothing.
@@ -184,9 +192,15 @@ class AveragedEvolution(FlowEvolution):
         The error is the largest truncation of an average, or what sampling does to the risk. Risks are differences of
         averages of the size of E[h²]: below the errors of these they are noise, and may be cut off at zero.
         """
-        error = max(self.worst, self.difference, ROUNDING)
-        Q, M, a = self.task.starts()
-        silent = float(excess_risks(self.task.problem, Q[:1], M[:1], 0 * a[:1])[0][0])
-        integration = 10 * self.integration_error  # errors of single steps add up
-        resolved = max(error if not self.averager.closed else 0.0, integration, 10 * ROUNDING) * silent
-        return {"engine": self.averager.label, "engine_error": error, "risk_resolution": resolved}
+        task, averager = self.motion.task, self.averaging.averager
+        error = max(self.averaging.worst, self.difference, ROUNDING)
+        Q, M, a = task.starts()
+        silent = float(excess_risks(task.problem, Q[:1], M[:1], 0 * a[:1])[0][0])
+        integration = 10 * self.windows.pace.error  # errors of single steps add up
+        resolved = max(error if not averager.closed else 0.0, integration, 10 * ROUNDING) * silent
+        told = {"engine": averager.label, "engine_error": error, "risk_resolution": resolved}
+        return {**self.motion.notes(), **told}
+
+    def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+        """Variables of the motion."""
+        return self.motion.extras()

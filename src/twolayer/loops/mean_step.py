@@ -5,6 +5,7 @@ y ← MeanStep(y)        equations/mean.py
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -19,13 +20,15 @@ from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.step_spread import StepNodes
 from twolayer.gaussian.visits import LOG2_POINTS
-from twolayer.loops.averaged import AveragedEvolution, Precision
-from twolayer.loops.flow import Control, Equation
+from twolayer.loops.averaged import Averaged, AveragedMotion, Averaging, Precision
 from twolayer.loops.host import settled
+from twolayer.loops.runge_kutta import Control
+from twolayer.loops.track import Equation
 from twolayer.loops.watching import Lane, Watch, accept, watched_value
+from twolayer.loops.windows import Motion, Pace, Window, control_of, quantity_of
 from twolayer.task.method import Snapshot, Task
 
-__all__ = ["MeanStepEvolution", "step_seconds"]
+__all__ = ["MeanStepMotion", "mean_steps", "step_seconds"]
 
 LIGHT = 13  # Sobol points of the linearised map, as a power of two
 NS_PER_PRODUCT = 3.0  # for estimates of cost
@@ -68,7 +71,7 @@ class Iterated(Equation):
 
 
 @eqx.filter_jit
-def iterate(step: Iterated, quantity: str | None, control: Control, y: Rows, points: Any) -> Any:
+def iterate(step: Equation, quantity: str | None, control: Control, y: Rows, points: Any) -> Any:
     """One start through the steps points[0] … points[-1] − 1, saved at all later points; vmapped over starts."""
 
     def one(y: Rows, level: Any, sign: Any) -> Any:
@@ -90,13 +93,43 @@ def iterate(step: Iterated, quantity: str | None, control: Control, y: Rows, poi
     return jax.vmap(one)(y, control.level, control.sign)
 
 
-class MeanStepEvolution(AveragedEvolution):
-    """Overlaps of all starts under the map, step by step."""
+class Iteration(Pace):
+    """Steps of the map in compiled calls of one window; windows of equal length share their code."""
 
     equal_windows = True
 
-    def __init__(self, task: Task, precision: Precision, rates: Rates, weights: Weights, terms: Terms) -> None:
+    def __init__(self, motion: MeanStepMotion) -> None:
+        self.control = control_of(motion, 0.0)
+        self._steps = 0
+
+    @property
+    def evaluations(self) -> int:
+        """Steps of all starts."""
+        return self._steps
+
+    @property
+    def error(self) -> float:
+        """Steps are exact."""
+        return 0.0
+
+    def window(
+        self, motion: Motion, y: Any, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]
+    ) -> Window:
+        """The steps of one window; of starts that have stopped they are not looked at."""
+        quantity = quantity_of(motion.task)
+        self._steps += int(times[-1] - times[0]) * len(code)
+        return Window(*settled(iterate(motion.equation(), quantity, self.control, y, jnp.asarray(times))))
+
+    def again(self) -> None:
+        """Nothing is known beyond the window."""
+
+
+class MeanStepMotion(AveragedMotion):
+    """Overlaps of all starts under the map, step by step."""
+
+    def __init__(self, task: Task, averaging: Averaging, rates: Rates, weights: Weights, terms: Terms) -> None:
         problem, algorithm = task.problem, task.algorithm
+        self.task, self.averaging = task, averaging
         self.rates, self.weights, self.form = rates, weights, form_of(algorithm)
         # the second-order terms of the ratio know no rows of the step before
         self.terms = terms._replace(ratio=terms.ratio and self.form.normalises and not self.form.carries)
@@ -105,24 +138,14 @@ class MeanStepEvolution(AveragedEvolution):
             self.nodes = StepNodes.build(problem, algorithm, *target_frame(problem.P))
         self.light = select(problem, algorithm.loss, log2_points=LIGHT).engine if terms.band else None
         self.deviations: list[Overlap] = []
-        super().__init__(task, precision)
-
-    def remade(self, precision: Precision) -> MeanStepEvolution:
-        """The same with another precision."""
-        return MeanStepEvolution(self.task, precision, self.rates, self.weights, self.terms)
-
-    @property
-    def evaluations(self) -> int:
-        """Steps of all starts."""
-        return int(self.task.points[-1]) * self.task.seeds
 
     def equation(self) -> Iterated:
         """The map with averages at the present order."""
         # arrays, not floats: they are data of the compiled code
         rates, weights = Rates(*map(jnp.asarray, self.rates)), Weights(*map(jnp.asarray, self.weights))
         P, rules = self.task.problem.P, (self.nodes, self.light)
-        step = MeanStep(self.averager.engine, rates, weights, P, self.form, self.terms, *rules)
-        return Iterated(step, self.watcher)
+        step = MeanStep(self.averaging.averager.engine, rates, weights, P, self.form, self.terms, *rules)
+        return Iterated(step, self.averaging.watcher)
 
     def start(self) -> Rows:
         """Rows at rest, where W_previous = W, without fluctuations."""
@@ -131,9 +154,9 @@ class MeanStepEvolution(AveragedEvolution):
         spread = np.zeros((len(Q), size, size)) if self.terms.band else None
         return Rows(np.tile(Q, (1, n, n)), np.tile(M, (1, n, 1)), np.tile(a, (1, n)), spread)
 
-    def overlaps(self, state: Rows) -> Overlap:
-        """Overlaps of the present rows."""
-        return self.equation().step.overlaps(state)
+    def refine(self, end: Rows) -> bool:
+        """Finer averages, if the present ones are too coarse at the present rows."""
+        return self.averaging.refine(self.equation().step.overlaps(end))
 
     def seen(self, states: Rows) -> Snapshot:
         """The overlaps at save points; standard deviations are put aside."""
@@ -142,21 +165,11 @@ class MeanStepEvolution(AveragedEvolution):
             own = np.sqrt(np.maximum(np.diagonal(states.spread, axis1=-2, axis2=-1), 0.0))
             apart: Any = jax.vmap(jax.vmap(lambda x: unpack(x, p, k, self.form.trained)))
             self.deviations.append(Overlap(*map(np.asarray, apart(own))))
-        return super().seen(states)
-
-    def window_of(self, y: Rows, times: np.ndarray) -> Any:
-        """The steps of one window."""
-        return settled(iterate(self.equation(), self.quantity, self.control, y, jnp.asarray(times)))
-
-    @property
-    def integration_error(self) -> float:
-        """Steps are exact."""
-        return 0.0
+        return Snapshot(*self.equation().step.overlaps(states))
 
     def notes(self) -> dict[str, Any]:
-        """The rule for the terms beyond the averages too."""
-        known = super().notes()
-        return known if self.nodes is None else {**known, "finite_dimension": self.nodes.label}
+        """The rule for the terms beyond the averages."""
+        return {} if self.nodes is None else {"finite_dimension": self.nodes.label}
 
     def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
         """Standard deviations of M and Q times d^(1/2), if they were followed."""
@@ -165,3 +178,15 @@ class MeanStepEvolution(AveragedEvolution):
         Q, M, _ = (np.concatenate(x, axis=1) for x in zip(*self.deviations, strict=True))
         row = ("seed", "time", "neuron")
         return {"M_band": ((*row, "direction"), M), "Q_band": ((*row, "neuron_"), Q)}
+
+
+def mean_steps(
+    task: Task, precision: Precision, rates: Rates, weights: Weights, terms: Terms
+) -> Averaged[MeanStepMotion]:
+    """A run of the map from all starts."""
+
+    def make(precision: Precision) -> tuple[MeanStepMotion, Iteration]:
+        motion = MeanStepMotion(task, Averaging(task, precision), rates, weights, terms)
+        return motion, Iteration(motion)
+
+    return Averaged(make, precision)

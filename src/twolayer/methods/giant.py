@@ -15,7 +15,7 @@ from twolayer.equations.mean import Terms, Weights
 from twolayer.equations.state import size_of
 from twolayer.equations.step import form_of, rates_of
 from twolayer.loops.averaged import Precision, check_precision
-from twolayer.loops.mean_step import MeanStepEvolution, step_seconds
+from twolayer.loops.mean_step import mean_steps, step_seconds
 from twolayer.methods.map import REUSED
 from twolayer.numerics.errors import reject
 from twolayer.task.algorithm import SGD
@@ -93,7 +93,7 @@ class GiantSteps(Method):
         norm = 1 / batch.coefficient if batch.exponent < 1 + 1e-9 else 0.0
         weights = Weights(norm, 0.0, True, problem.noise)
         rates = rates_of(algorithm, problem.p, 1)  # the same at every d
-        return MeanStepEvolution(task, self._precision, rates, weights, Terms(band=self.band))
+        return mean_steps(task, self._precision, rates, weights, Terms(band=self.band))
 
     @property
     def _precision(self) -> Precision:

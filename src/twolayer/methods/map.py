@@ -28,13 +28,13 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from twolayer.equations.mean import Rows, Terms, Weights
+from twolayer.equations.mean import MeanStep, Rows, Terms, Weights
 from twolayer.equations.state import Overlap
 from twolayer.equations.step import form_of, rates_of
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.step_spread import StepNodes
 from twolayer.loops.averaged import Precision, check_precision
-from twolayer.loops.mean_step import MeanStepEvolution, step_seconds
+from twolayer.loops.mean_step import mean_steps, step_seconds
 from twolayer.numerics.errors import Refused, choice, positive_integer, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
@@ -111,9 +111,9 @@ class Map(Method):
         norm = self.dim / batch if "norm" not in self.without else 0.0
         weights = Weights(norm, 1 / batch, "pairs" not in self.without, problem.noise)
         rates = rates_of(algorithm, problem.p, self.dim)
-        evolution = MeanStepEvolution(task, self._precision, rates, weights, self._terms)
+        evolution = mean_steps(task, self._precision, rates, weights, self._terms)
         exact = not form_of(algorithm).normalises and task.points[-1] <= 1
-        size = 0.0 if exact else fluctuation(evolution, task)
+        size = 0.0 if exact else fluctuation(evolution.motion.equation().step, task)
         if not size <= LARGEST_FLUCTUATION:
             raise Refused("Map", self._scattered(algorithm, batch, size), ["Chain", "Vectors"])
         return evolution
@@ -140,10 +140,9 @@ class Map(Method):
         return super().cost(task) + float(task.points[-1]) * seconds
 
 
-def fluctuation(evolution: MeanStepEvolution, task: Task) -> float:
+def fluctuation(map_: MeanStep, task: Task) -> float:
     """Largest relative standard deviation of Q'_jj in the first step, of all neurons and starts."""
     nodes = StepNodes.build(task.problem, task.algorithm, *target_frame(task.problem.P))
-    map_ = evolution.equation().step
     step = dataclasses.replace(map_, form=map_.form.flow, terms=Terms(), nodes=nodes, light=None)
 
     def of_one(start: Any) -> Any:

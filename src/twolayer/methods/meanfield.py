@@ -23,13 +23,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.kernel import Push
-from twolayer.equations.step import Form, Layers, Limit, form_of, limit_in, row_motion
+from twolayer.equations.step import Form, Layers, Limit, as_data, form_of, limit_in, row_motion
 from twolayer.gaussian.engines import SECONDS_PER_TERM
 from twolayer.gaussian.ensemble import Cloud, Ensemble
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.wide import INTERACTIONS, Fineness, Wide
-from twolayer.loops.flow import Equation, FlowEvolution
-from twolayer.methods.ode import ODE, as_data
+from twolayer.loops.track import Equation
+from twolayer.loops.windows import Integration, Motion, Windows
+from twolayer.methods.ode import ODE
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, require
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Measure, Method, Task, register_method
@@ -87,14 +88,12 @@ def _risks(ensemble: Ensemble, states: Cloud) -> Any:
     return jax.lax.map(lambda row: jax.lax.map(lambda y: ensemble(y).excess_risk, row), states)
 
 
-class MeanFieldEvolution(FlowEvolution):
+class CloudMotion(Motion):
     """Particles of all starts; nodes and orders are refined along the way where their error grows."""
 
     def __init__(self, task: Task, method: MeanField) -> None:
-        super().__init__(task, method.max_steps)
-        problem = task.problem
-        self.method = method
-        self.L, self.inverse = target_frame(problem.P)
+        self.task, self.method = task, method
+        self.L, self.inverse = target_frame(task.problem.P)
         self.cloud = self._starts()
         self.wide = method.wide(task, self.cloud.s.shape[1])
         if self.wide.dimension == 0 and self.cloud.s.max() > 1e-6:
@@ -103,7 +102,6 @@ class MeanFieldEvolution(FlowEvolution):
                 f"space, but has q = {self.cloud.s.max() ** 2:.3g}."
             )
         self.fineness, self.worst = self._adapted(self.cloud, Fineness())
-        self.control = self.thresholds(method.rtol)
 
     def _adapted(self, clouds: Cloud, fineness: Fineness) -> tuple[Fineness, float]:
         """What the worst of several clouds needs, and its error."""
@@ -260,4 +258,5 @@ class MeanField(Method):
 
     def prepare(self, task: Task) -> Evolution:
         """Choose nodes and orders at the start."""
-        return MeanFieldEvolution(task, self)
+        motion = CloudMotion(task, self)
+        return Windows(motion, Integration(motion, self.rtol, self.max_steps))

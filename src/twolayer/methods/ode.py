@@ -14,18 +14,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 
 from twolayer.equations.state import Overlap
-from twolayer.equations.step import Form, Limit, form_of, limit_in, motion
 from twolayer.gaussian.engines import SECONDS_PER_TERM, Averager, Engine, compile_seconds, select
-from twolayer.loops.averaged import AveragedEvolution, Precision, check_precision
-from twolayer.loops.flow import Equation
+from twolayer.loops.averaged import Averaged, AveragedMotion, Averaging, Precision, check_precision
+from twolayer.loops.track import Equation
 from twolayer.loops.watching import watched_value
+from twolayer.loops.windows import Integration
 from twolayer.numerics.errors import finite_number, positive_integer
+from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
-from twolayer.task.method import Evolution, Method, Task, register_method
+from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import layers_apart, memory_beyond, regime_of
 
@@ -33,14 +33,10 @@ __all__ = ["ODE"]
 
 
 class Field(Equation):
-    """The right-hand side: an engine, and what the step makes of its averages."""
+    """The right-hand side of the floor (pure.py), with what has to be known to stop."""
 
-    engine: Engine
-    limit: Limit
-    label_noise: Any
-    form: Form = eqx.field(static=True)
-    watcher: Engine | None = None
-    noisy: bool = eqx.field(static=True, default=True)  # False: the second-order part is not even computed
+    right: VectorField
+    watcher: Engine | None
 
     def size(self, y: Overlap) -> Any:
         """The largest squared norm."""
@@ -48,45 +44,39 @@ class Field(Equation):
 
     def watched(self, quantity: str | None, y: Overlap) -> Any:
         """What a threshold refers to."""
-        return watched_value(quantity, self.watcher, y.Q, y.M, y.a, self.label_noise)
+        return watched_value(quantity, self.watcher, y.Q, y.M, y.a, self.right.noise)
 
     def __call__(self, t: Any, y: Overlap, args: Any = None) -> Overlap:
         """dy/dt."""
-        average = self.engine((y.Q + y.Q.T) / 2, y.M, y.a, self.label_noise)
-        return motion(self.form, self.limit, y, average, self.noisy)
+        return self.right.rate(t, y)
 
 
-def as_data(limit: Limit) -> Limit:
-    """Arrays, not floats: numbers that are data of compiled code, which runs at all rates then share."""
-    return Limit(*(jnp.asarray(x, float) for x in limit))
-
-
-def field_of(engine: Engine, problem: Problem, algorithm: SGD, watcher: Engine | None = None) -> Field:
-    """The right-hand side in the regime of an algorithm."""
-    regime = regime_of(algorithm)
-    limit, noise = as_data(limit_in(regime, algorithm, problem.p)), jnp.asarray(problem.noise, float)
-    return Field(engine, limit, noise, form_of(algorithm).flow, watcher, regime.noise > 0)
-
-
-class ODEEvolution(AveragedEvolution):
+class ODEMotion(AveragedMotion):
     """Overlaps of all starts."""
 
-    def remade(self, precision: Precision) -> ODEEvolution:
-        """The same with another precision."""
-        return ODEEvolution(self.task, precision, self.rtol, self.max_steps)
+    def __init__(self, task: Task, averaging: Averaging) -> None:
+        self.task, self.averaging = task, averaging
 
-    @property
-    def noisy(self) -> bool:
-        """Whether chi survives in this regime."""
-        return regime_of(self.task.algorithm).noise > 0
+    def start(self) -> Overlap:
+        """The starts."""
+        return Overlap(*self.task.starts())
 
     def equation(self) -> Field:
         """Averages at the present order, with the rates of the regime."""
-        return field_of(self.averager.engine, self.task.problem, self.task.algorithm, self.watcher)
+        engine = self.averaging.averager.engine
+        return Field(field_with(engine, self.task.problem, self.task.algorithm), self.averaging.watcher)
+
+    def refine(self, end: Overlap) -> bool:
+        """Finer averages, if the present ones are too coarse."""
+        return self.averaging.refine(end)
+
+    def seen(self, states: Overlap) -> Snapshot:
+        """The overlaps at save points."""
+        return Snapshot(*states)
 
     def notes(self) -> dict[str, Any]:
-        """The regime too."""
-        return {"regime": regime_of(self.task.algorithm).name, **super().notes()}
+        """The regime."""
+        return {"regime": regime_of(self.task.algorithm).name}
 
 
 @register_method
@@ -188,4 +178,11 @@ class ODE(Method):
 
     def prepare(self, task: Task) -> Evolution:
         """Choose the engine at the start."""
-        return ODEEvolution(task, self._precision, self.rtol, self.max_steps)
+        noisy = regime_of(task.algorithm).noise > 0
+
+        def make(precision: Precision) -> tuple[ODEMotion, Integration]:
+            averaging = Averaging(task, precision, noisy)
+            motion = ODEMotion(task, averaging)
+            return motion, Integration(motion, self.rtol or averaging.rtol, self.max_steps, precision.checked)
+
+        return Averaged(make, self._precision)

@@ -28,6 +28,7 @@ from twolayer.equations.step import (
     Limit,
     Memory,
     Rates,
+    as_data,
     descend,
     form_of,
     largest_lr,
@@ -37,11 +38,11 @@ from twolayer.equations.step import (
 from twolayer.gaussian.descent import Descent, ReluDescent, descent_of, gradient_error
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
 from twolayer.gaussian.nodes import target_frame, vanishes
-from twolayer.loops.flow import Equation, FlowEvolution
 from twolayer.loops.lanes import CPU_LANES, Lanes, in_groups, lane_axes, lane_numbers
 from twolayer.loops.stepwise import Stepper, Stepwise
+from twolayer.loops.track import Equation
 from twolayer.loops.watching import Watch, accept, watched_value
-from twolayer.methods.ode import as_data
+from twolayer.loops.windows import Integration, Motion, Windows
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
@@ -230,13 +231,11 @@ class RowField(Equation):
         return row_motion(self.form, self.limit, y, self.descent(*y, self.label_noise))
 
 
-class RowFlowEvolution(FlowEvolution):
+class RowMotion(Motion):
     """Gradient flow from all starts, on rows."""
 
     def __init__(self, task: Task, method: Population) -> None:
-        super().__init__(task, method.max_steps)
-        self.observer = Observer(task, method)
-        self.control = self.thresholds(method.rtol or (1e-6 if self.observer.averager.sampled else 1e-8))
+        self.task, self.observer = task, Observer(task, method)
 
     def start(self) -> Layers:
         """The rows of all starts."""
@@ -247,10 +246,6 @@ class RowFlowEvolution(FlowEvolution):
         problem, algorithm = self.task.problem, self.task.algorithm
         limit, noise = as_data(limit_of_flow(algorithm, problem.p)), jnp.asarray(problem.noise, float)
         return RowField(self.observer.descent, limit, noise, form_of(algorithm).flow)
-
-    def refine(self, end: Any) -> bool:
-        """The rule was chosen at the start."""
-        return False
 
     def seen(self, states: Layers) -> Snapshot:
         """Overlaps of all starts, and what they would lose."""
@@ -359,6 +354,8 @@ class Population(Method):
     def prepare(self, task: Task) -> Evolution:
         """Choose the rule for the gradient at the start."""
         if self.flow:
-            return RowFlowEvolution(task, self)
+            motion = RowMotion(task, self)
+            usual = 1e-6 if motion.observer.averager.sampled else 1e-8
+            return Windows(motion, Integration(motion, self.rtol or usual, self.max_steps))
         lanes = Lanes([task], min(CPU_LANES, task.seeds))
         return Stepwise(lanes, DescentStepper(self, lanes))

@@ -24,17 +24,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.state import Overlap, pack, tangent, unpack
-from twolayer.equations.step import form_of, limit_at, quickening
+from twolayer.equations.step import limit_at, quickening
 from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.spread import Spread, spread_of
 from twolayer.loops.lanes import Lanes, in_groups, lane_axes
 from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Lane, Watch, accept, watched_value
-from twolayer.methods.ode import ODE, Field, as_data
+from twolayer.methods.ode import ODE
 from twolayer.numerics import random
 from twolayer.numerics.errors import finite_number, positive_integer
 from twolayer.numerics.special import symmetric_root
+from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
@@ -48,7 +49,7 @@ TIME_STEP = 0.01
 class Params(NamedTuple):
     """Numbers and rules that the compiled code takes as data."""
 
-    field: Field
+    field: VectorField
     spread: Spread
     rho: Any
     amplitude: Any
@@ -81,9 +82,9 @@ def one_step(params: Params, quantity: str | None, carry: Any, number: Any, on: 
     first, second = params.amplitude
     kick = Overlap(*unpack(symmetric_root(sigma) @ normals, p, k, field.form.trained))
     kick = Overlap(first * kick.Q, first * kick.M, second * kick.a)
-    slope = field(0.0, y)
+    slope = field.rate(0.0, y)
     guess = jax.tree.map(lambda x, b, n: x + params.dt * b + n, y, slope, kick)
-    later = field(0.0, guess)
+    later = field.rate(0.0, guess)
     new = jax.tree.map(lambda x, b, c, n: x + params.dt * (b + c) / 2 + n, y, slope, later, kick)
     new = pull_back(new, params.inverse, field.form.normalises)
     size = jnp.maximum(jnp.diagonal(new.Q).max(), (new.a**2).max())
@@ -129,10 +130,9 @@ class SDEStepper(Stepper):
         eta, limit = algorithm.lr(dim) / problem.p, limit_at(algorithm, problem.p, dim)
         kick = eta * np.sqrt(stride / algorithm.batch_at(dim))
         # arrays, not floats: they are data of the compiled code
-        numbers = (problem.noise, limit.noise / quickening(algorithm), stride * eta)
-        noise, rho, dt = (jnp.asarray(x, float) for x in numbers)
+        rho, dt = (jnp.asarray(x, float) for x in (limit.noise / quickening(algorithm), stride * eta))
         amplitude = jnp.array([limit.flow, limit.second]) * kick
-        field = Field(averager.engine, as_data(limit), noise, form_of(algorithm).flow)
+        field = field_with(averager.engine, problem, algorithm, limit)
         inverse = target_frame(problem.P)[1]
         self.params = Params(field, spread, rho, amplitude, dt, inverse, lanes.noise, lanes.engine, lanes.watch)
         self.streams = lanes.keys(random.Role.DIFFUSION)

@@ -1,18 +1,14 @@
-"""Integrating an equation of motion from save point to save point, with thresholds and blow-up.
+"""Starts on their way with one equation of motion: steps in compiled calls, save points and thresholds read off them.
 
-    dy/dt = F(y),    stop where a watched quantity reaches its level, or where a squared norm exceeds a bound
-
-The averages behind F are refined along the way: after each window the rule used is tested at its end, and the window
-is integrated again with a finer one while the test fails.
+dy/dt = F(y),    stop where a watched quantity reaches its level, or where a squared norm exceeds a bound
 """
 
 from __future__ import annotations
 
 import abc
 import time as wall
-import warnings
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -23,7 +19,6 @@ from twolayer.loops.runge_kutta import (
     MAX_STEPS,
     OK,
     REACHED,
-    STAGES,
     Control,
     Lanes,
     Steps,
@@ -31,19 +26,12 @@ from twolayer.loops.runge_kutta import (
     interpolate,
     steps,
 )
-from twolayer.task.method import Evolution, Task
 
-__all__ = ["Control", "CostWarning", "Equation", "FlowEvolution", "Track"]
+__all__ = ["Equation", "Track", "watched_at"]
 
-CHUNKS = 10  # windows of a run, between which the accuracy of the averages is looked at
 CALL_SECONDS = 0.3  # a compiled call should last about this long, so that the bar moves and Ctrl-C is heard
 CAPACITY, HELD = 16, 2**18  # steps that a call can return, and numbers that it may hold for them
 HALVINGS = 50  # of the interval in which a threshold is passed
-LONG, JUDGED = 60.0, 4.0  # seconds that a run may take without a word, and after which that is foreseen
-
-
-class CostWarning(UserWarning):
-    """A run is going to take long; the message says why, and what to change."""
 
 
 class Equation(eqx.Module):
@@ -63,12 +51,13 @@ class Equation(eqx.Module):
 
 
 @eqx.filter_jit
-def _watched(equation: Equation, quantity: str, y: Any) -> Any:
+def watched_at(equation: Equation, quantity: str, y: Any) -> Any:
+    """The watched quantity of all starts."""
     return jax.vmap(lambda y: equation.watched(quantity, y))(y)
 
 
 class Track:
-    """All starts on their way with one equation: steps in compiled calls, save points and thresholds read off them."""
+    """All starts on their way with one equation, from the first of ``times`` on."""
 
     def __init__(
         self,
@@ -166,7 +155,7 @@ class Track:
         assert self.quantity is not None
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            value = np.asarray(_watched(self.equation, self.quantity, self._between(y, dense, middle)))
+            value = np.asarray(watched_at(self.equation, self.quantity, self._between(y, dense, middle)))
             beyond = self.control.sign * (value - self.control.level) <= 0
             low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
         return high
@@ -203,131 +192,3 @@ def _chosen(these: np.ndarray, new: Any, old: Any) -> Any:
 def _at(log: Steps, index: np.ndarray, lane: np.ndarray) -> tuple[Any, Any]:
     """States and polynomials (starts, m, …) of one step of each start; the log has (capacity, m, starts, …)."""
     return jax.tree.map(lambda y: y[index, lane], log.y), jax.tree.map(lambda c: c[index, :, lane], log.dense)
-
-
-class FlowEvolution(Evolution):
-    """Several starts side by side; subclasses give the equation, the snapshots and the test of its accuracy."""
-
-    equal_windows: ClassVar[bool] = False  # whether the last window begins earlier rather than be shorter
-
-    def __init__(self, task: Task, max_steps: int) -> None:
-        self.task, self.max_steps = task, max_steps
-        self.window = max(1, -(-(len(task.points) - 1) // CHUNKS))
-        self.control: Control
-        self._track: Track | None = None
-        self._tick: Callable[[float], None] = lambda at: None
-        self._code: np.ndarray = np.zeros(task.seeds, np.int32)
-        self._warned = False
-
-    @abc.abstractmethod
-    def start(self) -> Any:
-        """States of all starts, arrays with a leading seed axis."""
-
-    @abc.abstractmethod
-    def equation(self) -> Equation:
-        """The right-hand side at the present accuracy."""
-
-    @abc.abstractmethod
-    def refine(self, end: Any) -> bool:
-        """Test the averages at the states ``end`` of all starts: True if they have been made finer for another try."""
-
-    @abc.abstractmethod
-    def seen(self, states: Any) -> Any:
-        """What is kept of states (seeds, save points, …)."""
-
-    def expensive(self, track: Track) -> str:
-        """Why a run takes long, and what to change."""
-        return f"steps of {float(np.min(track.lanes.h)):.2g} to time {track.times[-1]:g}; shorten the time"
-
-    def _foresee(self, track: Track, at: float) -> None:
-        """Show the position; say once if the rest of the run is going to take long."""
-        self._tick(at)
-        if self._warned or track.processor < JUDGED or track.remaining < LONG:
-            return
-        self._warned = True
-        minutes = track.remaining / 60
-        warnings.warn(
-            f"This run will take about {minutes:.1g} min: {self.expensive(track)}.", CostWarning, stacklevel=2
-        )
-
-    def thresholds(self, rtol: float) -> Control:
-        """Tolerances, and the level at which each start is to stop."""
-        until, n = self.task.until, self.task.seeds
-        level = np.zeros(n)
-        if until is not None:
-            level = np.full(n, until.value)
-            if until.relative:
-                level = until.value * np.asarray(_watched(self.equation(), until.quantity, self.start()))
-        sign = np.full(n, 1.0 if until is None else until.sign)
-        # exact averages follow the smallest overlaps, which grow by many powers of ten; sampled ones cannot
-        atol = min(1e-2 * rtol, 1e3 * rtol**2)
-        return Control(np.asarray(rtol), np.asarray(atol), level, sign)
-
-    def initial(self) -> Any:
-        """The starts, nothing stopped; the save points of one window are kept to restart from."""
-        n = self.task.seeds
-        return jax.tree.map(lambda x: x[:, None], self.start()), np.zeros(n, np.int32), np.full(n, np.nan)
-
-    def snapshot(self, state: Any) -> Any:
-        """What is kept of the last save point."""
-        return self.seen(jax.tree.map(lambda x: x[:, -1:], state[0]))
-
-    def stopped(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Outcome codes and times."""
-        return state[1], state[2]
-
-    def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Any]:
-        """A window of save points."""
-        path, code, stop = state
-        self._tick, self._code = tick, code
-        points = self.task.points
-        begin = min(first, len(points) - 1 - self.window) if self.equal_windows else first
-        times = points[begin : begin + self.window + 1]
-        y = jax.tree.map(lambda x: x[:, begin - first - 1], path)
-        saved, end, at, ended = self._integrate(y, times)
-        running = code == 0
-        code = np.where(running, ended, code).astype(np.int32)
-        stop = np.where(running & (code != 0), at, stop)
-        # beyond the end of a start its last state is kept
-        late = (times[None, 1:] > stop[:, None]) & (code != 0)[:, None]
-
-        def frozen(x: np.ndarray, last: np.ndarray, old: np.ndarray) -> np.ndarray:
-            kept = np.where(running.reshape(-1, *[1] * (last.ndim - 1)), last, old[:, -1])
-            shape = (*late.shape, *[1] * (x.ndim - 2))
-            return np.where(late.reshape(shape), kept[:, None], x)[:, first - begin :]
-
-        new = jax.tree.map(frozen, saved, end, path)
-        path = jax.tree.map(lambda old, x: np.concatenate([old, x], axis=1)[:, -self.window - 1 :], path, new)
-        tick(float(times[-1]))
-        return (path, code, stop), self.seen(new)
-
-    @property
-    def quantity(self) -> str | None:
-        """What the threshold of the task refers to."""
-        return None if self.task.until is None else self.task.until.quantity
-
-    def window_of(self, y: Any, times: np.ndarray) -> Any:
-        """One window: states at its save points and at its end, where it ended, and the outcome codes."""
-        track, points = self._track, self.task.points
-        if track is None or track.times[track.at] != times[0]:
-            guess = 0.0 if track is None else track.lanes.h
-            ahead = points[np.searchsorted(points, times[0]) :]
-            shape = (self.equation(), self.quantity, self.control)
-            self._track = track = Track(*shape, y, ahead, self.max_steps, guess, self._code)
-        saved = track.window(track.at + len(times) - 1, lambda at: self._foresee(track, at))
-        running = np.isnan(track.stop) | (track.stop > times[-1])
-        return saved, track.lanes.y, track.stop, np.where(running, OK, track.lanes.code)
-
-    @property
-    def evaluations(self) -> int:
-        """Evaluations of the right-hand side so far, of all starts."""
-        return 1 if self._track is None else int(self._track.lanes.tried.sum()) * STAGES
-
-    def _integrate(self, y: Any, times: np.ndarray) -> Any:
-        """Integrate, and do it again with finer averages while those used are too coarse at the end."""
-        while True:
-            saved, end, at, code = jax.tree.map(np.asarray, self.window_of(y, times))
-            run = np.flatnonzero(code == OK)
-            if not len(run) or not self.refine(jax.tree.map(lambda x, run=run: x[run], end)):
-                return saved, end, at, code
-            self._track = None
