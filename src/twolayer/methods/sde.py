@@ -180,6 +180,7 @@ class SDE(Method):
     dt: float = TIME_STEP
     stochastic: ClassVar[bool] = True
     stepwise: ClassVar[bool] = True
+    hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("arnaboldi2023escaping",)
 
     def __post_init__(self) -> None:
