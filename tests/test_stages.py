@@ -195,7 +195,7 @@ def test_stages_in_task_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ("algorithm.loss", "algorithm.los", "unknown key 'stages[1].algorithm.los' (did you mean 'loss'?)"),
         ("problem.noise = 0.4", "problem.noise = 'x'", "`stages[1].problem.noise` must be a number"),
         ("dim = 64", "dim = 64\ntime = 3.0", "[run] takes no `time` with [[stages]]"),
-        ("value = 0.31", "valu = 0.31", "unknown key 'stages[0].until.valu'"),
+        ("value = 0.31", "value = 0.31, valu = 1", "unknown key 'stages[0].until.valu'"),
     ],
 )
 def test_bad_stages_in_task_files(
@@ -325,8 +325,8 @@ def test_momentum_goes_on_from_the_last_step_of_a_stage() -> None:
     """With a rate of almost nothing the first step of the next stage is β times the last one, in law and in the limit."""
     first = tl.SGD(lr=0.2, batch=2 * d, momentum=0.5)
     stages = [tl.Stage(first, steps=3, save=3), tl.Stage(first.replace(lr=1e-9), steps=1, save=1)]
-    for method in (tl.Chain(60), tl.Vectors(60)):
-        run = tl.solve_stages(PROBLEM, stages, method, START, seeds=3)
+    for method in (tl.Chain(60), tl.Vectors(60), tl.GiantSteps(), tl.Population()):
+        run = tl.solve_stages(PROBLEM, stages, method, START, seeds=3 if method.stochastic else None)
         step = np.diff(run.M.values[:, :, 0, 0], axis=1)
         assert (np.abs(step[:, 2]) > 1e-3).all()
         np.testing.assert_allclose(step[:, 3], 0.5 * step[:, 2], atol=1e-7)

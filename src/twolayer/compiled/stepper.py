@@ -72,21 +72,7 @@ class WrittenStepper(Stepper):
         W = np.concatenate(embed(Q, M, self.inverse, self.at.columns), axis=-1)
         return np.concatenate([W.reshape(len(W), -1), a], axis=1)
 
-    def run(self, carry: Any, start: Any, stop: Any) -> Any:
-        """Compiled steps of all seeds."""
-        state, lane = carry
-        full = np.concatenate([state, *(np.asarray(x, float) for x in lane)], axis=1)
-        new = self.ensemble.run(full, np.asarray(start)[:, 0], np.asarray(stop)[:, 0])
-        code, stopped, watched = new[:, -3:].T[:, :, None]
-        return new[:, :-3], Lane(code.astype(np.int32), stopped, watched)
-
-    def snapshot(self, state: np.ndarray) -> Snapshot:
-        """Overlaps of all seeds."""
-        p, rows = self.at.p, state[self.lanes.index]
-        W, a = rows[:, :-p].reshape(len(rows), 1, p, -1), rows[:, -p:]
-        Q, M = map(np.asarray, overlaps(W, np.asarray(self.L)))
-        return Snapshot(Q, M, a[:, None])
-
-    def notes(self, diverged: bool) -> dict[str, Any]:
-        """How the steps were taken."""
-        return {"batch_sums": "exact", "steps": "compiled"}
+    def overlaps(self, rows: Any) -> tuple[Any, Any, Any]:
+        """Q, M and a of rows of numbers."""
+        p = self.at.p
+        return *overlaps(rows[:, :-p].reshape(len(rows), p, -1), self.L), rows[:, -p:]

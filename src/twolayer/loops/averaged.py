@@ -156,6 +156,10 @@ class Averaged(Evolution, Generic[M]):
         """Where the run itself has stopped."""
         return self.windows.stopped(state[0])
 
+    def left(self, state: Any) -> Any:
+        """What the run itself leaves."""
+        return self.windows.left(state[0])
+
     def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Any]:
         """A window of save points, and of the second run, if there is one."""
         state, below = state

@@ -148,11 +148,18 @@ class MeanStepMotion(AveragedMotion):
         return Iterated(step, self.averaging.watcher)
 
     def start(self) -> Rows:
-        """Rows at rest, where W_previous = W, without fluctuations."""
-        (Q, M, a), n = self.task.starts(), self.form.copies
+        """Rows at rest, where W_previous = W, or as an earlier stage left them; without fluctuations."""
+        (Q, M, a), n, after = self.task.starts(), self.form.copies, self.task.after
         size = size_of(Q.shape[1], M.shape[2], self.form.trained)
         spread = np.zeros((len(Q), size, size)) if self.terms.band else None
+        if after is not None and self.form.carries:
+            rows: Rows = after.state
+            return rows._replace(spread=spread)
         return Rows(np.tile(Q, (1, n, n)), np.tile(M, (1, n, 1)), np.tile(a, (1, n)), spread)
+
+    def left(self, end: Rows) -> Rows | None:
+        """The rows before the last step too, where they are carried."""
+        return end if self.form.carries else None
 
     def refine(self, end: Rows) -> bool:
         """Finer averages, if the present ones are too coarse at the present rows."""

@@ -60,6 +60,10 @@ class Motion(abc.ABC):
         """Why a run takes long, and what to change."""
         return f"steps of {float(np.min(track.lanes.h)):.2g} to time {track.times[-1]:g}; shorten the time"
 
+    def left(self, end: Any) -> Any:
+        """What a stage that follows needs to know of the states ``end`` beyond the overlaps."""
+        return None
+
     def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
         """More variables of the result, after the run."""
         return {}
@@ -222,6 +226,10 @@ class Windows(Evolution):
             if not len(run) or not self.motion.refine(jax.tree.map(lambda x, run=run: x[run], window.end)):
                 return window
             self.pace.again()
+
+    def left(self, state: Any) -> Any:
+        """What the motion leaves."""
+        return self.motion.left(jax.tree.map(lambda x: x[:, -1], state[0]))
 
     def notes(self) -> dict[str, Any]:
         """What the motion has to say."""

@@ -56,6 +56,7 @@ class GiantSteps(Method):
     effort: float = 1.0
     log2_points: int | None = None
     stepwise: ClassVar[bool] = True
+    hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("dandi2023", "arnaboldi2024")
 
     def __post_init__(self) -> None:

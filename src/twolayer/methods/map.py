@@ -88,6 +88,7 @@ class Map(Method):
     effort: float = 1.0
     log2_points: int | None = None
     stepwise: ClassVar[bool] = True
+    hands_over: ClassVar[bool] = True
     in_comparisons: ClassVar[bool] = False  # as many evaluations of the averages as there are steps
     papers: ClassVar[tuple[str, ...]] = ("arnaboldi2024",)
 

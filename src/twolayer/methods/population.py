@@ -184,7 +184,11 @@ class DescentStepper(Stepper):
         self.params = Params(rates, lanes.noise, self.observer.descent, lanes.watch)
 
     def start(self) -> Memory:
-        """The rows of the starts."""
+        """The rows of the starts, or what an earlier stage left."""
+        after = self.lanes.task.after
+        if after is not None:
+            memory: Memory = jax.tree.map(self.lanes.fold_seeds, after.state).under(self.spec.form)
+            return memory
         return Memory.at_rest(self.spec.form, *(self.lanes.fold_seeds(np.asarray(x)) for x in self.observer.start))
 
     def run(self, carry: Any, start: Any, stop: Any) -> Any:
@@ -194,6 +198,10 @@ class DescentStepper(Stepper):
     def snapshot(self, state: Memory) -> Snapshot:
         """Overlaps of all starts, and what they would lose."""
         return self.observer.see(Layers(*(self.lanes.unfold(x)[:, None] for x in state.now)))
+
+    def left(self, state: Memory) -> Memory | None:
+        """The rows before the last step too, where they are carried."""
+        return jax.tree.map(self.lanes.unfold, state) if len(state.every) > 1 else None
 
     def notes(self, diverged: bool) -> dict[str, Any]:
         """How the averages were taken, and the largest lr if a start diverged."""
@@ -301,6 +309,7 @@ class Population(Method):
     log2_points: int = LOG2_POINTS
     max_steps: int = 100_000
     in_comparisons: ClassVar[bool] = False
+    hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("xu2023",)
 
     def __post_init__(self) -> None:

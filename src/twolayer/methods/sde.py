@@ -130,8 +130,7 @@ class SDEStepper(Stepper):
         eta, limit = algorithm.lr(dim) / problem.divisor, limit_at(algorithm, problem.divisor, dim)
         kick = eta * np.sqrt(stride / algorithm.batch_at(dim))
         # arrays, not floats: they are data of the compiled code
-        numbers = (limit.noise / quickening(algorithm), stride * eta)
-        rho, dt = (jnp.asarray(x, float) for x in numbers)
+        rho, dt = (jnp.asarray(x, float) for x in (limit.noise / quickening(algorithm), stride * eta))
         amplitude = jnp.array([limit.flow, limit.second]) * kick
         field = field_with(averager.engine, problem, algorithm, limit)
         inverse = target_frame(problem.P)[1]
@@ -181,6 +180,7 @@ class SDE(Method):
     dt: float = TIME_STEP
     stochastic: ClassVar[bool] = True
     stepwise: ClassVar[bool] = True
+    hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("arnaboldi2023escaping",)
 
     def __post_init__(self) -> None:

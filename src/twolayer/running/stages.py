@@ -216,7 +216,8 @@ def follow_legs(
     for number, (problem, algorithm, until, points) in enumerate(legs):
         reuses = algorithm.dataset is not None
         own = (seed + (fixed if reuses else number) * SPREAD) % 2**64  # a fixed set is the same in all its stages
-        task = make_task(problem, algorithm, method, start, seeds=seeds, seed=own, until=until, points=points)
+        count = None if number else seeds  # later stages have a start for each seed
+        task = make_task(problem, algorithm, method, start, seeds=count, seed=own, until=until, points=points)
         if left is not None:
             taken = np.broadcast_to(steps if reuses else 0, task.seeds)
             task = dataclasses.replace(task, after=Handover(left, taken))

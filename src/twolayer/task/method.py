@@ -231,7 +231,7 @@ class Method(abc.ABC):
     stepwise: ClassVar[bool] = False
     papers: ClassVar[tuple[str, ...]] = ()
     takes_particles: ClassVar[bool] = False
-    hands_over: ClassVar[bool] = False  # whether a stage may go on with the samples of the one before it
+    hands_over: ClassVar[bool] = False  # whether a stage goes on from all that the one before it left
     in_comparisons: ClassVar[bool] = True  # whether `compare` includes it without being asked
 
     @property
