@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +29,15 @@ from twolayer.numerics.significance import LEVEL, limit_of
 NAMES = tuple(registry.figures())
 DOCS = Path(__file__).parents[1] / "docs"
 ONE_OF_EACH = ("mediocrity", "specialisation", "last-mile-angles", "corrections", "staircases")
+
+
+COMPUTING = {"solve", "solve_stages", "compare", "moments", "escape_time", "part", "follow", "recovered", "measured"}
+"""Names that compute: no drawing may lead to one of them."""
+
+
+def empty(_: xr.Dataset) -> Figure:
+    """A drawing of nothing."""
+    return Figure()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -60,8 +72,47 @@ def test_every_figure_writes_its_files_and_its_verdict(
     assert (data.attrs["verdict"], data.attrs["outcome"]) == (said["verdict"], said["outcome"])
     assert set(json.loads(data.attrs["settings"])) == {*registry.figures()[name].settings, "seed"}
     assert all(PAPERS[key] in tl.cite(data) for key in registry.figures()[name].papers)
+    # drawn from its file, with nothing computed, it is the same picture; and no text leaves it
+    again = tmp_path / "again.png"
+    assert main(["plot", str(tmp_path / "new" / f"{name}.nc"), "--out", str(again)]) == 0
+    assert again.read_bytes() == (tmp_path / "new" / f"{name}.png").read_bytes()
+    assert main(["plot", str(tmp_path / "new" / f"{name}.nc"), "--out", str(tmp_path / "again.pdf")]) == 0
+    drawn = tl.gallery.draw(data)
+    assert drawn.verdict.text == said["verdict"]
+    title = drawn.figure._suptitle
+    assert title.get_window_extent().x1 <= drawn.figure.bbox.x1
+    assert data.attrs["task"].split("\n")[0][:20] in title.get_text()
     # what is recorded is what these data say
     assert records.fingerprint(data) != entry["data"] or said["verdict"] == entry["text"]
+
+
+def reached(module: Any, start: str) -> set[str]:
+    """Names that a function of a file may call, through the other functions of the file."""
+    source = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
+    functions = {node.name: node for node in source.body if isinstance(node, ast.FunctionDef)}
+    seen: set[str] = set()
+    queue = [start]
+    while queue:
+        for node in ast.walk(functions[queue.pop()]):
+            name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
+            if name is not None and name not in seen:
+                seen.add(name)
+                queue += [name] if name in functions else []
+    return seen
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_drawing_uses_the_data_only(name: str) -> None:
+    """Drawings take the data and nothing else, and lead to nothing that computes; what computes leads to it."""
+    entry = registry.figures()[name]
+    module = sys.modules[entry.compute.__module__]
+    for word in ("draw", "animate") if entry.animate else ("draw",):
+        function = getattr(module, word)
+        assert list(inspect.signature(function).parameters) == ["data"]
+        names = reached(module, word)
+        assert not names & COMPUTING
+        assert "tl" not in names and "default_rng" not in names
+    assert reached(module, entry.compute.__name__) & {"tl", "measured", "jax"}  # so that the test can fail
 
 
 def test_every_figure_is_described_with_its_command() -> None:
@@ -101,12 +152,13 @@ def test_there_are_no_other_records() -> None:
 def test_a_figure_is_recorded_with_its_settings_versions_and_hash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def draw(*, seed: int = 0, sizes: tuple[int, ...] = (3, 4)) -> registry.Plate:
+    def compute(*, seed: int = 0, sizes: tuple[int, ...] = (3, 4)) -> registry.Finding:
         data = xr.Dataset({"x": ("i", np.arange(sizes[0]) + seed)})
         check = judging.near("x", 1.0, 1.1, 0.01, resolution=0.2)
-        return registry.Plate(Figure(), data, judging.verdict("x is 1.1", [check]))
+        return registry.Finding(data, judging.verdict("x is 1.1", [check]), "a task")
 
-    monkeypatch.setitem(registry._ENTRIES, "one", registry.Entry("one", "a figure", draw, {"sizes": (5, 6)}))
+    entry_ = registry.Entry("one", "a figure", compute, empty, {"sizes": (5, 6)})
+    monkeypatch.setitem(registry._ENTRIES, "one", entry_)
     page, file = tmp_path / "g.md", tmp_path / "g.json"
     old = "# G\n\n## none\n\nVerdict (quick, x): agrees. no\n\n## one\n\ntext\n\n# more\n"
     page.write_text(old)
@@ -232,11 +284,11 @@ def test_settings_take_the_type_of_their_default() -> None:
 def test_a_negative_verdict_is_written_and_ends_with_code_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def draw(*, seed: int = 0, size: int = 3) -> registry.Plate:
+    def compute(*, seed: int = 0, size: int = 3) -> registry.Finding:
         data = xr.Dataset({"x": ("i", np.arange(size) + seed)})
-        return registry.Plate(Figure(), data, judging.verdict("2 is 3", [judging.holds(False, "2 is not 3")]))
+        return registry.Finding(data, judging.verdict("2 is 3", [judging.holds(False, "2 is not 3")]), "a task")
 
-    monkeypatch.setitem(registry._ENTRIES, "wrong", registry.Entry("wrong", "a wrong figure", draw, {"size": 2}))
+    monkeypatch.setitem(registry._ENTRIES, "wrong", registry.Entry("wrong", "a wrong one", compute, empty, {"size": 2}))
     assert main(["gallery", "run", "wrong", "--out", str(tmp_path), "--seed", "5", "--quick"]) == 1
     assert "DIFFERS: 2 is 3\n  [differs] 2 is not 3\n" in capsys.readouterr().out
     assert tl.load(tmp_path / "wrong.nc").x.values.tolist() == [5, 6]
@@ -247,7 +299,7 @@ def test_a_negative_verdict_is_written_and_ends_with_code_one(
 def test_an_interrupted_figure_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[int] = []
 
-    def draw(*, seed: int = 0, size: int = 3) -> registry.Plate:
+    def compute(*, seed: int = 0, size: int = 3) -> registry.Finding:
         def piece(i: int) -> dict[str, int]:
             computed.append(i)
             if i == 2 and len(computed) == 3:
@@ -255,12 +307,15 @@ def test_an_interrupted_figure_goes_on_where_it_stopped(tmp_path: Path, monkeypa
             return {"x": 10 * i + seed}
 
         values = [int(part(f"piece {i}", lambda i=i: piece(i)).x) for i in range(size)]
+        return registry.Finding(xr.Dataset({"x": ("i", values)}), judging.verdict("fine", []), "a task")
+
+    def animate(data: xr.Dataset) -> FuncAnimation:
         figure = Figure()
         dot = figure.subplots().plot([0], [0])
-        moving = FuncAnimation(figure, lambda i: dot[0].set_data([i], [i]), frames=2)
-        return registry.Plate(figure, xr.Dataset({"x": ("i", values)}), judging.verdict("fine", []), moving)
+        return FuncAnimation(figure, lambda i: dot[0].set_data([i], [i]), frames=2)
 
-    monkeypatch.setitem(registry._ENTRIES, "broken", registry.Entry("broken", "stops once", draw, {}))
+    entry = registry.Entry("broken", "stops once", compute, empty, {}, animate=animate)
+    monkeypatch.setitem(registry._ENTRIES, "broken", entry)
     with pytest.raises(KeyboardInterrupt):
         registry.run("broken", out=tmp_path)
     plate = registry.run("broken", out=tmp_path)

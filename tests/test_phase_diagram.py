@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer import d
@@ -308,7 +310,8 @@ def test_the_figure_shows_both_planes_and_the_measured_points() -> None:
     assert delta.get_ylabel().startswith(r"$\delta$") and theta.get_ylabel().startswith(r"$\theta$")
     shown = [line.get_xydata()[0].tolist() for line in delta.lines if line.get_marker() == "o"]
     assert shown == [[1.0, 0.0]]
-    assert [text.get_text() for text in delta.texts] == [f"{round(runs.theta, 2) + 0.0:.2f}".replace("-", "−")]
+    said = f"{round(runs.theta, 2) + 0.0:.2f}".replace("-", "−")
+    assert [text.get_text() for text in delta.texts] == [f"{said} (0.00)"]  # and what is predicted
     assert len(tl.plot.phases(tl.phase_diagram(ell=1), "theta").axes) == 1
 
 
@@ -394,14 +397,33 @@ def test_measured_points_are_drawn_where_they_are_or_as_arrows_with_their_number
     figure = tl.plot.phases(tl.phase_diagram(ell=3), measured=points)
     delta, theta = figure.axes
     assert drawn(delta) == {"o": [(1.0, 0.5), (2.0, 0.0)], "x": [(2.5, 0.3)]}
-    assert [text.get_text() for text in delta.texts] == ["0.98", "−0.13"]
+    assert [text.get_text() for text in delta.texts] == ["0.98 (1.00)", "−0.13 (0.50)"]
     assert drawn(theta) == {"o": [(1.0, 0.98)], "v": [(2.0, 0.0)]}  # an arrow at the edge, not a point at zero
     assert [text.get_text() for text in theta.texts] == ["−0.13 ± 0.30"]
     (container,) = theta.containers
     assert container.lines[0].get_ydata() == pytest.approx([0.98])
     far = tl.plot.phases(tl.phase_diagram(ell=3), "delta", [Point(9.0, 0.0, 0.5, 0.1, True)]).axes[0]
     assert drawn(far) == {">": [(4.0, 0.0)]}
-    assert [text.get_text() for text in far.texts] == ["(9, 0.00) 0.50"]
+    assert [text.get_text() for text in far.texts] == ["(9, 0.00) 0.50 (0.50)"]
+
+
+def test_giant_steps_are_drawn_only_where_something_is_learned() -> None:
+    """Rates beyond 1/κ undo what they learn on the squared loss: its diagram has no areas of one or few steps."""
+    from twolayer.plot.phases import COLOURS
+
+    def areas(loss: str) -> set[str]:
+        ax = tl.plot.phases(tl.phase_diagram(ell=3, loss=loss), "delta").axes[0]
+        return {to_hex(c.get_facecolor()[0]) for c in ax.collections if len(c.get_facecolor())}
+
+    blue = {COLOURS["constant"], COLOURS["single"]}
+    assert blue <= areas("correlation")
+    assert not blue & areas("squared")
+    ax = tl.plot.phases(tl.phase_diagram(ell=3), "theta").axes[0]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["$0$", r"$\ell/2$", r"$\ell-1$", r"$\ell$"]
+    assert ax.get_xticks().tolist() == [0.0, 1.5, 2.0, 3.0]
+    panels = Figure().subplots(1, 2)
+    tl.plot.phases(tl.phase_diagram(ell=3), ax=panels)
+    assert all(panel.collections for panel in panels)
 
 
 SOURCE = Path(tl.__file__).parent

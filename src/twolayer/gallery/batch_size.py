@@ -15,13 +15,14 @@ from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer.gallery.shared.batching import ALGORITHMS, batch_of, hermite, recovered
+from twolayer.gallery.shared.drawing import ALGORITHMS as LOOKS
+from twolayer.gallery.shared.drawing import headline, median_points, power, sheet, task_of, told
 from twolayer.gallery.shared.judging import Check, Verdict, holds, near, unknown, verdict
-from twolayer.gallery.shared.measuring import canvas, median_points, power
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer
 from twolayer.numerics.statistics import Median, power_law
 
-COLOURS = {"SGD": "#2b8a2b", "correlation": "#e07b00"}
+NAMES = ("SGD", "correlation")
 RESOLUTION = 0.5  # of exponents
 RATIO = 0.25  # of noise to drift
 
@@ -32,14 +33,14 @@ RATIO = 0.25  # of noise to drift
     quick={"dim": 150, "batches": 6, "seeds": 16},
     group="phase-diagram",
 )
-def batch_size(*, seed: int = 0, ell: int = 3, dim: int = 2000, batches: int = 12, seeds: int = 32) -> Plate:
+def batch_size(*, seed: int = 0, ell: int = 3, dim: int = 2000, batches: int = 12, seeds: int = 32) -> Finding:
     """Medians over runs from |m_0| = d^{−1/2} to |m| = 1/2."""
     positive_integer("ell", ell, 3)
     positive_integer("batches", batches, 4)
     mus = np.linspace(ell / 2 - 0.5, ell - 0.25, batches)
     found: dict[str, list[Median]] = {}
     rates: dict[str, list[float]] = {}
-    for name in COLOURS:
+    for name in NAMES:
         # n0 at which γ0 = 1 has the ratio: then γ = n_b d^{−ℓ/2}/n0 has it at every batch size
         n0 = batch_of(name, ell, 1.0, RATIO)
         largest = 0.7 / ell if name == "SGD" else np.inf
@@ -57,13 +58,21 @@ def batch_size(*, seed: int = 0, ell: int = 3, dim: int = 2000, batches: int = 1
     sizes = np.array([round(dim**mu) for mu in mus], dtype=float)
     data = xr.Dataset(
         {
-            field: (("algorithm", "batch"), [[getattr(m, key) for m in found[name]] for name in COLOURS])
-            for field, key in (("steps", "value"), ("low", "low"), ("high", "high"))
+            field: (("algorithm", "batch"), [[getattr(m, key) for m in found[name]] for name in NAMES])
+            for field, key in (("steps", "value"), ("steps_low", "low"), ("steps_high", "high"))
         }
-        | {"lr": (("algorithm", "batch"), [rates[name] for name in COLOURS])},
-        {"algorithm": list(COLOURS), "batch": sizes, "mu": ("batch", mus)},
+        | {"lr": (("algorithm", "batch"), [rates[name] for name in NAMES])},
+        {"algorithm": list(NAMES), "batch": sizes, "mu": ("batch", mus)},
     )
-    return Plate(_draw(data, found, ell, dim), data, _verdict(data, ell))
+    # slopes are the prediction, constants those of the first batch size; the bound on the rate ends the fall
+    fine = np.geomspace(sizes[0], sizes[-1], 100)
+    bound = batch_of("SGD", ell, 1.0, RATIO) * 0.7 / ell * float(dim) ** (ell / 2)
+    ends = {"SGD": bound, "correlation": float(dim) ** (ell - 1)}
+    law = [data.steps.values[i, 0] * sizes[0] / np.minimum(fine, ends[name]) for i, name in enumerate(NAMES)]
+    data["law"] = ("algorithm", "fine"), np.array(law)
+    data = data.assign_coords(fine=fine)
+    data["bound"] = bound  # d^{ℓ/2} with its prefactor
+    return Finding(data, _verdict(data, ell), task_of(hermite(ell)))
 
 
 def _limit(ell: int, dim: int, lr: float, name: str) -> int:
@@ -77,7 +86,7 @@ def _verdict(data: xr.Dataset, ell: int) -> Verdict:
         row = data.sel(algorithm=name).isel(batch=np.flatnonzero(where))
         if row.sizes["batch"] < 2 or not np.isfinite(row.steps).all():
             return unknown(f"{what}: fewer than two batch sizes with a median")
-        error = np.maximum((row.high - row.low).values / 4, 0.01 * row.steps.values)
+        error = np.maximum((row.steps_high - row.steps_low).values / 4, 0.01 * row.steps.values)
         fit = power_law(row.batch.values, row.steps.values, error=error)
         return near(what, fit.slope, expected, fit.error, allowance=allowance, resolution=RESOLUTION, count=3)
 
@@ -85,31 +94,41 @@ def _verdict(data: xr.Dataset, ell: int) -> Verdict:
     free, many = squared.lr.values < squared.lr.values.max() * 0.999, other.steps.values > 8
     samples = (other.steps * data.batch).values
     last = float(squared.steps[-1] / other.steps[-1])
-    mu = float(data.mu[-1])
+    mu, bound = float(data.mu[-1]), float(data.bound)
     checks = [
         falls("squared loss below γ_max: exponent of T in n_b", "SGD", free, -1.0, 0.12),
         falls("correlation loss", "correlation", many, -1.0, 0.15),
         falls("squared loss at γ_max", "SGD", ~free, 0.0, 0.08),
         holds(last > 3, f"at n_b = d^{mu:.2f} correlation loss needs {last:.0f} times fewer steps, 3 at least"),
     ]
-    note = f"The samples of the correlation loss vary by a factor {samples[many].max() / samples.min():.1f}"
-    return verdict(f"batches help up to d^{ell / 2:g} (squared loss) and on to d^{ell - 1} (correlation)", checks, note)
+    note = (
+        f"The samples of the correlation loss vary by a factor {samples[many].max() / samples.min():.1f}; the bound on "
+        f"the rate of the squared loss is met at n_b = {bound:.3g}, proportional to d^{ell / 2:g}"
+    )
+    claim = f"batches help up to a constant times d^{ell / 2:g} (squared loss) and on to d^{ell - 1} (correlation)"
+    return verdict(claim, checks, note)
 
 
-def _draw(data: xr.Dataset, found: dict[str, list[Median]], ell: int, dim: int) -> Figure:
-    figure, (left, right) = canvas(2)
-    for name, colour in COLOURS.items():
-        label = "squared loss, projected" if name == "SGD" else "correlation loss"
-        median_points(left, data.batch, found[name], colour, label)
-        median_points(right, data.batch, found[name], colour, label, factor=data.batch.values)
-    first = data.steps.sel(algorithm="correlation").values[0] * data.batch.values[0]
-    line = first / data.batch.values
-    left.plot(data.batch[line > 0.5], line[line > 0.5], ":", color="#888888", lw=1, label=r"$\propto 1/n_b$")
-    # the rate of the squared loss is bounded from here on: d^{ℓ/2} with its prefactor
-    bound = float(data.batch.values[np.argmax(data.lr.sel(algorithm="SGD").values)])
+def draw(data: xr.Dataset) -> Figure:
+    """Steps on the left, samples on the right."""
+    from twolayer.plot.style import COLOURS
+
+    chosen = told(data)
+    ell, dim = chosen.ell, chosen.dim
+    figure, (left, right) = sheet(2, height=3.9)
+    for name in NAMES:
+        row, look = data.sel(algorithm=name), LOOKS[name]
+        median_points(left, data.batch, row, "steps", COLOURS[name], look["label"], look["marker"])
+        median_points(right, data.batch, row, "steps", COLOURS[name], look["label"], look["marker"], data.batch.values)
+    for name in NAMES:
+        line, label = data.law.sel(algorithm=name), f"predicted slope, {LOOKS[name]['label']}"
+        dash = {"ls": LOOKS[name]["ls"], "color": COLOURS[name], "lw": 1.1}
+        left.plot(data.fine, line, label=label, **dash)
+        right.plot(data.fine, line * data.fine, **dash)
+    prefactor = float(data.bound) / dim ** (ell / 2)
     marks = [
-        (bound, COLOURS["SGD"], rf"$\gamma = \gamma_{{\max}}$, $\propto d^{{{ell}/2}}$"),
-        (float(dim) ** (ell - 1), COLOURS["correlation"], rf"$d^{{{ell - 1}}}$"),
+        (float(data.bound), COLOURS["SGD"], rf"$\gamma_{{\max}}$: $n_b = {prefactor:.2g}\,d^{{{ell}/2}}$"),
+        (float(dim) ** (ell - 1), COLOURS["correlation"], rf"$n_b = d^{{{ell - 1}}}$"),
     ]
     for ax in (left, right):
         ax.set(xscale="log", yscale="log", xlabel="batch size $n_b$")
@@ -123,10 +142,10 @@ def _draw(data: xr.Dataset, found: dict[str, list[Median]], ell: int, dim: int) 
                 textcoords="offset points",
                 ha=align,
                 color=colour,
-                fontsize=8.5,
+                fontsize=8,
             )
-    left.set_ylabel("steps $T$")
+    left.set_ylabel("steps $T$ to $|m| = 1/2$")
     right.set_ylabel(r"samples $n_b\,T$")
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    figure.suptitle(rf"Weak recovery, $\ell = {ell}$, $d = {power(dim)}$, median of runs (bars: 95 %)", fontsize=10)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    headline(figure, data, rf"Weak recovery at the largest stable rate, $d = {power(dim)}$, medians (bars: 95 %)")
     return figure

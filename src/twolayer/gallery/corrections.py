@@ -16,22 +16,22 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import between, verdict
-from twolayer.gallery.shared.measuring import canvas
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import InputError, choice
 
 ALL = ("norm", "pairs", "dimension", "ratio")
 NAMES = (*ALL, "steps")
-COLOURS = dict(zip(NAMES, ("#d62728", "#1f77b4", "#7570b3", "#e6ab02", "#1a1a1a"), strict=True))
+MARKERS = dict(zip(NAMES, "os^Dv", strict=True))
 SHARE = 0.1  # of an exponent
 
 
 @figure(
     "corrections",
     "size of the corrections at finite d, each switched off by name, against d",
-    quick={"dims": (1000, 10_000), "time": 0.2, "names": ("norm",)},
+    quick={"dims": (1000, 10_000), "time": 0.2},
     group="phase-diagram",
 )
 def corrections(
@@ -42,14 +42,15 @@ def corrections(
     delta: float = 0.5,
     gamma: float = 0.5,
     time: float = 1.0,
+    activation: str = "erf",
     names: tuple[str, ...] = NAMES,
-) -> Plate:
+) -> Finding:
     """Largest change of any overlap M at time t; nothing here is random."""
     if delta <= 1 - mu:
         raise InputError(f"Argument `delta` must be above 1 − mu, where gradient flow is the limit, but got {delta}.")
     if len(dims) < 2:
         raise InputError(f"Argument `dims` must hold at least two dimensions, but got {len(dims)}.")
-    problem = tl.Problem(tl.Teacher("erf", k=2), "erf", width=2, noise=0.01)
+    problem = tl.Problem(tl.Teacher(activation, k=2), activation, width=2, noise=0.01)
     algorithm = tl.SGD(lr=gamma * tl.d**-delta, batch=tl.d**mu, geometry="projected")
     names = tuple(choice("names", name, NAMES) for name in names)
     sizes: dict[str, list[float]] = {name: [] for name in names}
@@ -69,7 +70,10 @@ def corrections(
     expected = {name: expected[name] for name in sizes}
     slopes = {name: float(np.polyfit(np.log(dims), np.log(data[name].values), 1)[0]) for name in sizes}
     checks = [between(f"slope of {name}", x - SHARE, slopes[name], x + SHARE) for name, x in expected.items()]
-    return Plate(_draw(data, expected, time), data, verdict("each correction goes away as its power of d", checks))
+    data["expected"] = "name", [expected[name] for name in names]
+    data = data.assign_coords(name=list(names))
+    judged = verdict("each correction goes away as its power of d", checks)
+    return Finding(data, judged, task_of(problem, algorithm))
 
 
 def _ends(problem: tl.Problem, algorithm: tl.SGD, dim: int, time: float, names: tuple[str, ...]) -> dict[str, Any]:
@@ -87,15 +91,19 @@ def _ends(problem: tl.Problem, algorithm: tl.SGD, dim: int, time: float, names: 
     return {name: run.M.values[0, -1] for name, run in ends.items()}
 
 
-def _draw(data: xr.Dataset, expected: dict[str, float], time: float) -> Figure:
-    figure, (ax,) = canvas(1, width=5.6, height=4.2)
-    for name in expected:
-        colour = COLOURS[name]
-        values = data[name].values
-        ax.plot(data.dim, values, "o", color=colour, ms=5, label=rf"{name}: $d^{{{expected[name]:.3g}}}$")
-        line = values[-1] * (data.dim.values / data.dim.values[-1]) ** expected[name]
-        ax.plot(data.dim, line, color=colour, lw=1)
-    ax.set(xscale="log", yscale="log", xlabel="dimension $d$", ylabel=rf"largest change of $M$ at $t = {time:g}$")
+def draw(data: xr.Dataset) -> Figure:
+    """One colour and marker for each correction, with the line of its power through the last point."""
+    from twolayer.plot.style import COLOURS, DIRECTIONS
+
+    figure, (ax,) = sheet(1, width=6.6, height=4.4)
+    fine = np.geomspace(float(data.dim[0]), float(data.dim[-1]), 50)
+    for i, name in enumerate(data.name.values):
+        power, values = float(data.expected[i]), data[name].values
+        ax.plot(data.dim, values, MARKERS[name], color=DIRECTIONS[i], ms=5.5, label=f"{name}")
+        line = values[-1] * (fine / fine[-1]) ** power
+        ax.plot(fine, line, color=DIRECTIONS[i], lw=1, label=rf"predicted $d^{{{power:.3g}}}$")
+    ax.set(xscale="log", yscale="log", xlabel="dimension $d$")
+    ax.set_ylabel(rf"largest change of $M$ at $t = {told(data).time:g}$", color=COLOURS["theory"])
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-    ax.set_title("Corrections to the limit (lines: predicted powers)")
+    headline(figure, data, "What each term of the mean step at finite $d$ changes, against its predicted power")
     return figure

@@ -19,20 +19,19 @@ from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer.gallery.shared.batching import ALGORITHMS, SHARE, hermite, law, recovered, rounding
+from twolayer.gallery.shared.drawing import ALGORITHMS as LOOKS
+from twolayer.gallery.shared.drawing import headline, median_points, plain_ticks, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, near, unknown, verdict
-from twolayer.gallery.shared.measuring import canvas, median_points, plain_ticks
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.registry import Finding, figure
 
-COLOURS = {"SGD": "#2b8a2b", "correlation": "#e07b00", "spherical": "#7570b3"}
-MARKERS = ("o", "s", "^")
 RESOLUTION = 0.25  # of θ: the least distance of predictions
 
 
 @figure(
     "correlation-loss",
     "SGD, correlation loss and spherical SGD with four neurons, in time at d = 256 and against d",
-    quick={"width": 1, "gamma": 1.0, "dims": (64,), "mus": (1.75,), "times": (), "seeds": 8},
+    quick={"width": 1, "gamma": 1.0, "dim": 64, "dims": (32, 64), "seeds": 8},
     group="phase-diagram",
 )
 def correlation_loss(
@@ -47,12 +46,12 @@ def correlation_loss(
     n0: int = 4,
     seeds: int = 12,
     steps: int = 40,
-) -> Plate:
+) -> Finding:
     """Runs of the exact chain, given up after ``steps`` steps at μ = 1.75 and more at smaller rates."""
     problem = hermite(3, width)
     paths, found = {}, {}
     for mu in times:
-        for name in list(ALGORITHMS)[:2]:
+        for name in ALGORITHMS:
             arguments = (problem, law(name, mu, 1.5 - mu, gamma, n0), dim, _steps(mu, dim, steps), seeds, seed)
             paths[mu, name] = part(f"path-{name}-{mu:g}", partial(_path, *arguments))
     for mu in mus:
@@ -69,11 +68,20 @@ def correlation_loss(
             "mu": ("row", [r[0] for r in rows]),
             "algorithm": ("row", [r[1] for r in rows]),
             "dim": ("row", [r[2] for r in rows]),
-            **{k: ("row", [getattr(r[3], k) for r in rows]) for k in ("value", "low", "high")},
-            **{f"path_{n}_{mu:g}": ((f"step_{mu:g}", "quantile"), p.overlap.values) for (mu, n), p in paths.items()},
+            "steps": ("row", [r[3].value for r in rows]),
+            **{f"steps_{k}": ("row", [getattr(r[3], k) for r in rows]) for k in ("low", "high")},
+            **{f"path_{n}_{mu:g}": ((f"point_{mu:g}", "quantile"), p.overlap.values) for (mu, n), p in paths.items()},
+            **{f"step_{mu:g}": (f"point_{mu:g}", p.step.values) for (mu, _), p in paths.items()},
         }
     )
-    return Plate(_draw(paths, found, dim, times), data, _verdict(paths, found))
+    data["theta"] = "row", [_predicted(mu, name) for mu, name, _, _ in rows]
+    return Finding(data, _verdict(paths, found), task_of(problem))
+
+
+def _predicted(mu: float, name: str) -> float:
+    """θ on the line δ = ℓ/2 − μ; NaN where nothing is learned."""
+    theta = tl.phase_diagram(ell=3, **ALGORITHMS[name]).at(mu, 1.5 - mu).theta
+    return np.nan if theta is None else theta
 
 
 def _steps(mu: float, dim: int, steps: int) -> int:
@@ -120,30 +128,36 @@ def _verdict(paths: dict[Any, Any], found: dict[Any, Any]) -> Verdict:
     return verdict(claim, checks, "Final overlap " + ", ".join(ends) if ends else "")
 
 
-def _draw(paths: dict[Any, Any], found: dict[Any, Any], dim: int, times: tuple[float, ...]) -> Figure:
-    figure, axes = canvas(len(times) + 1, width=4.0)
-    for ax, mu in zip(axes, times, strict=False):
-        for name in list(ALGORITHMS)[:2]:
-            path = paths[mu, name]
-            low, middle, high = path.overlap.values.T
-            ax.fill_between(path.step, low, high, color=COLOURS[name], alpha=0.25, lw=0)
-            label = "squared loss" if name == "SGD" else "correlation loss"
-            ax.plot(path.step, middle, color=COLOURS[name], label=label)
+def draw(data: xr.Dataset) -> Figure:
+    """Overlaps in time at two μ, and steps against d at all of them with the predicted powers."""
+    from twolayer.plot.style import COLOURS
+
+    chosen = told(data)
+    figure, axes = sheet(len(chosen.times) + len(chosen.mus), width=3.3, height=3.9)
+    for ax, mu in zip(axes, chosen.times, strict=False):
+        for name, look in LOOKS.items():
+            low, middle, high = data[f"path_{name}_{mu:g}"].values.T
+            step = data[f"step_{mu:g}"]
+            ax.fill_between(step, low, high, color=COLOURS[name], alpha=0.2, lw=0)
+            ax.plot(step, middle, color=COLOURS[name], ls=look["ls"], label=look["label"])
         ax.set(xlabel="step", ylim=(0, 1.02))
-        ax.set_title(rf"$\mu = {mu:g}$, $\delta = {1.5 - mu:g}$, $d = {dim}$")
-        ax.legend(loc="lower right" if mu < 1.5 else "center right")
-    if times:
-        axes[0].set_ylabel(r"$\|M\|_F/\sqrt{p}$")
-    for i, mu in enumerate(dict.fromkeys(mu for mu, _ in found)):
-        for name in ALGORITHMS:
-            run = found[mu, name]
-            label = (
-                f"{name}, $\\mu = {mu:g}$" if run.learned else f"{name}, $\\mu = {mu:g}$: not at $d = {run.dims[-1]}$"
-            )
-            median_points(
-                axes[-1], run.dims, run.medians, COLOURS[name], label, MARKERS[i % 3] + ("-" if run.learned else "")
-            )
-    axes[-1].set(xscale="log", yscale="log", xlabel="dimension $d$", ylabel=r"steps to $\|M\|_F = 1/2$")
-    plain_ticks(axes[-1].xaxis)
-    axes[-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=7.5)
+        ax.set_title(rf"$\mu = {mu:g}$, $\delta = {1.5 - mu:g}$, $d = {chosen.dim}$")
+    axes[0].set_ylabel(r"$\|M\|_F/\sqrt{p}$")
+    for ax, mu in zip(axes[len(chosen.times) :], chosen.mus, strict=True):
+        for name, look in LOOKS.items():
+            own = data.isel(row=np.flatnonzero((data.mu.values == mu) & (data.algorithm.values == name)))
+            median_points(ax, own.dim, own, "steps", COLOURS[name], "_", look["marker"])
+            steps, theta = own.steps.values, float(own.theta[0])
+            at = np.flatnonzero(np.isfinite(steps))
+            if at.size and np.isfinite(theta):
+                fine = np.geomspace(float(own.dim[0]), float(own.dim[-1]), 30)
+                through = steps[at[-1]] * (fine / float(own.dim[at[-1]])) ** theta
+                ax.plot(fine, through, look["ls"], color=COLOURS[name], lw=1, label=rf"$d^{{{theta:g}}}$, {name}")
+            else:
+                ax.plot([], [], " ", label=f"{name}: not learned")
+        ax.set(xscale="log", yscale="log", xlabel="dimension $d$", title=rf"$\mu = {mu:g}$: steps to $\|M\|_F = 1/2$")
+        plain_ticks(ax.xaxis)
+        ax.legend(fontsize=7.5, title="lines: predicted", title_fontsize=7.5)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    headline(figure, data, r"Along $\delta = 3/2 - \mu$; bands: central 80 % of the runs, bars: 95 % of the median")
     return figure

@@ -5,29 +5,21 @@ t ≈ [log(T d) + log 2 + γ_E − log(1 + s)]/(2c) + O(1)        slope of t aga
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, known, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, largest, near, unknown, verdict
-from twolayer.gallery.shared.measuring import (
-    canvas,
-    colours,
-    growth,
-    known,
-    measured,
-    phase_retrieval,
-    points,
-    predicted,
-)
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.measuring import growth, measured, phase_retrieval, predicted, projected
+from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer
 
 WORK = 4_000_000  # runs times dimension: cheap dimensions get more runs than the least number
 MOST = 512
-LINES = ("annealed", "quenched", "ode", "corrected")
+LINES = {"annealed": "--", "quenched": "-.", "corrected": "-"}
+GRID = 61  # dimensions at which formulas are drawn
 FAR = 0.3  # of a time: deviations at single dimensions that must be seen
 RESOLVED = 15.0  # the corrected formula is judged where T d is so many times 1 + s
 
@@ -46,7 +38,7 @@ def escape_dimension(
     lr: float = 1 / 12,
     noise: float = 0.0,
     threshold: float = 0.1,
-) -> Plate:
+) -> Finding:
     """First passages of the chain at every d against annealed, quenched and corrected times (p = 1)."""
     positive_integer("seeds", seeds, 2)
     problem = phase_retrieval(noise=noise)
@@ -59,11 +51,17 @@ def escape_dimension(
         passage = measured(problem, lr, tl.Chain(dim), starts, threshold, end, seed)
         lost = (passage.censored + passage.diverged) / count
         mean, error, steps = passage.mean, passage.standard_error, passage.mean_steps
-        rows.append((count, mean, error, steps, lost, *(known(getattr(theory, name)) for name in LINES), allowance))
-    names = ("seeds", "time", "error", "steps", "lost", *LINES, "allowance")
+        rows.append((count, mean, error, steps, lost, known(theory.corrected), allowance))
+    names = ("seeds", "time", "error", "steps", "lost", "predicted", "allowance")
     columns = dict(zip(names, np.array(rows).T, strict=True))
     data = xr.Dataset({k: ("dim", v) for k, v in columns.items()}, {"dim": sorted(dims)})
-    return Plate(_draw(data, c, lr, threshold), data, _verdict(data, c, s, threshold))
+    grid = np.unique(np.geomspace(min(dims), max(dims), GRID).round().astype(int))
+    theories = [tl.escape_time(problem, projected(lr), int(dim), threshold) for dim in grid]
+    for name in LINES:
+        data[name] = "grid", [known(getattr(theory, name)) for theory in theories]
+    data = data.assign_coords(grid=grid)
+    data["rate"] = c
+    return Finding(data, _verdict(data, c, s, threshold), task_of(problem, projected(lr)))
 
 
 def _verdict(data: xr.Dataset, c: float, s: float, threshold: float) -> Verdict:
@@ -72,7 +70,7 @@ def _verdict(data: xr.Dataset, c: float, s: float, threshold: float) -> Verdict:
     chosen = data.isel(dim=np.flatnonzero(judged))
     if chosen.sizes["dim"] < 2:
         return verdict(claim, [unknown(f"T d is at least {RESOLVED:g} (1 + s) at fewer than two dimensions")])
-    time, error, corrected = (chosen[name].values for name in ("time", "error", "corrected"))
+    time, error, corrected = (chosen[name].values for name in ("time", "error", "predicted"))
     allowance, weight = chosen.allowance.values, error**-2.0
     x = np.log(chosen.dim.values)
     centred = x - np.average(x, weights=weight)
@@ -97,28 +95,27 @@ def _verdict(data: xr.Dataset, c: float, s: float, threshold: float) -> Verdict:
     return verdict(claim, checks, f"Resolution of the mean: the {saved:.3f} that the noise saves")
 
 
-def _draw(data: xr.Dataset, c: float, lr: float, threshold: float) -> Any:
-    palette = colours()
-    figure, (left, right) = canvas(2)
-    lines = {"annealed": "--", "quenched": "-.", "corrected": "-"}
-    for name, style in lines.items():
-        left.plot(data.dim, data[name], style, color=palette[name], label=name)
-        right.plot(data.dim, data[name] * data.dim / lr, style, color=palette[name], label=name)
-    span = data.dim.values[[0, -1]].astype(float)
-    law = data.corrected.values[-1] + np.log(span / span[-1]) / (2 * c)
-    left.plot(span, law, ":", color="#888888", lw=1.1, label=r"$\log d\,/(2c)$ + const.")
+def draw(data: xr.Dataset) -> Figure:
+    """Times on the left, steps on the right."""
+    from twolayer.plot.style import COLOURS, GREY
+
+    chosen = told(data)
+    figure, (left, right) = sheet(2)
+    for name, style in LINES.items():
+        left.plot(data.grid, data[name], style, color=COLOURS[name], label=name)
+        right.plot(data.grid, data[name] * data.grid / chosen.lr, style, color=COLOURS[name], label=name)
+    span = data.grid.values[[0, -1]].astype(float)
+    law = data.corrected.values[-1] + np.log(span / span[-1]) / (2 * float(data.rate))
+    left.plot(span, law, ":", color=GREY, lw=1.1, label=r"$\log d\,/(2c)$ + const.")
     low, high = int(data.seeds.min()), int(data.seeds.max())
     label = f"chain, {low} runs" if low == high else f"chain, {low} to {high} runs"
-    points(left, data.dim, data.time, data.error, palette["chain"], label)
-    points(right, data.dim, data.steps, data.error * data.dim / lr, palette["chain"], label)
+    points(left, data.dim, data.time, data.error, COLOURS["chain"], label)
+    points(right, data.dim, data.steps, data.error * data.dim / chosen.lr, COLOURS["chain"], label)
     left.set(xscale="log", xlabel="dimension $d$", ylabel=r"escape time $t_{\mathrm{ext}}$", title="time")
     right.set(
         xscale="log", yscale="log", xlabel="dimension $d$", ylabel=r"steps $n = t\,p\,d/\gamma$", title="steps of SGD"
     )
     left.legend(loc="upper left")
     right.legend(loc="upper left")
-    figure.suptitle(
-        rf"Phase retrieval, $p = 1$, $\gamma = {lr:.4g}$, $T = {threshold:g}$: $O(d\log d)$ steps (bars: 2 s.e.)",
-        fontsize=10,
-    )
+    headline(figure, data, rf"Time until the risk has fallen by $T = {chosen.threshold:g}$ of its start (bars: 2 s.e.)")
     return figure

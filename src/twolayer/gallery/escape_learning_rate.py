@@ -8,26 +8,15 @@ range: its fewest steps lie a little beyond γ_opt.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, known, plain_ticks, points, power, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
-from twolayer.gallery.shared.measuring import (
-    canvas,
-    colours,
-    known,
-    measured,
-    phase_retrieval,
-    plain_ticks,
-    points,
-    power,
-    predicted,
-    projected,
-)
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.measuring import measured, phase_retrieval, predicted, projected
+from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer
 
 FAR = 0.3  # of a time: deviations that must be seen
@@ -47,7 +36,7 @@ def escape_learning_rate(
     seeds: int = 128,
     noise: float = 0.0,
     threshold: float = 0.1,
-) -> Plate:
+) -> Finding:
     """First passages of the chain at fractions of the largest admissible γ (p = 1)."""
     positive_integer("seeds", seeds, 2)
     problem = phase_retrieval(noise=noise)
@@ -66,10 +55,11 @@ def escape_learning_rate(
     lines = {name: ("grid", [known(getattr(theory, name)) for theory in theories]) for name in LINES}
     data = xr.Dataset({**{k: ("lr", v) for k, v in columns.items()}, **lines}, {"lr": table[0], "grid": grid})
     data["steps"] = data.time * dim / data.lr
-    return Plate(_draw(data, problem, dim, seeds, threshold), data, _verdict(data, problem, seeds))
+    data["optimum"], data["highest"] = tl.optimal_lr(problem).coefficient, highest
+    return Finding(data, _verdict(data, seeds), task_of(problem))
 
 
-def _verdict(data: xr.Dataset, problem: tl.Problem, seeds: int) -> Verdict:
+def _verdict(data: xr.Dataset, seeds: int) -> Verdict:
     gap = data.time - data.predicted
     best, least = (float(x[np.nanargmin(y.values)]) for x, y in ((data.lr, data.steps), (data.grid, data.corrected)))
     checks = [
@@ -85,25 +75,28 @@ def _verdict(data: xr.Dataset, problem: tl.Problem, seeds: int) -> Verdict:
     ]
     note = (
         f"Measured − corrected is {float((gap / data.error).mean()):+.2f} standard errors on average; fewest steps "
-        f"measured at γ = {best:.4f}, γ_opt = {tl.optimal_lr(problem).coefficient:.4f}, with the correction {least:.4f}"
+        f"measured at γ = {best:.4f}, γ_opt = {float(data.optimum):.4f}, with the correction {least:.4f}"
     )
     return verdict("steps of escape follow the corrected formula over the admissible range", checks, note)
 
 
-def _draw(data: xr.Dataset, problem: tl.Problem, dim: int, seeds: int, threshold: float) -> Any:
-    palette = colours()
-    figure, (ax,) = canvas(1, width=6.4, height=4.0)
-    optimum, highest = tl.optimal_lr(problem).coefficient, tl.escape.admissible_lr(problem)[1].coefficient
-    ax.axvspan(0, highest, color="#1b9e77", alpha=0.08, lw=0, label="admissible")
-    ax.axvline(optimum, color="#888888", ls=":", lw=1.2, label=r"$\gamma_{\mathrm{opt}} = 1/(12 + \Delta)$")
+def draw(data: xr.Dataset) -> Figure:
+    """Steps against γ, with the admissible range shaded."""
+    from twolayer.plot.style import COLOURS, GREY
+
+    chosen = told(data)
+    figure, (ax,) = sheet(1, width=6.4, height=4.2)
+    highest, dim = float(data.highest), chosen.dim
+    ax.axvspan(0, highest, color=GREY, alpha=0.1, lw=0, label="admissible")
+    ax.axvline(float(data.optimum), color=GREY, ls=":", lw=1.2, label=r"$\gamma_{\mathrm{opt}} = 1/(12 + \Delta)$")
     for name, style in LINES.items():
-        ax.plot(data.grid, data[name] / dim, style, color=palette[name], label=name)
-    points(ax, data.lr, data.steps / dim, data.error / data.lr, palette["chain"], f"chain, {seeds} runs, 2 s.e.")
+        ax.plot(data.grid, data[name] / dim, style, color=COLOURS[name], label=name)
+    label = f"chain, {chosen.seeds} runs, 2 s.e."
+    points(ax, data.lr, data.steps / dim, data.error / data.lr, COLOURS["chain"], label)
     low, high = float(data.annealed.min()) / dim, float(max(data.steps.max(), data.quenched.min() * 4)) / dim
     ax.set(xlim=(0, 1.08 * highest), ylim=(0.75 * low, 1.3 * high), yscale="log")
     ax.set(xlabel=r"learning rate $\gamma = d\cdot\mathrm{lr}$", ylabel=r"steps per dimension $n_{\mathrm{ext}}/d$")
     plain_ticks(ax.yaxis)
     ax.legend(loc="upper center", ncols=2)
-    noise = rf", $\Delta = {problem.noise:g}$" if problem.noise else ""
-    ax.set_title(rf"Steps of escape, $p = 1$, $d = {power(dim)}$, $T = {threshold:g}${noise}")
+    headline(figure, data, rf"Steps of escape, projected SGD, $d = {power(dim)}$, $T = {chosen.threshold:g}$")
     return figure

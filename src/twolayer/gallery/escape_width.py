@@ -2,9 +2,10 @@
 
 C_p = 1 + 1/p + 4/p² + Δ/2,   γ_opt = p/(2 C_p),   gain C_1/C_p → (12 + Δ)/(2 + Δ)
 
-Left: steps at γ_opt(p), which serve a small threshold T only: the risk of a wide network at γ_opt never falls far.
-Right: measured over annealed and quenched times at fixed γ/p < 1/6, where the network goes on to learn; both tend to
-one, as 1/log d.
+First two panels: steps at γ_opt(p), and how many times fewer they are than for one neuron. They serve a small threshold
+T only: the risk of a wide network at γ_opt never falls far. Third: exit times of the ODE over the annealed formula,
+against p at four d and fixed γ/p; the quenched formula has the same ratio, and merges with the annealed one as the
+overlaps of many neurons average out. Last: exits of SGD over both formulas against d, which tend to one as 1/log d.
 """
 
 from __future__ import annotations
@@ -13,20 +14,14 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, known, plain_ticks, points, power, sheet, task_of, told
 from twolayer.gallery.shared.judging import Check, Verdict, holds, largest, near, verdict
-from twolayer.gallery.shared.measuring import (
-    canvas,
-    colours,
-    known,
-    measured,
-    phase_retrieval,
-    points,
-    power,
-    predicted,
-)
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.measuring import measured, phase_retrieval, predicted, projected
+from twolayer.gallery.shared.parts import part
+from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer
 
 FAR = 0.3  # of times and of the gain: deviations that must be seen
@@ -35,8 +30,16 @@ SHARE = 0.05  # of the time: what linear growth and the mean effect of noise lea
 
 @figure(
     "escape-width",
-    "steps of escape against width with the gain factor, and the ratio to the formulas against d",
-    quick={"widths": (1, 2), "dim": 3000, "small": 0.1, "ratios": (1,), "dims": (300, 1000), "seeds": 32},
+    "steps of escape against width with the gain factor, and times over the formulas against p and d",
+    quick={
+        "widths": (1, 2, 3),
+        "dim": 3000,
+        "small": 0.1,
+        "wide": (1, 3, 10),
+        "ratios": (1, 2, 4),
+        "dims": (300, 1000),
+        "seeds": 32,
+    },
 )
 def escape_width(
     *,
@@ -44,14 +47,17 @@ def escape_width(
     widths: tuple[int, ...] = (1, 2, 3, 5, 8),
     dim: int = 100_000,
     small: float = 0.01,
+    wide: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100, 200, 500),
+    wide_dims: tuple[int, ...] = (1000, 2000, 5000, 10_000),
+    wide_threshold: float = 0.01,
     ratios: tuple[int, ...] = (1, 2, 4),
     dims: tuple[int, ...] = (100, 300, 1000, 3000, 10_000),
     rho: float = 0.1,
     threshold: float = 0.1,
     noise: float = 0.0,
     seeds: int = 48,
-) -> Plate:
-    """First passages of the chain at γ_opt for every width, and at γ = ρp for every dimension."""
+) -> Finding:
+    """First passages of the chain at γ_opt for each width, and at γ = ρp for each dimension; of the ODE for many p."""
     positive_integer("seeds", seeds, 2)
     optima = {p: tl.optimal_lr(phase_retrieval(p, noise)).coefficient for p in widths}
     best = np.array([_measure(p, noise, optima[p], dim, small, seeds, seed) for p in widths])
@@ -65,8 +71,26 @@ def escape_width(
     per_time = dim * data.width / xr.DataArray([optima[p] for p in widths], dims="width")
     for name in ("time", "error", "annealed", "quenched", "corrected"):
         data[f"{name}_steps"] = data[name] * per_time
+    fine = np.geomspace(1, max(widths), 60)
     data["gain"] = ("width", [tl.escape.escape_gain(phase_retrieval(p, noise)) for p in widths])
-    return Plate(_draw(data, dim, small, rho, threshold, noise), data, _verdict(data, seeds))
+    data["gain_line"] = "fine", (6 + noise / 2) / (1 + 1 / fine + 4 / fine**2 + noise / 2)
+    data["gain_limit"] = (12 + noise) / (2 + noise)
+    cells = [[_ratio(p, n, noise, rho, wide_threshold, seed) for n in wide_dims] for p in wide]
+    for i, name in enumerate(("ode", "ode_error", "wide_annealed", "wide_quenched")):
+        data[name] = ("wide", "wide_dim"), np.array([[cell[i] for cell in row] for row in cells])
+    data = data.assign_coords(fine=fine, wide=list(wide), wide_dim=list(wide_dims))
+    return Finding(data, _verdict(data, seeds), task_of(phase_retrieval(1, noise)).replace("p = 1", "width p"))
+
+
+def _ratio(p: int, dim: int, noise: float, rho: float, threshold: float, seed: int) -> list[float]:
+    """Mean exit time of the ODE over random starts with its error, and both formulas."""
+
+    def compute() -> dict[str, Any]:
+        problem = phase_retrieval(p, noise)
+        found = tl.escape_time(problem, projected(rho * p), dim, threshold, seed=seed, samples=max(64, 20_000 // p**2))
+        return {"row": [found.ode, found.ode_error, known(found.annealed), known(found.quenched)]}
+
+    return [float(x) for x in part(f"wide p={p},d={dim}", compute).row.values]
 
 
 def _measure(p: int, noise: float, gamma: float, dim: int, threshold: float, seeds: int, seed: int) -> list[float]:
@@ -93,6 +117,7 @@ def _verdict(data: xr.Dataset, seeds: int) -> Verdict:
     error = gain * float(np.hypot(first.error / first.time, last.error / last.time))
     finite = float(first.corrected_steps / last.corrected_steps)
     far = data.isel(dim=-1)
+    gaps = np.abs(data.wide_quenched / data.wide_annealed - 1).values
     ratios = ", ".join(
         f"{float(far.fixed_time[i] / far.fixed_quenched[i]):.3f} (p = {p})" for i, p in enumerate(data.ratio.values)
     )
@@ -110,6 +135,11 @@ def _verdict(data: xr.Dataset, seeds: int) -> Verdict:
             freedom=seeds - 1,
             digits=2,
         ),
+        holds(
+            (gaps[-1] < gaps[0]).all(),
+            f"quenched over annealed − 1 is {gaps[-1].max():.3f} at most at p = {int(data.wide[-1])}, less than the "
+            f"{gaps[0].min():.3f} expected at p = {int(data.wide[0])}",
+        ),
         holds(lost == 0, f"{lost} runs did not escape, none expected"),
     ]
     note = (
@@ -119,31 +149,61 @@ def _verdict(data: xr.Dataset, seeds: int) -> Verdict:
     return verdict("wide networks escape in fewer steps, by the factor of the corrected formula", checks, note)
 
 
-def _draw(data: xr.Dataset, dim: int, small: float, rho: float, threshold: float, noise: float) -> Any:
-    from twolayer.plot.style import DIRECTIONS
+def draw(data: xr.Dataset) -> Figure:
+    """Steps, gain, the ODE over the formulas against p, SGD over the formulas against d."""
+    from twolayer.plot.style import COLOURS, DIRECTIONS, GREY
 
-    palette = colours()
-    figure, (left, right) = canvas(2)
+    chosen = told(data)
+    figure, (left, gain, ratio, right) = sheet(2, rows=2)
     for name, style in {"annealed": "--", "quenched": "-.", "corrected": "-"}.items():
-        left.plot(data.width, data[f"{name}_steps"] / dim, style, color=palette[name], label=name)
-    points(left, data.width, data.time_steps / dim, data.error_steps / dim, palette["chain"], "chain")
-    floor = (1 + noise / 2) / 2 * np.log((small * dim + 1 - small) / 2)
-    left.axhline(floor, color="#888888", ls=":", lw=1.1, label=r"annealed, $p\to\infty$")
+        left.plot(data.width, data[f"{name}_steps"] / chosen.dim, style, color=COLOURS[name], label=name)
+    points(left, data.width, data.time_steps / chosen.dim, data.error_steps / chosen.dim, COLOURS["chain"], "chain")
     left.set(xlabel="width $p$", ylabel=r"steps per dimension $n_{\mathrm{ext}}/d$", ylim=(0, None), xticks=data.width)
-    left.set_title(rf"At $\gamma_{{\mathrm{{opt}}}}(p)$, $d = {power(dim)}$, $T = {small:g}$")
+    left.set_title(rf"at $\gamma_{{\mathrm{{opt}}}}(p)$, $d = {power(chosen.dim)}$, $T = {chosen.small:g}$")
     left.legend()
+
+    first = data.isel(width=0)
+    fewer = first.time_steps / data.time_steps
+    error = fewer * np.hypot(first.error / first.time, data.error / data.time).where(data.width > first.width, 0.0)
+    gain.plot(data.fine, data.gain_line, color=COLOURS["theory"], label="leading order, $C_1/C_p$")
+    limit = float(data.gain_limit)
+    gain.axhline(limit, color=GREY, ls=":", lw=1.2, label=rf"$(12+\Delta)/(2+\Delta) = {limit:.3g}$")
+    finite = first.corrected_steps / data.corrected_steps
+    gain.plot(
+        data.width, finite, "--", color=COLOURS["annealed"], label=f"corrected formula, $d = {power(chosen.dim)}$"
+    )
+    points(gain, data.width, fewer, error, COLOURS["chain"], "chain")
+    gain.set(xlabel="width $p$", ylabel="steps of one neuron / steps", ylim=(0, None), xticks=data.width)
+    gain.set_title("gain of width")
+    gain.legend(loc="lower right")
+
+    for i, d in enumerate(data.wide_dim.values):
+        row = data.isel(wide_dim=i)
+        under = row.wide_annealed
+        points(
+            ratio, data.wide, row.ode / under, row.ode_error / under, DIRECTIONS[i], f"ODE, $d = {d}$", "os^D"[i % 4]
+        )
+        label = "quenched formula" if i == 0 else "_"
+        ratio.plot(data.wide, row.wide_quenched / under, "-.", color=DIRECTIONS[i], lw=1.1, label=label)
+    ratio.axhline(1, color=COLOURS["theory"], lw=0.9, label="annealed formula")
+    ratio.set(xscale="log", xlabel="width $p$", ylabel="exit time / annealed formula")
+    plain_ticks(ratio.xaxis)
+    ratio.set_title(rf"at $\gamma/p = {chosen.rho:g}$, $T = {chosen.wide_threshold:g}$")
+    ratio.legend(fontsize=7.5)
+
     for i, p in enumerate(data.ratio.values):
         row = data.isel(ratio=i)
         for name, marker, style in (("annealed", "s", "--"), ("quenched", "o", "-")):
             under = row[f"fixed_{name}"]
-            face = "white" if name == "annealed" else None
-            ratio, error = row.fixed_time / under, row.fixed_error / under
-            points(right, data.dim, ratio, error, DIRECTIONS[i], f"$p = {p}$, {name}", marker + style, face)
-    right.axhline(1, color=palette["theory"], lw=0.9)
-    right.set(xscale="log", xlabel="dimension $d$", ylabel="measured time / formula")
-    right.set_title(rf"At $\gamma/p = {rho:g}$, $T = {threshold:g}$")
+            face = "none" if name == "annealed" else None
+            over, error = row.fixed_time / under, row.fixed_error / under
+            points(right, data.dim, over, error, DIRECTIONS[i], f"$p = {p}$, {name}", marker + style, face)
+    right.axhline(1, color=COLOURS["theory"], lw=0.9)
+    right.set(xscale="log", xlabel="dimension $d$", ylabel="time of SGD / formula")
+    right.set_title(rf"at $\gamma/p = {chosen.rho:g}$, $T = {chosen.threshold:g}$")
+    plain_ticks(right.xaxis)
     low, high = right.get_ylim()
-    right.set_ylim(low, high + 0.3 * (high - low))  # room for the legend
-    right.legend(ncols=2, loc="upper right")
-    figure.suptitle("Escape of wide networks (bars: 2 s.e.)", fontsize=10)
+    right.set_ylim(low, high + 0.35 * (high - low))  # room for the legend
+    right.legend(ncols=2, loc="upper right", fontsize=7.5)
+    headline(figure, data, "Escape of wide networks, projected SGD (bars: 2 s.e.)")
     return figure

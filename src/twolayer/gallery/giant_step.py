@@ -18,13 +18,14 @@ from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer.gallery.shared.batching import hermite, law
+from twolayer.gallery.shared.drawing import headline, points, power, sheet, told
 from twolayer.gallery.shared.judging import Verdict, largest, verdict
-from twolayer.gallery.shared.measuring import canvas, power
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.registry import Finding, figure
 
 RATES = (0.5, 1.0, 2.0)
-COLOURS = ("#1f77b4", "#d95f02", "#1b9e77", "#7570b3")
+LAW = "correlation loss, projected"
+FINE = 41  # points of the curves of theory
 SHARE = 0.01  # of the overlap: what the mean step leaves out at the smallest batches
 RESOLUTION = 0.1  # of full overlap
 
@@ -32,7 +33,7 @@ RESOLUTION = 0.1  # of full overlap
 @figure(
     "giant-step",
     "overlap after one giant step: linear targets with n_b = αd, and h2, h3 against the batch exponent",
-    quick={"seeds": 16, "ells": (2,), "dims": (1000,), "points": 4, "dim": 400},
+    quick={"seeds": 16, "dims": (400, 1000), "count": 4, "dim": 400},
     group="phase-diagram",
     papers=("arnaboldi2024", "dandi2023"),
 )
@@ -42,13 +43,13 @@ def giant_step(
     dim: int = 2000,
     ells: tuple[int, ...] = (2, 3),
     dims: tuple[int, ...] = (300, 3000),
-    points: int = 9,
+    count: int = 9,
     seeds: int = 64,
-) -> Plate:
+) -> Finding:
     """Means over runs of the overlap after one step."""
-    ratios = np.geomspace(0.1, 10, points)
+    ratios = np.geomspace(0.1, 10, count)
     left = part("linear", partial(_linear, dim, ratios, seeds, seed))
-    rows = {(ell, n): part(f"{ell}-{n}", partial(_powers, ell, n, points, seeds, seed)) for ell in ells for n in dims}
+    rows = {(ell, n): part(f"{ell}-{n}", partial(_powers, ell, n, count, seeds, seed)) for ell in ells for n in dims}
     data = xr.Dataset(
         {
             **{f"linear_{k}": (("rate", "ratio"), left[k].values) for k in ("mean", "error", "theory")},
@@ -56,15 +57,20 @@ def giant_step(
                 f"mu_{k}": (("curve", "point"), np.stack([r[k].values for r in rows.values()]))
                 for k in ("mu", "mean", "error", "theory")
             },
+            "linear_line": (("rate", "fine_ratio"), left.line.values),
+            "mu_fine": (("curve", "fine"), np.stack([r.fine.values for r in rows.values()])),
+            "mu_line": (("curve", "fine"), np.stack([r.line.values for r in rows.values()])),
         },
         {
             "rate": list(RATES),
             "ratio": ratios,
+            "fine_ratio": left.fine.values,
             "ell": ("curve", [e for e, _ in rows]),
             "dim": ("curve", [n for _, n in rows]),
         },
     )
-    return Plate(_draw(data, dim), data, _verdict(data, dim, seeds))
+    task = f"targets z1 and h_ℓ(z1)   students linear and h_ℓ, p = 1, a = 1\none step on a fresh batch, {LAW}"
+    return Finding(data, _verdict(data, dim, seeds), task)
 
 
 def _step(problem: tl.Problem, algorithm: tl.SGD, method: Any, start: tl.Overlaps, seeds: int, seed: int) -> np.ndarray:
@@ -81,19 +87,26 @@ def _linear(dim: int, ratios: np.ndarray, seeds: int, seed: int) -> dict[str, An
             m = _step(problem, algorithm, tl.Chain(dim, batch_sums="gaussian"), start, seeds, seed)
             theory = _step(problem, algorithm, tl.GiantSteps(), start, 1, 0)[0]
             out[:, i, j] = m.mean(), m.std(ddof=1) / np.sqrt(seeds), theory
-    return dict(zip(("mean", "error", "theory"), out, strict=True))
+    fine = np.geomspace(ratios[0], ratios[-1], FINE)
+    limit = [
+        [_step(problem, law("correlation", 1, 0, rate, x), tl.GiantSteps(), start, 1, 0)[0] for x in fine]
+        for rate in RATES
+    ]
+    return {**dict(zip(("mean", "error", "theory"), out, strict=True)), "fine": fine, "line": limit}
 
 
-def _powers(ell: int, dim: int, points: int, seeds: int, seed: int) -> dict[str, Any]:
-    mus = np.linspace(ell - 1, ell + 1, points)
-    out = np.zeros((3, points))
+def _powers(ell: int, dim: int, count: int, seeds: int, seed: int) -> dict[str, Any]:
+    mus = np.linspace(ell - 1, ell + 1, count)
+    out = np.zeros((3, count))
     problem, start = hermite(ell), tl.Overlaps([[1.0]], [[dim**-0.5]], dim=dim)
     for j, mu in enumerate(mus):
         algorithm = law("correlation", mu, (1 - ell) / 2, 0.5, 1.0)
         m = _step(problem, algorithm, tl.Chain(dim, batch_sums="gaussian"), start, seeds, seed)
         theory = _step(problem, algorithm, tl.Map(dim), start, 1, 0)[0]
         out[:, j] = m.mean(), m.std(ddof=1) / np.sqrt(seeds), theory
-    return {"mu": mus, **dict(zip(("mean", "error", "theory"), out, strict=True))}
+    fine = np.linspace(mus[0], mus[-1], FINE)
+    line = [_step(problem, law("correlation", mu, (1 - ell) / 2, 0.5, 1.0), tl.Map(dim), start, 1, 0)[0] for mu in fine]
+    return {"mu": mus, **dict(zip(("mean", "error", "theory"), out, strict=True)), "fine": fine, "line": line}
 
 
 def _verdict(data: xr.Dataset, dim: int, seeds: int) -> Verdict:
@@ -123,29 +136,27 @@ def _verdict(data: xr.Dataset, dim: int, seeds: int) -> Verdict:
     return verdict("one giant step leads where the maps say", checks, note)
 
 
-def _draw(data: xr.Dataset, dim: int) -> Figure:
-    figure, (left, right) = canvas(2)
+def draw(data: xr.Dataset) -> Figure:
+    """Linear targets against α on the left, h_ℓ against the exponent of the batch on the right."""
+    from twolayer.plot.style import DIRECTIONS
+
+    figure, (left, right) = sheet(2, height=3.9)
+    marks = "os^D"
     for i, rate in enumerate(data.rate.values):
         row = data.isel(rate=i)
-        left.plot(row.ratio, row.linear_theory, color=COLOURS[i], lw=1.2)
-        left.errorbar(
-            row.ratio,
-            row.linear_mean,
-            2 * row.linear_error,
-            fmt="o",
-            color=COLOURS[i],
-            ms=4,
-            label=rf"$\gamma = {rate:g}$",
-        )
-    left.set(xscale="log", xlabel=r"$\alpha = n_b/d$", ylabel="overlap after one step", ylim=(0, 1))
-    left.set_title(rf"$\ell = 1$, chain at $d = {power(dim)}$ on GiantSteps")
-    left.legend()
+        label = rf"$\gamma = {rate:g}$"
+        left.plot(data.fine_ratio, row.linear_line, color=DIRECTIONS[i], lw=1.2, label=f"GiantSteps, {label}")
+        points(left, row.ratio, row.linear_mean, row.linear_error, DIRECTIONS[i], f"chain, {label}", marks[i % 4])
+    left.set(xscale="log", xlabel=r"$\alpha = n_b/d$", ylabel="overlap after one step", ylim=(0, 1.02))
+    left.set_title(rf"$\ell = 1$: chain at $d = {power(told(data).dim)}$, and the limit")
     for i in range(data.sizes["curve"]):
         row = data.isel(curve=i)
         label = rf"$\ell = {int(row.ell)}$, $d = {power(int(row.dim))}$"
-        right.plot(row.mu_mu - row.ell, row.mu_theory, color=COLOURS[i], lw=1.2)
-        right.errorbar(row.mu_mu - row.ell, row.mu_mean, 2 * row.mu_error, fmt="o", color=COLOURS[i], ms=4, label=label)
-    right.set(xlabel=r"$\mu - \ell$   ($n_b = d^{\mu}$)", ylim=(0, 1), xticks=np.linspace(-1, 1, 5))
-    right.set_title(r"$\gamma = d^{(\ell-1)/2}/2$, chain on Map")
-    right.legend(loc="upper left")
+        right.plot(row.mu_fine - row.ell, row.mu_line, color=DIRECTIONS[i], lw=1.2, label=f"Map, {label}")
+        points(right, row.mu_mu - row.ell, row.mu_mean, row.mu_error, DIRECTIONS[i], f"chain, {label}", marks[i % 4])
+    right.set(xlabel=r"$\mu - \ell$   ($n_b = d^{\mu}$)", ylim=(0, 1.02), xticks=np.linspace(-1, 1, 5))
+    right.set_title(r"$\gamma = d^{(\ell-1)/2}/2$")
+    for ax in (left, right):
+        ax.legend(loc="upper left", fontsize=7)
+    headline(figure, data, "Points: means over runs (bars: 2 s.e.)")
     return figure

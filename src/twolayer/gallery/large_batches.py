@@ -19,24 +19,23 @@ from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer.gallery.shared.batching import hermite, law, recovered
+from twolayer.gallery.shared.drawing import headline, median_points, plain_ticks, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, between, holds, largest, near, verdict
-from twolayer.gallery.shared.measuring import canvas, median_points, plain_ticks
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, figure
-from twolayer.numerics.statistics import Median, power_law
+from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.statistics import power_law
 
 SLOPE = 0.25  # of the slope: the formula is the leading order in 1/log d
 LOGARITHMIC = 0.1  # an exponent of T/log d that must be told from 0
 CLOSE = 0.1  # relative difference of exact and Gaussian sums that must be seen
 START = 0.3  # overlap before the single step
 ENOUGH, ROUGH = 10.0, 0.01  # batches of so many tails agree up to this part of the overlap
-COLOURS = {2: "#1f77b4", 3: "#d95f02", 4: "#1b9e77", 5: "#7570b3"}
 
 
 @figure(
     "large-batches",
     "phase retrieval with batches of order d in log d steps, and exact against Gaussian batch sums",
-    quick={"dims": (1000, 10_000, 100_000), "sizes": (1000,), "seeds": 32, "ells": (2,), "tails": (1, 10)},
+    quick={"dims": (1000, 10_000, 100_000), "sizes": (300, 1000), "seeds": 32, "ells": (2, 3), "tails": (1, 10)},
     group="phase-diagram",
 )
 def large_batches(
@@ -49,12 +48,13 @@ def large_batches(
     seeds: int = 96,
     ells: tuple[int, ...] = (2, 3, 4),
     tails: tuple[float, ...] = (0.1, 0.3, 1, 3, 10),
-) -> Plate:
+) -> Finding:
     """T against log d; mean log T with exact and Gaussian sums for n_b from ``sizes``, d = n_b/10; single steps."""
     problem, algorithm = hermite(2), law("SGD", 1, 0, gamma, n0)
     options: Any = {"seeds": seeds, "start": "typical", "steps": 300}
     runs = [recovered(f"d-{dim}", problem, algorithm, (dim,), seed, batch_sums="gaussian", **options) for dim in dims]
-    predicted = [tl.single_index.recovery_steps(problem, algorithm, dim).contracted for dim in dims]
+    fine = np.geomspace(min(dims), max(dims), 50).round().astype(int)
+    predicted = [tl.single_index.recovery_steps(problem, algorithm, int(dim)).contracted for dim in fine]
     logs = np.zeros((2, len(sizes), 2))
     for i, sums in enumerate(("exact", "gaussian")):
         for j, size in enumerate(sizes):
@@ -73,9 +73,9 @@ def large_batches(
     data = xr.Dataset(
         {
             "steps": ("dim", [m.value for m in medians]),
-            "low": ("dim", [m.low for m in medians]),
-            "high": ("dim", [m.high for m in medians]),
-            "predicted": ("dim", predicted),
+            "steps_low": ("dim", [m.low for m in medians]),
+            "steps_high": ("dim", [m.high for m in medians]),
+            "predicted": ("fine", predicted),
             "log_steps": (("sums", "size"), logs[:, :, 0]),
             "log_error": (("sums", "size"), logs[:, :, 1]),
             **{
@@ -85,13 +85,15 @@ def large_batches(
         },
         {
             "dim": list(dims),
+            "fine": fine,
             "sums": ["exact", "gaussian"],
             "size": list(sizes),
             "ell": list(ells),
             "tails": np.array(tails, dtype=float),
         },
     )
-    return Plate(_draw(data, medians, n0), data, _verdict(data, [run.censored[0] for run in runs], seeds))
+    found = _verdict(data, [run.censored[0] for run in runs], seeds)
+    return Finding(data, found, task_of(problem, algorithm))
 
 
 def _single(ell: int, tails: float, gamma: float, seeds: int, seed: int) -> dict[str, Any]:
@@ -113,18 +115,23 @@ def _single(ell: int, tails: float, gamma: float, seeds: int, seed: int) -> dict
     return {"batch": batch, "gap": means[1] / means[0] - 1, "gap_error": np.hypot(*errors) / means[0]}
 
 
-def _slope(data: xr.Dataset, name: str) -> float:
-    return float(np.polyfit(np.log(data.dim.values), data[name].values, 1)[0])
+def _slope(data: xr.Dataset, name: str, against: str) -> float:
+    return float(np.polyfit(np.log(data[against].values), data[name].values, 1)[0])
 
 
 def _verdict(data: xr.Dataset, censored: list[int], seeds: int) -> Verdict:
-    measured, predicted = _slope(data, "steps"), _slope(data, "predicted")
+    measured, predicted = _slope(data, "steps", "dim"), _slope(data, "predicted", "fine")
     growth = power_law(data.dim.values, data.steps.values / np.log(data.dim.values))
     gap = data.log_steps.sel(sums="gaussian") - data.log_steps.sel(sums="exact")
     error = np.hypot(*(data.log_error.sel(sums=s) for s in ("gaussian", "exact")))
     far = data.isel(tails=np.flatnonzero(data.tails.values >= ENOUGH))
     checks = [
-        between("slope of T against log d over that of the formula", 1 - SLOPE, measured / predicted, 1 + SLOPE),
+        between(
+            f"slope of T against log d over that of the formula, a leading order to which {SLOPE:.0%} are allowed",
+            1 - SLOPE,
+            measured / predicted,
+            1 + SLOPE,
+        ),
         near(
             "exponent of T/log d",
             growth.slope,
@@ -166,37 +173,37 @@ def _verdict(data: xr.Dataset, censored: list[int], seeds: int) -> Verdict:
     return verdict("batches of order d learn in log d steps, and their sums are Gaussian", checks, note)
 
 
-def _draw(data: xr.Dataset, medians: list[Median], n0: int) -> Figure:
-    figure, (left, right, single) = canvas(3, width=4.0)
-    median_points(left, data.dim, medians, "#1f77b4", "chain, median")
-    left.plot(data.dim, data.predicted, color="#1a1a1a", label="formula")
-    left.set(xscale="log", xlabel="dimension $d$", ylabel="steps $T$", ylim=(0, None))
-    left.set_title(rf"Phase retrieval, $n_b = {n0}\,d$")
-    left.legend(loc="upper left")
-    for sums, colour, shift in (("exact", "#1a1a1a", 0.97), ("gaussian", "#d95f02", 1.03)):
+def draw(data: xr.Dataset) -> Figure:
+    """Steps against d, the two ways of summing against the batch, and single steps against the tail."""
+    from twolayer.plot.style import COLOURS, DIRECTIONS, GREY
+
+    n0 = told(data).n0
+    figure, (left, right, single) = sheet(3, width=4.0, height=3.9)
+    median_points(left, data.dim, data, "steps", COLOURS["chain"], "chain, median (bars: 95 %)")
+    left.plot(data.fine, data.predicted, color=COLOURS["theory"], label="formula, leading order")
+    middle = float(np.exp(np.log(data.fine.values).mean()))
+    at, slope = np.interp(middle, data.fine, data.predicted), _slope(data, "predicted", "fine")
+    log = np.log(data.fine.values / middle)
+    ends = [at + factor * slope * log for factor in (1 - SLOPE, 1 + SLOPE)]
+    left.fill_between(data.fine, *ends, color=GREY, alpha=0.2, lw=0, label=f"slopes that pass: ± {SLOPE:.0%}")
+    left.set(xscale="log", xlabel="dimension $d$", ylabel="steps $T$ to $|m| = 1/2$", ylim=(0, None))
+    left.set_title(rf"$n_b = {n0}\,d$: steps grow as $\log d$")
+    left.legend(loc="lower right")
+    for sums, colour, shift, mark in (("exact", COLOURS["chain"], 0.97, "o"), ("gaussian", COLOURS["sde"], 1.03, "s")):
         row = data.sel(sums=sums)
-        right.errorbar(
-            row["size"] * shift,
-            row.log_steps,
-            2 * row.log_error,
-            fmt="o",
-            color=colour,
-            ms=4.5,
-            capsize=2.5,
-            label=f"{sums} sums",
-        )
-    ends = float(data["size"].min()) / 2, float(data["size"].max()) * 2
-    right.set(xscale="log", xlim=ends, xlabel="batch size $n_b$", ylabel=r"mean of $\log T$")
-    if data.sizes["size"] == 1:
-        plain_ticks(right.xaxis)
-    right.set_title(rf"Gaussian batch sums, $d = n_b/{n0}$ (bars: 2 s.e.)")
+        points(right, row["size"] * shift, row.log_steps, row.log_error, colour, f"{sums} sums", mark)
+    window = float(data["size"].min()) / 2, float(data["size"].max()) * 2
+    right.set(xscale="log", xlim=window, xlabel="batch size $n_b$", ylabel=r"mean of $\log T$")
+    plain_ticks(right.xaxis)
+    right.set_title(rf"Gaussian batch sums, $d = n_b/{n0}$ (2 s.e.)")
     right.legend()
-    for ell in data.ell.values:
+    for i, ell in enumerate(data.ell.values):
         row = data.sel(ell=ell)
-        look: Any = {"fmt": "o-", "color": COLOURS.get(int(ell), "#777777"), "ms": 4.5, "capsize": 2.5, "lw": 1}
-        single.errorbar(row.tails, 100 * row.gap, 200 * row.gap_error, label=rf"$h_{{{ell}}}$", **look)
-    single.axhline(0, color="#777777", lw=0.8)
+        label = rf"$h_{{{ell}}}$"
+        points(single, row.tails, 100 * row.gap, 100 * row.gap_error, DIRECTIONS[i], label, "os^D"[i % 4] + "-")
+    single.axhline(0, color=COLOURS["theory"], lw=0.8, label="no difference")
     single.set(xscale="log", xlabel="$n_b$ over the tail of the gradients", ylabel="mean overlap: Gaussian − exact (%)")
-    single.set_title("One step, noise of length one")
+    single.set_title("one step, noise of length one (2 s.e.)")
     single.legend()
+    headline(figure, data)
     return figure

@@ -13,31 +13,33 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Check, Verdict, between, verdict
-from twolayer.gallery.shared.measuring import canvas
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import InputError, require
 from twolayer.numerics.statistics import Fit, power_law
 
 TOLERANCE = 0.02  # of slopes, relative
 START = (0.3, 0.4)  # λ1, λ2 of the symmetric pair
 DIM = 100
-COLOURS = ("#1b9e77", "#1f77b4", "#d95f02", "#7570b3", "#e7298a")
+POPULATION = "gradient descent on the population loss"
+DASHES = ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
 
 
 @figure(
     "last-mile",
     "loss against steps for one rectifier and for several that learn one rectifier",
-    quick={"students": (1, 2), "steps": 100_000},
+    quick={"students": (1, 2, 4), "steps": 100_000},
     group="recovery",
     papers=("xu2023",),
 )
 def last_mile(
     *, seed: int = 0, students: tuple[int, ...] = (1, 2, 4, 10), steps: int = 10_000_000, lr: float = 0.2
-) -> Plate:
+) -> Finding:
     """Descents from random starts on the sphere of radius 1/n, and the recursion of the symmetric pair."""
     if min(students) != 1 or len(students) < 2:
         raise InputError(f"Argument `students` must hold 1 and larger numbers, but got {students}.")
@@ -52,12 +54,22 @@ def last_mile(
     data["turn"] = "students", [turns[n].slope if n > 1 else np.nan for n in runs]
     data["pair"] = ("kind", "pair_point"), np.stack([pair.step, pair.excess, pair.orthogonal, pair.loss])
     data = data.assign_coords(kind=["step", "excess", "orthogonal", "loss"])
-    return Plate(_draw(data, slopes, lr), data, _verdict(data, slopes, turns, lr))
+    task = (
+        task_of(students_of(2), tl.SGD(lr))
+        .replace("p = 2, a = 2", "p = a = n")
+        .replace("batch 1, fresh samples", POPULATION)
+    )
+    return Finding(data, _verdict(data, slopes, turns, lr), task)
+
+
+def students_of(n: int) -> tl.Problem:
+    """n rectifiers whose sum is to be one rectifier."""
+    return tl.Problem(tl.Teacher("relu"), "relu", width=n, second_layer=[n] * n)
 
 
 def _run(n: int, steps: int, lr: float, seed: int) -> xr.Dataset:
     """Loss, largest angle to the teacher and sum of the norms at save points in geometric progression."""
-    problem = tl.Problem(tl.Teacher("relu"), "relu", width=n, second_layer=[n] * n)
+    problem = students_of(n)
     drawn = tl.Overlaps.random(problem, DIM, seed)
     start = tl.Overlaps(drawn.Q / n**2, drawn.M / n, dim=DIM)
     run = tl.solve(problem, tl.SGD(lr), tl.Population(), start, steps=steps, save="log")
@@ -79,29 +91,31 @@ def _rate(data: xr.Dataset) -> float:
     return float(-np.polyfit(step[seen], np.log(loss[seen]), 1)[0])
 
 
-def _draw(data: xr.Dataset, slopes: dict[int, Fit], lr: float) -> Any:
-    from twolayer.plot.style import GREY, TITLE
+def draw(data: xr.Dataset) -> Figure:
+    """Losses and widest angles, with the laws of the symmetric pair."""
+    from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, positive
 
-    drawing, (left, right) = canvas(2)
+    lr = told(data).lr
+    drawing, (left, right) = sheet(2, height=3.9)
     t = lr * data.step.values[1:]
     pair = data.pair.sel(kind=["step", "orthogonal", "loss"]).values[:, 1:]
-    for colour, n in zip(COLOURS, data.students.values, strict=False):
-        own = data.sel(students=n)
-        label = "n = 1" if n == 1 else f"n = {n}: slope {slopes[int(n)].slope:.3f}"
-        shown = own.loss.values[1:] > 0
-        left.plot(t[shown], own.loss.values[1:][shown], color=colour, label=label)
+    for i, n in enumerate(data.students.values):
+        own, dash = data.sel(students=n), DASHES[i % len(DASHES)]
+        label = "n = 1: exponential" if n == 1 else f"n = {n}: slope {float(own.slope):.3f}"
+        left.plot(t, positive(own.loss.values[1:]), color=DIRECTIONS[i], ls=dash, label=label)
         if n > 1:
-            right.plot(t, own.angle.values[1:], color=colour, label=f"n = {n}, widest angle")
-    left.plot(lr * pair[0], pair[2], color=GREY, lw=1.0, label="symmetric pair")
-    late = t > 10
-    left.plot(t[late], np.pi**2 / (6 * t[late] ** 3), color="k", ls=":", lw=1.2, label=r"$\pi^2/(6\,(\eta T)^3)$")
+            right.plot(t, own.angle.values[1:], color=DIRECTIONS[i], ls=dash, label=f"n = {n}, widest angle")
+    left.plot(lr * pair[0], positive(pair[2]), color=GREY, lw=1.0, label="symmetric pair")
+    late = np.geomspace(10, t[-1], 50)
+    law: Any = {"color": COLOURS["theory"], "ls": ":", "lw": 1.4}
+    left.plot(late, np.pi**2 / (6 * late**3), label=r"$\pi^2/(6\,(\eta T)^3)$", **law)
     right.plot(lr * pair[0], pair[1], color=GREY, lw=1.0, label=r"symmetric pair, $\lambda_2$")
-    right.plot(t[late], np.pi / (2 * t[late]), color="k", ls=":", lw=1.2, label=r"$\pi/(2\,\eta T)$")
+    right.plot(late, np.pi / (2 * late), label=r"$\pi/(2\,\eta T)$", **law)
     left.set(xscale="log", yscale="log", xlabel=r"$\eta T$", ylabel="population loss", title="loss", ylim=(1e-26, 1e4))
     right.set(xscale="log", yscale="log", xlabel=r"$\eta T$", ylabel="radians", title="what is left to turn")
-    left.legend(loc="upper right")
+    left.legend(loc="lower left", fontsize=7.5)
     right.legend(loc="lower left")
-    drawing.suptitle("n rectifiers that learn one rectifier by gradient descent on the population loss", **TITLE)
+    headline(drawing, data, "One student learns one rectifier exponentially fast, several only as $T^{-3}$")
     return drawing
 
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.gallery.last_mile import COLOURS, DIM
+from twolayer.gallery.last_mile import DASHES, DIM, POPULATION, students_of
+from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, between, holds, verdict
-from twolayer.gallery.shared.measuring import canvas
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import require
 from twolayer.numerics.statistics import power_law
 
@@ -31,7 +32,7 @@ from twolayer.numerics.statistics import power_law
 )
 def last_mile_angles(
     *, seed: int = 0, students: int = 4, steps: int = 1_000_000, descents: int = 16, lr: float = 0.2
-) -> Plate:
+) -> Finding:
     """Descents from random starts; the first is drawn, the bound is checked along all of them."""
     require(students >= 2, "students", students, "at least 2")
     require(steps >= 10_000, "steps", steps, "at least 10000, for a last decade to be fitted")
@@ -42,11 +43,12 @@ def last_mile_angles(
         for row in data.angle.max("neuron").transpose("descent", "point").values
     ]
     data["turn"] = "descent", turns
-    return Plate(_draw(data, lr), data, _verdict(data))
+    task = task_of(students_of(students), tl.SGD(lr)).replace("batch 1, fresh samples", POPULATION)
+    return Finding(data, _verdict(data), task)
 
 
 def _runs(students: int, steps: int, descents: int, lr: float, seed: int) -> xr.Dataset:
-    problem = tl.Problem(tl.Teacher("relu"), "relu", width=students, second_layer=[students] * students)
+    problem = students_of(students)
     drawn = tl.Overlaps.random(problem, DIM, seed, descents)
     starts = tl.Overlaps(drawn.Q / students**2, drawn.M / students, dim=DIM)
     run = tl.solve(problem, tl.SGD(lr), tl.Population(), starts, steps=steps, save="log")
@@ -63,29 +65,34 @@ def _runs(students: int, steps: int, descents: int, lr: float, seed: int) -> xr.
     )
 
 
-def _draw(data: xr.Dataset, lr: float) -> Any:
-    from twolayer.plot.style import TITLE
+def draw(data: xr.Dataset) -> Figure:
+    """Angles, norms and bounds of every student; marks stand at places of their own, so that no line is hidden."""
+    from twolayer.plot.style import COLOURS, DIRECTIONS, positive
 
-    drawing, (left, middle, right) = canvas(3, width=3.7)
+    drawing, (left, middle, right) = sheet(3, width=3.7, height=3.9)
     own = data.isel(descent=0, point=slice(1, None))
-    t = lr * own.step.values
-    for i in range(own.sizes["neuron"]):
-        colour = COLOURS[i % len(COLOURS)]
-        left.plot(t, own.angle[:, i], color=colour, label=rf"$\theta_{{{i + 1}}}$")
-        middle.plot(t, own.norm[:, i], color=colour, label=rf"$\|w_{{{i + 1}}}\|$")
-        right.plot(t, own.bound[:, i], color=colour, lw=1.0)
-    middle.plot(t, own.norm.sum("neuron"), color="k", lw=1.2, ls="--", label="sum")
-    right.plot(t, own.loss, color="k", label="loss")
-    right.plot([], [], color=COLOURS[0], lw=1.0, label="bound of each student")
+    t, count = told(data).lr * own.step.values, own.sizes["neuron"]
+    for i in range(count):
+        look: Any = {
+            "color": DIRECTIONS[i],
+            "ls": DASHES[i % len(DASHES)],
+            "lw": 2.6 - 1.6 * i / max(1, count - 1),  # the first is drawn below the others, and is the widest
+            "marker": "os^DvP*"[i % 7],
+            "ms": 5,
+            "markevery": (i * len(t) // (5 * count), max(1, len(t) // 5)),
+        }
+        left.plot(t, positive(own.angle[:, i]), label=rf"$\theta_{{{i + 1}}}$", **look)
+        middle.plot(t, own.norm[:, i], label=rf"$\|w_{{{i + 1}}}\|$", **look)
+        right.plot(t, positive(own.bound[:, i]), label=f"bound by student {i + 1}", **look)
+    middle.plot(t, own.norm.sum("neuron"), color=COLOURS["theory"], lw=1.2, ls="--", label="sum")
+    right.plot(t, positive(own.loss), color=COLOURS["theory"], lw=2, label="loss")
     left.set(xscale="log", yscale="log", xlabel=r"$\eta T$", ylabel="angle to the teacher", title="angles")
     middle.set(xscale="log", xlabel=r"$\eta T$", ylabel="norm", ylim=(0, None), title="norms")
     right.set(xscale="log", yscale="log", xlabel=r"$\eta T$", ylabel="loss", title="lower bound")
     left.legend(loc="lower left")
     middle.legend(loc="center right")
-    right.legend(loc="lower left")
-    drawing.suptitle(
-        f"{own.sizes['neuron']} students from a random start: the sum is learnt at once, the angles are not", **TITLE
-    )
+    right.legend(loc="lower left", fontsize=7.5)
+    headline(drawing, data, f"{count} students from a random start: their sum is learnt at once, the angles are not")
     return drawing
 
 

@@ -14,23 +14,23 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
-from twolayer.gallery.shared.measuring import canvas, points
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, figure
-from twolayer.gallery.shared.stepping import headline, orthogonal
+from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.gallery.shared.stepping import orthogonal
 from twolayer.numerics.errors import positive_integer
 
 RESOLUTION = 0.1  # of the fall of the risk
-HUES = ("#1f77b4", "#d95f02", "#1b9e77", "#7570b3", "#666666")
 
 
 @figure(
     "layerwise",
     "test risk after t giant steps and a ridge fit of the second layer, against steps and alpha",
-    quick={"activation": "erf", "alphas": (3.0,), "dim": 400, "seeds": 8, "steps": 1, "samples": 1000, "width": 2},
+    quick={"activation": "erf", "alphas": (1.0, 3.0), "dim": 400, "seeds": 8, "steps": 2, "samples": 1000, "width": 2},
     group="giant-steps",
 )
 def layerwise(
@@ -39,6 +39,7 @@ def layerwise(
     target: str = "z1 + z1*z2",
     activation: str = "relu",
     width: int = 6,
+    geometry: str = "projected",
     alphas: tuple[float, ...] = (0.5, 1.0, 3.0, 10.0),
     lr: float = 4.0,
     ridge: float = 1e-4,
@@ -46,20 +47,23 @@ def layerwise(
     seeds: int = 24,
     samples: int = 4000,
     steps: int = 4,
-) -> Plate:
+) -> Finding:
     """Risk in theory (many samples, and n₂ of them) and of fits to n₂ samples after runs at dimension d."""
     positive_integer("seeds", seeds, 2)
     signs = [1.0 if j % 2 == 0 else -1.0 for j in range(width)]
     problem = tl.Problem(target, activation, width=width, second_layer=signs)
-    settings = (lr, ridge, dim, seeds, samples, steps, seed)
+    settings = (geometry, lr, ridge, dim, seeds, samples, steps, seed)
     parts = [part(f"alpha={alpha:g}", partial(_measure, problem, alpha, *settings)) for alpha in alphas]
     data = xr.concat(parts, xr.DataArray(list(alphas), dims="alpha", name="alpha"))
-    return Plate(_draw(data, dim, samples), data, _verdict(data, seeds))
+    algorithm = tl.SGD(lr=lr, batch=tl.d, geometry=geometry)
+    task = task_of(problem, algorithm).replace("batch d", "batches of αd")
+    return Finding(data, _verdict(data, seeds), task)
 
 
 def _measure(
     problem: tl.Problem,
     alpha: float,
+    geometry: str,
     lr: float,
     ridge: float,
     dim: int,
@@ -68,7 +72,7 @@ def _measure(
     steps: int,
     seed: int,
 ) -> xr.Dataset:
-    algorithm = tl.SGD(lr=lr, batch=alpha * tl.d, geometry="projected")
+    algorithm = tl.SGD(lr=lr, batch=alpha * tl.d, geometry=geometry)
     arguments: dict[str, Any] = {"steps": steps, "save": steps, "seed": seed}
     limit = tl.solve(problem, algorithm, tl.GiantSteps(), orthogonal(problem), **arguments)
     theory = tl.layers.layerwise(limit, ridge)
@@ -115,24 +119,34 @@ def _verdict(data: xr.Dataset, seeds: int) -> Verdict:
     return verdict("giant steps and a ridge fit of the second layer have the risk of the limit", checks, note)
 
 
-def _draw(data: xr.Dataset, dim: int, samples: int) -> Any:
-    figure, (left, right) = canvas(2)
-    t, alphas = data.step.values, data.alpha.values
+def draw(data: xr.Dataset) -> Figure:
+    """The same risks against the steps and against α."""
+    from twolayer.plot.style import DIRECTIONS
+
+    chosen = told(data)
+    figure, (left, right) = sheet(2, height=3.9)
+    t, alphas, marks = data.step.values, data.alpha.values, "os^Dv"
     for i, alpha in enumerate(alphas):
         row = data.sel(alpha=alpha)
-        left.plot(t, row.risk_finite, color=HUES[i % 5], label=rf"$\alpha = {alpha:g}$")
-        points(left, t, row.risk_runs, row.risk_runs_error, HUES[i % 5], "_")
-    for step in t:
+        left.plot(t, row.risk_finite, color=DIRECTIONS[i], label=rf"theory, $\alpha = {alpha:g}$")
+        points(left, t, row.risk_runs, row.risk_runs_error, DIRECTIONS[i], "runs" if i == 0 else "_", marks[i % 5])
+    for i, step in enumerate(t):
         row = data.sel(step=step)
-        hue = HUES[int(step) % 5]
-        right.plot(alphas, row.risk_finite, color=hue, label="1 step" if step == 1 else f"{step} steps")
-        points(right, alphas, row.risk_runs, row.risk_runs_error, hue, "_")
+        label = "theory, 1 step" if step == 1 else f"theory, {step} steps"
+        right.plot(alphas, row.risk_finite, color=DIRECTIONS[i], label=label)
+        points(
+            right, alphas, row.risk_runs, row.risk_runs_error, DIRECTIONS[i], "runs" if i == 0 else "_", marks[i % 5]
+        )
     left.set(xlabel="steps of the first layer", ylabel="test risk after the fit")
     left.set_xticks(t)
     right.set(xlabel=r"samples per step over $d$, $\alpha$", xscale="log")
     right.set_xticks(alphas, [f"{x:g}" for x in alphas])
     right.minorticks_off()
     for ax in (left, right):
-        ax.legend(fontsize=7)
-    headline(figure, f"Layer-wise training: lines theory, points runs at d = {dim}, fitted to {samples} samples")
+        ax.legend(fontsize=7.5)
+    headline(
+        figure,
+        data,
+        f"Then a ridge fit of the second layer to {chosen.samples} samples; runs at d = {chosen.dim} (2 s.e.)",
+    )
     return figure

@@ -18,17 +18,19 @@ from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer.gallery.shared.batching import hermite, law
+from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, verdict
-from twolayer.gallery.shared.measuring import canvas
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.registry import Finding, figure
 
-COLOURS = {"switch": "#1a1a1a", "correlation": "#e07b00", "squared": "#2b8a2b"}
-LABELS = {
-    "switch": "correlation, then squared",
-    "correlation": "correlation loss alone",
-    "squared": "squared loss alone, $\\delta = 0$",
+LOOKS = {
+    "switch": ("theory", "-", "correlation, then squared"),
+    "correlation": ("correlation", "--", "correlation loss alone"),
+    "squared": ("SGD", "-.", "squared loss alone, $\\delta = 0$"),
 }
+"""Colour, dash and name of the three plans."""
+
+LEAST = 1e-8  # excess risks below this are rounding
 
 
 @figure(
@@ -49,7 +51,7 @@ def loss_switch(
     drop: float = 0.04,
     steps: int = 120,
     seeds: int = 16,
-) -> Plate:
+) -> Finding:
     """Median excess risk; each run switches at ``share`` of its first risk, and its lr is multiplied by ``drop``.
 
     The squared loss bears rates up to 1/κ = 1/ℓ only.
@@ -77,7 +79,7 @@ def loss_switch(
         {"step": grid, "quantile": [0.1, 0.5, 0.9]},
     )
     data["switched"] = ("seed", curves["switch"].switched.values)
-    return Plate(_draw(data, ell, mu, dim), data, _verdict(data, share))
+    return Finding(data, _verdict(data, share), task_of(problem, first))
 
 
 def _curve(
@@ -95,9 +97,9 @@ def _verdict(data: xr.Dataset, share: float) -> Verdict:
     middle = float(np.median(data.switched.values))
     last = data.sizes["step"] - 1
     end = int(middle) + last // 2 if np.isfinite(middle) else last  # where the second stage of the median run ends
-    ends = {name: float(data[name][min(end, last), 1]) for name in COLOURS}
+    ends = {name: float(data[name][min(end, last), 1]) for name in LOOKS}
     start = float(data["switch"][0, 1])
-    first = {name: _first(data[name][:, 1].values, 0.5 * start) for name in COLOURS}
+    first = {name: _first(data[name][:, 1].values, 0.5 * start) for name in LOOKS}
     ratio = ends["switch"] / ends["correlation"]
     checks = [
         holds(
@@ -125,14 +127,19 @@ def _first(risk: np.ndarray, level: float) -> float:
     return float(below[0]) if below.size else float("inf")
 
 
-def _draw(data: xr.Dataset, ell: int, mu: float, dim: int) -> Figure:
-    figure, (ax,) = canvas(1, width=5.6, height=3.9)
-    for name, colour in COLOURS.items():
+def draw(data: xr.Dataset) -> Figure:
+    """Median excess risks with the central 80 % of the runs."""
+    from twolayer.plot.style import COLOURS, GREY, positive
+
+    chosen = told(data)
+    figure, (ax,) = sheet(1, width=6.6, height=4.2)
+    for name, (word, dash, label) in LOOKS.items():
         low, middle, high = data[name].values.T
-        ax.fill_between(data.step, low, high, color=colour, alpha=0.18, lw=0)
-        ax.plot(data.step, middle, color=colour, label=LABELS[name])
-    ax.axvline(float(np.median(data.switched)), color="#888888", ls=":", lw=1.1, label="median switch")
-    ax.set(yscale="log", xlabel="step", ylabel="excess risk", ylim=(1e-8, 3.0))
-    ax.set_title(rf"$\ell = {ell}$, $n_b = d^{{{mu:g}}}$, $d = {dim}$ (median and central 80 %)")
+        ax.fill_between(data.step, low, high, color=COLOURS[word], alpha=0.18, lw=0)
+        ax.plot(data.step, positive(middle), color=COLOURS[word], ls=dash, label=label)
+    ax.axvline(float(np.median(data.switched)), color=GREY, ls=":", lw=1.1, label="median switch")
+    ax.set_yscale("log", nonpositive="clip")  # bands that reach zero reach the edge
+    ax.set(xlabel="step", ylabel="excess risk", ylim=(LEAST, 3.0))
     figure.legend(loc="outside lower center", ncols=2)
+    headline(figure, data, rf"$d = {chosen.dim}$, medians and central 80 %; then squared loss, lr × {chosen.drop:g}")
     return figure

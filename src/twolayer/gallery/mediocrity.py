@@ -16,21 +16,27 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle
+from matplotlib.ticker import MaxNLocator
 
+from twolayer.gallery.shared.drawing import headline, plain_ticks, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
-from twolayer.gallery.shared.measuring import canvas, colours, points
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.measuring import phase_retrieval
+from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer
+
+FEW, DOTS = 10, 200  # the smaller dimension of the clouds of starts, and their size
 
 
 @figure(
     "mediocrity",
     "the Hessian of the risk at a random start: one negative direction, all others flat",
-    quick={"dims": (4, 16), "starts": 200},
+    quick={"dims": (4, 8, 16), "starts": 200},
 )
 def mediocrity(
     *, seed: int = 0, dims: tuple[int, ...] = (4, 8, 16, 32, 64, 128), starts: int = 400, shown: int = 1000
-) -> Plate:
+) -> Finding:
     """Hessians by automatic differentiation of the risk, averaged over random starts, against the formula."""
     positive_integer("starts", starts, 2)
     positive_integer("dims", min(dims), 2)
@@ -55,7 +61,14 @@ def mediocrity(
     data["flat_expected"] = 4 / (data.dim + 2)
     data["spectrum"] = ("index", spectrum)
     data["one_start"] = ("index", single[0])
-    return Plate(_draw(data, rng, shown), data, _verdict(data, worst, starts))
+    data["starts"] = ("cloud", "start", "axis"), np.stack([_cloud(rng, size) for size in (FEW, shown)])
+    return Finding(data, _verdict(data, worst, starts), task_of(phase_retrieval()))
+
+
+def _cloud(rng: np.random.Generator, dim: int) -> np.ndarray:
+    """Random unit vectors, of which the first two coordinates are drawn."""
+    w = rng.normal(size=(DOTS, dim))
+    return np.asarray(w[:, :2] / np.linalg.norm(w, axis=1, keepdims=True))
 
 
 def _formula(w: np.ndarray) -> np.ndarray:
@@ -116,60 +129,58 @@ def _verdict(data: xr.Dataset, worst: float, starts: int) -> Verdict:
     return verdict("a random start has one direction down, and flat ones", checks, note)
 
 
-def _draw(data: xr.Dataset, rng: np.random.Generator, shown: int) -> Any:
-    palette = colours()
-    figure, (left, middle, right) = canvas(3, width=4.0)
+def draw(data: xr.Dataset) -> Figure:
+    """Spectra, curvatures against d, and the sphere seen from the side."""
+    from twolayer.plot.style import COLOURS, DIRECTIONS
+
+    figure, (left, middle, right) = sheet(3, width=4.0)
     dim = int(data.dim[-1])
     rank = np.arange(1, dim + 1)
-    left.plot(rank, data.one_start, "o", color=palette["chain"], ms=4, alpha=0.8, label="one start")
-    left.plot(rank, data.spectrum, "s", color=palette["sde"], ms=3, alpha=0.8, label="mean over starts")
+    left.plot(rank, data.one_start, "o", color=COLOURS["chain"], ms=4, label="one start")
+    left.plot(rank, data.spectrum, "s", color=COLOURS["sde"], ms=3, label="mean over starts")
     level = np.r_[float(data.along_expected[-1]), np.full(dim - 1, float(data.flat_expected[-1]))]
-    left.plot(rank, level, "_", color=palette["theory"], ms=7, label="expected mean")
+    left.plot(rank, level, "_", color=COLOURS["theory"], ms=7, label="expected mean")
     left.set(
-        xlabel="eigenvalue number",
+        xlabel="number of the eigenvalue",
         ylabel="eigenvalue",
-        title=rf"Spectrum of the Hessian, $d = {dim}$",
+        title=rf"spectrum of the Hessian, $d = {dim}$",
         ylim=(-4.6, 1.0),
     )
+    left.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     left.legend(loc="lower right")
     d = np.geomspace(float(data.dim[0]), float(data.dim[-1]), 100)
-    middle.plot(d, 4 * (d - 1) / (d + 2), "--", color=palette["theory"], label=r"$4(d-1)/(d+2)$")
-    middle.plot(d, 4 / (d + 2), color=palette["theory"], label=r"$4/(d+2)$")
-    points(middle, data.dim, -data.along, data.along_error, palette["annealed"], r"$-$ along $w_\star$")
-    points(middle, data.dim, data.flat, data.flat_error, palette["chain"], "all others")
+    middle.plot(d, 4 * (d - 1) / (d + 2), "--", color=COLOURS["theory"], label=r"$4(d-1)/(d+2)$")
+    middle.plot(d, 4 / (d + 2), color=COLOURS["theory"], label=r"$4/(d+2)$")
+    points(middle, data.dim, -data.along, data.along_error, COLOURS["annealed"], r"$-$ along $w_\star$", "s")
+    points(middle, data.dim, data.flat, data.flat_error, COLOURS["chain"], "all others")
     middle.set(
         xscale="log",
         yscale="log",
         xlabel="dimension $d$",
         ylabel="mean curvature",
-        title="One descends, $d-1$ are flat",
+        title="one descends, $d-1$ are flat",
     )
+    plain_ticks(middle.xaxis)
+    plain_ticks(middle.yaxis)
     middle.legend(loc="center right")
     x, y = np.meshgrid(np.linspace(-1, 1, 301), np.linspace(-1, 1, 301))
     risk = np.where(x**2 + y**2 <= 1, 2 * (1 - y**2), np.nan)
     image = right.contourf(x, y, risk, levels=np.linspace(0, 2, 17), cmap="viridis")
-    for size, colour in ((10, "#ffffff"), (shown, "#e7298a")):
-        w = rng.normal(size=(200, size))
-        w /= np.linalg.norm(w, axis=1, keepdims=True)
-        right.plot(w[:, 1], w[:, 0], ".", mfc=colour, mec="#1a1a1a", mew=0.3, ms=4.5, label=f"starts, $d = {size}$")
-    right.plot(
-        [0, 0], [1, -1], "*", color="#e6ab02", ms=13, mec="#1a1a1a", mew=0.6, label=r"$\pm w_\star$", clip_on=False
-    )
-    right.add_artist(_circle())
+    for i, (size, colour) in enumerate(((FEW, "#ffffff"), (told(data).shown, DIRECTIONS[1]))):
+        cloud = data.starts.values[i]
+        right.plot(cloud[:, 1], cloud[:, 0], "os"[i], mfc=colour, mec="#1a1a1a", mew=0.3, ms=3, label=f"$d = {size}$")
+    star: Any = {"color": "#e6ab02", "ms": 13, "mec": "#1a1a1a", "mew": 0.6, "clip_on": False}
+    right.plot([0, 0], [1, -1], "*", label=r"$\pm w_\star$", **star)
+    right.add_artist(Circle((0, 0), 1, fill=False, color="#1a1a1a", lw=0.9))
     right.set(
         aspect="equal",
         xlabel=r"$w\cdot u$,  $u\perp w_\star$",
         ylabel=r"$m = w\cdot w_\star$",
-        title="Risk on the sphere",
+        title="risk on the sphere, and random starts",
     )
     right.set(xlim=(-1.12, 1.12), ylim=(-1.12, 1.12))
     right.grid(False)
-    right.legend(loc="upper left", bbox_to_anchor=(-0.32, -0.16), ncols=3, columnspacing=0.8, handletextpad=0.2)
+    right.legend(loc="upper left", bbox_to_anchor=(-0.2, -0.16), ncols=3, columnspacing=0.8, handletextpad=0.2)
     figure.colorbar(image, ax=right, label=r"$\mathcal{R}$", shrink=0.85, ticks=[0, 0.5, 1, 1.5, 2])
+    headline(figure, data, "On the sphere, a random start has one direction that leads down; all others are flat")
     return figure
-
-
-def _circle() -> Any:
-    from matplotlib.patches import Circle
-
-    return Circle((0, 0), 1, fill=False, color="#1a1a1a", lw=0.9)

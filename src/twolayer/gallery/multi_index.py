@@ -16,54 +16,66 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, near, unknown, verdict
-from twolayer.gallery.shared.measuring import canvas
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import InputError
 from twolayer.numerics.statistics import power_law
 
 SLACK, RESOLUTION = 0.1, 0.5  # of the exponent: finite steps and sizes, and what must be seen
 RISE = 1.6  # ‖M‖_F over that of its start, where the directions count as seen
-COLOURS = ("#a6bddb", "#3690c0", "#034e7b", "#1a1a1a")
+SAVE = 40
 
 
 @figure(
     "multi-index",
     "tanh(z1 z2 z3) learned by thirty tanh neurons: steps against batch size",
-    quick={"width": 6, "dim": 40, "batches": (256, 1024), "seeds": 4, "steps": 200, "rate": 0.25},
+    quick={"width": 6, "dim": 40, "batches": (256, 512, 1024), "seeds": 4, "steps": 200, "rate": 0.25},
     group="phase-diagram",
 )
 def multi_index(
     *,
     seed: int = 0,
+    target: str = "tanh(z1*z2*z3)",
+    activation: str = "tanh",
+    geometry: str = "projected",
     width: int = 30,
     dim: int = 512,
     batches: tuple[int, ...] = (1024, 4096, 16384),
     rate: float = 0.2,
     steps: int = 800,
     seeds: int = 4,
-) -> Plate:
+) -> Finding:
     """γ/p = ``rate`` at the second batch size and in proportion to n_b; ``steps`` there, fewer for larger batches."""
     if len(batches) < 2:
         raise InputError(f"Argument `batches` must hold at least two sizes, but got {len(batches)}.")
-    problem = tl.Problem("tanh(z1*z2*z3)", "tanh", width=width)
+    problem = tl.Problem(target, activation, width=width)
     runs = {}
     for batch in batches:
         scale = batch / batches[1]
-        algorithm = tl.SGD(lr=rate * width * scale, batch=batch, loss="correlation", geometry="projected")
+        algorithm = tl.SGD(lr=rate * width * scale, batch=batch, loss="correlation", geometry=geometry)
         number = max(20, round(steps / scale))
         runs[batch] = part(f"n={batch}", partial(_path, problem, algorithm, dim, number, seeds, seed))
     first = np.array([run.first.values for run in runs.values()])
-    data = xr.Dataset({"steps": (("batch", "seed"), first)}, {"batch": list(batches)})
-    return Plate(_draw(runs, data, width, dim), data, _verdict(data))
+    data = xr.Dataset(
+        {
+            "steps": (("batch", "seed"), first),
+            "step": (("batch", "point"), np.stack([run.step.values for run in runs.values()])),
+            "norm": (("batch", "seed", "point"), np.stack([run.norm.values for run in runs.values()])),
+        },
+        {"batch": list(batches)},
+    )
+    data["start"] = float(data.norm.isel(point=0).mean())
+    task = task_of(problem, algorithm).replace(f"batch {batch}", "batches n_b, lr ∝ n_b")
+    return Finding(data, _verdict(data), task.replace("lr = ", "lr up to "))
 
 
 def _path(problem: tl.Problem, algorithm: tl.SGD, dim: int, steps: int, seeds: int, seed: int) -> dict[str, Any]:
     from twolayer.analysis.weak_recovery import oriented
 
     starts = oriented(problem, tl.Overlaps.random(problem, dim, seed, size=seeds))
-    run = tl.solve(problem, algorithm, tl.Chain(dim, batch_sums="exact"), starts, steps=steps, save=40, seed=seed)
+    run = tl.solve(problem, algorithm, tl.Chain(dim, batch_sums="exact"), starts, steps=steps, save=SAVE, seed=seed)
     norm = np.sqrt((run.M.values**2).sum((2, 3)))
     step = run.step.values
     first = [
@@ -99,20 +111,27 @@ def _verdict(data: xr.Dataset) -> Verdict:
     return verdict(claim, checks, f"Steps to {RISE} ‖M(0)‖: {times}")
 
 
-def _draw(runs: dict[int, Any], data: xr.Dataset, width: int, dim: int) -> Figure:
-    figure, (left, right) = canvas(2)
-    for colour, (batch, run) in zip(COLOURS, runs.items(), strict=False):
-        for i, row in enumerate(run.norm.values):
-            left.plot(run.step[1:], row[1:], color=colour, lw=1, label=f"$n_b = {batch}$" if i == 0 else None)
-    left.set(xscale="log", xlabel="step", ylabel=r"$\|M\|_F$")
-    left.set_title(rf"tanh$(z_1 z_2 z_3)$, $p = {width}$, $d = {dim}$")
+def draw(data: xr.Dataset) -> Figure:
+    """Growth of the overlaps, and steps against the batch."""
+    from twolayer.plot.style import COLOURS, DIRECTIONS, GREY
+
+    figure, (left, right) = sheet(2, height=3.9)
+    for i, batch in enumerate(data.batch.values):
+        row = data.isel(batch=i)
+        names = [f"$n_b = {batch}$"] + [None] * (row.sizes["seed"] - 1)
+        left.plot(row.step[1:], row.norm.T[1:], ("-", "--", "-.")[i % 3], color=DIRECTIONS[i], lw=1, label=names)
+    left.axhline(RISE * float(data.start), color=GREY, ls=":", lw=1, label=f"{RISE} of the first")
+    left.set(xscale="log", xlabel="step", ylabel=r"$\|M\|_F$", title=f"growth of the overlaps, $d = {told(data).dim}$")
     left.legend()
-    for row in data.steps.values.T:
-        right.plot(data.batch, row, "o", color="#3690c0", ms=5)
-    mean = data.steps.mean("seed").values
-    right.plot(
-        data.batch, mean[0] * data.batch.values[0] / data.batch.values, ":", color="#888888", label=r"$\propto 1/n_b$"
-    )
+    steps = data.steps.where(np.isfinite(data.steps))
+    mean, error = steps.mean("seed"), steps.std("seed", ddof=1) / np.sqrt(data.sizes["seed"])
+    right.plot(data.batch, steps.values, ".", color=COLOURS["chain"], ms=4, alpha=0.5)
+    points(right, data.batch, mean, error, COLOURS["chain"], "means over runs (bars: 2 s.e.)")
+    fine = np.geomspace(float(data.batch[0]), float(data.batch[-1]), 40)
+    middle = float(np.exp(np.log(data.batch * mean).mean()))
+    right.plot(fine, middle / fine, ":", color=COLOURS["theory"], label=r"predicted $\propto 1/n_b$")
     right.set(xscale="log", yscale="log", xlabel="batch size $n_b$", ylabel=rf"steps to {RISE} $\|M(0)\|_F$")
+    right.set_title("larger batches, fewer steps")
     right.legend()
+    headline(figure, data)
     return figure

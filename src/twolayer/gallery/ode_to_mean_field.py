@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, plain_ticks, points, sheet, told
 from twolayer.gallery.shared.judging import Verdict, largest, near, verdict
-from twolayer.gallery.shared.measuring import canvas, plain_ticks
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.wide import FLOW, committee, standard_error, sup_risk
 from twolayer.numerics.statistics import power_law
 
@@ -37,7 +38,7 @@ NETWORKS = 6
 @figure(
     "ode-to-mean-field",
     "distance between the ODE of p neurons and mean fields, against p and d",
-    quick={"widths": (8, 32), "dims": (64, 128, 256), "wide": 32, "starts": 12, "particles": 4000, "time": 5.0},
+    quick={"widths": (8, 16, 32), "dims": (64, 128, 256), "wide": 32, "starts": 12, "particles": 4000, "time": 5.0},
     group="mean-field",
 )
 def ode_to_mean_field(
@@ -51,7 +52,7 @@ def ode_to_mean_field(
     particles: int = 50_000,
     time: float = 10.0,
     square_time: float = 1.5,
-) -> Plate:
+) -> Finding:
     """Left: erf, against p at one dimension. Right: x², against d, where the directions matter most."""
     one = committee("erf", 1, 1)
     cloud = tl.mean_field.Particles.sample(one, particles, dim=dim, seed=seed + 1)
@@ -68,7 +69,8 @@ def ode_to_mean_field(
         },
         {"width": list(widths), "dim": list(dims)},
     )
-    return Plate(_draw(data, dim, wide), data, _verdict(data, wide))
+    task = "teacher neuron of erf (left) or x² (right), k = 1, a* = 1   students of the same, p neurons, a = 1"
+    return Finding(data, _verdict(data, wide), f"{task}\nlr = {FLOW}, batch 1, fresh samples: gradient flow")
 
 
 def _run(problem: tl.Problem, method: Any, start: Any, time: float) -> xr.Dataset:
@@ -147,36 +149,33 @@ def _verdict(data: xr.Dataset, wide: int) -> Verdict:
     return verdict("the ODE of p neurons approaches mean fields no slower than the claimed bounds", checks, note)
 
 
-def _draw(data: xr.Dataset, dim: int, wide: int) -> Any:
-    shown, (left, right) = canvas(2, width=4.8, height=4.2)
+def draw(data: xr.Dataset) -> Figure:
+    """Left: against p at one dimension. Right: against d. Claimed lines start at the largest point of their panel."""
+    from twolayer.plot.style import COLOURS, DIRECTIONS, GREY
+
+    chosen = told(data)
+    shown, (left, right) = sheet(2, width=4.8, height=4.8)
     fits, p = _fits(data), data.width.values.astype(float)
-    for (name, (label, _)), colour, mark in zip(CURVES.items(), ("#1f77b4", "#d95f02", "#1b9e77"), "os^", strict=True):
-        fit = fits[name]
+    for i, (name, (label, _)) in enumerate(CURVES.items()):
+        fit, mean = fits[name], data[name].mean("start")
         words = f"{label}: $p^{{{fit.slope:.2f} \\pm {fit.error:.2f}}}$"
-        left.errorbar(
-            p,
-            data[name].mean("start"),
-            2 * standard_error(data[name], "start"),
-            fmt=mark,
-            color=colour,
-            ms=5,
-            label=words,
-        )
-        left.plot(p, np.exp(fit.intercept) * p**fit.slope, color=colour, lw=1)
-    bound = 1.8 * float(data.fresh.mean("start")[0]) * (p / p[0]) ** -0.5
-    left.plot(p, bound, "--", color="#888888", label="$p^{-1/2}$ (claimed)")
-    left.set(xlabel="width $p$", ylabel="largest difference along the run", title=f"erf, $d = {dim}$")
+        points(left, p, mean, standard_error(data[name], "start"), DIRECTIONS[i], words, "os^"[i])
+        left.plot(p, np.exp(fit.intercept) * p**fit.slope, color=DIRECTIONS[i], lw=1)
+    top = max(float(data[name].mean("start")[0]) for name in CURVES)
+    claim: Any = {"color": GREY, "ls": "--", "lw": 1.2}
+    left.plot(p, 1.4 * top * (p / p[0]) ** -0.5, label="$p^{-1/2}$ (claimed, any constant)", **claim)
+    left.set(xlabel="width $p$", ylabel="largest difference along the run", title=f"erf, $d = {chosen.dim}$")
     deep, d = fits["dimension"], data.dim.values.astype(float)
-    right.plot(d, data.dimension, "o", color="#7570b3", ms=5, label=f"mean field at $d$: $d^{{{deep.slope:.2f}}}$")
-    right.plot(d, np.exp(deep.intercept) * d**deep.slope, color="#7570b3", lw=1)
+    words = f"mean field at $d$: $d^{{{deep.slope:.2f}}}$"
+    right.plot(d, data.dimension, "D", color=DIRECTIONS[3], ms=5, label=words)
+    right.plot(d, np.exp(deep.intercept) * d**deep.slope, color=DIRECTIONS[3], lw=1)
     network, error = data.network.mean("network_start"), standard_error(data.network, "network_start")
-    right.errorbar(d, network, 2 * error, fmt="s", color="#1a1a1a", ms=4.5, label=f"ODE of $p = {wide}$ neurons")
-    bound = 1.5 * float(network[0]) * (d / d[0]) ** -0.5
-    right.plot(d, bound, "--", color="#888888", label="$d^{-1/2}$ (claimed)")
+    points(right, d, network, error, COLOURS["theory"], f"ODE of $p = {chosen.wide}$ neurons", "s")
+    right.plot(d, 1.4 * float(network[0]) * (d / d[0]) ** -0.5, label="$d^{-1/2}$ (claimed, any constant)", **claim)
     right.set(xlabel="dimension $d$", ylabel="largest difference of the risks", title="$x^2$, limit $d \\to \\infty$")
     for ax in (left, right):
         ax.set(xscale="log", yscale="log")
         plain_ticks(ax.xaxis)
-        ax.legend(fontsize=7.5)
-    shown.suptitle("ODE of $p$ neurons and mean fields: gradient flow, $k = 1$", fontsize=10)
+        ax.legend(fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+    headline(shown, data, "ODE of $p$ neurons against mean fields (bars: 2 s.e., thin lines: fits)")
     return shown

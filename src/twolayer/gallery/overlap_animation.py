@@ -1,7 +1,10 @@
-"""Overlaps in motion: the neurons of a committee in the plane of two teachers, and the measure of infinitely many.
+"""Cosines in motion: the neurons of a committee in the plane of two teachers, and the measure of infinitely many.
 
-Left: student–teacher overlaps (k = 2) of SGD and of its ODE from one start. Right: the histogram of the overlap of
-particles (k = 1) under the mean field, with the neurons of a finite network, followed by its own ODE, on top.
+    cosine_jr = M_jr / (Q_jj P_rr)^½ ∈ [−1, 1]
+
+Left: cosines with two teachers (k = 2) of SGD and of its ODE from one start; a neuron that has found its teacher sits
+at (1, 0) or (0, 1). Right: the histogram of the cosine of particles with one teacher under the mean field, with the
+neurons of a finite network, followed by its own ODE, on top; as the risk falls (insets), mass piles up at ±1.
 """
 
 from __future__ import annotations
@@ -14,23 +17,26 @@ from matplotlib.animation import FuncAnimation
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, task_of
 from twolayer.gallery.shared.judging import Verdict, holds, same_law, unknown, verdict
-from twolayer.gallery.shared.measuring import colours
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.wide import FLOW, committee, online, sup_overlap
 
 PANELS = 4
 TIMES = 3.0  # the claimed order that the largest deviation may be
 SPREAD = 0.3  # of the first overlaps: large enough for the plateau to be short
-EDGES = np.linspace(-2.2, 2.2, 67)
+EDGES = np.linspace(-1.0, 1.0, 61)
+COARSE = EDGES[::3]
+AT_ENDS = 0.9  # |cosines| beyond this are counted as found
 
 
 @figure(
     "overlap-animation",
-    "student–teacher overlaps (k = 2) and the distribution of overlaps (k = 1), moving",
-    quick={"dim": 200, "width": 4, "neurons": 64, "particles": 5000, "frames": 5},
+    "student–teacher cosines (k = 2) and the distribution of cosines (k = 1), moving",
+    quick={"dim": 200, "width": 4, "neurons": 64, "particles": 5000, "frames": 12},
     group="mean-field",
+    moves=True,
 )
 def overlap_animation(
     *,
@@ -40,54 +46,79 @@ def overlap_animation(
     lr: float = 4.0,
     neurons: int = 200,
     particles: int = 100_000,
-    frames: int = 48,
+    frames: int = 60,
     scatter_time: float = 200.0,
-    histogram_time: float = 1.5,
-) -> Plate:
+    histogram_time: float = 3.0,
+    activation: str = "erf",
+) -> Finding:
     """Four panels of each are drawn; the animation shows all frames."""
-    plane = part("plane", lambda: _plane(width, dim, lr, frames, scatter_time, seed))
+    plane = part("plane", lambda: _plane(activation, width, dim, lr, frames, scatter_time, seed))
     line = part("line", lambda: _line(neurons, dim, particles, frames, histogram_time, seed))
     data = xr.Dataset(
         {
             "sgd": (("frame", "neuron", "direction"), plane.sgd.values),
             "ode": (("frame", "neuron", "direction"), plane.ode.values),
+            "sgd_risk": ("frame", plane.sgd_risk.values),
+            "ode_risk": ("frame", plane.ode_risk.values),
             "density": (("frame", "bin"), line.density.values),
-            "network": (("frame", "student"), line.network.values),
+            "network_density": (("frame", "coarse_bin"), line.network_density.values),
+            "field_risk": ("frame", line.field_risk.values),
+            "network_risk": ("frame", line.network_risk.values),
             "deviation": float(plane.deviation),
+            "network": ("student", line.network.values),
             "cloud": ("particle", line.cloud.values),
+            "ends": ("frame", line.ends.values),
         },
-        {
-            "scatter_time": ("frame", plane.time.values),
-            "histogram_time": ("frame", line.time.values),
-            "bin": (EDGES[1:] + EDGES[:-1]) / 2,
-        },
+        {"scatter_time": ("frame", plane.time.values), "histogram_time": ("frame", line.time.values)},
     )
-    moving, draw = _moving(data)
-    animation = FuncAnimation(moving, draw, frames=data.sizes["frame"], interval=80)
-    return Plate(_still(data), data, _verdict(data, float(np.sqrt(lr / (width * dim)))), animation)
+    task = task_of(committee(activation, 2, width), online(lr))
+    right = task_of(committee("square", 1, neurons), tl.SGD(lr=FLOW)).replace("\n", "   ")
+    found = _verdict(data, float(np.sqrt(lr / (width * dim))))
+    return Finding(data, found, f"above: {task.replace(chr(10), '   ')}\nbelow: {right}")
 
 
 def _verdict(data: xr.Dataset, scale: float) -> Verdict:
     largest = float(data.deviation)
-    size = float(np.abs(data.ode.isel(frame=-1)).max())
+    size = 1.0  # overlaps with teachers of norm one
     text = f"largest deviation of an overlap {largest:.4f}, at most {TIMES:g} √(γ/(pd)) = {TIMES * scale:.4f} claimed"
     first = (
         holds(largest <= TIMES * scale, text)
         if TIMES * scale <= 0.2 * size
         else unknown(f"{text}, a fifth of {size:.2g}")
     )
-    law = same_law("overlaps of a finite network and of the mean field", data.network[-1].values, data.cloud.values)
-    return verdict("SGD follows its ODE, and a finite network the mean field", [first, law])
+    law = same_law("cosines of a finite network and of the mean field", data.network.values, data.cloud.values)
+    start, end = (float(data.ends[i]) for i in (0, -1))
+    piled = holds(
+        end > 0.5 > start, f"{end:.0%} of the mass lies beyond ±{AT_ENDS:g} at the end, half at least expected"
+    )
+    claim = "SGD follows its ODE, a finite network the mean field, and cosines pile up at ±1"
+    return verdict(claim, [first, law, piled], f"At the start {start:.0%} of the mass lies there")
 
 
-def _plane(p: int, dim: int, lr: float, frames: int, time: float, seed: int) -> dict[str, Any]:
-    problem = committee("erf", 2, p)
+def _cosines(result: xr.Dataset) -> np.ndarray:
+    """M_jr/(Q_jj P_rr)^½ with teachers of norm one: (seed, time, neuron, direction)."""
+    norm = result.q.values + (result.M.values**2).sum(-1) if "q" in result else _diagonal(result)
+    return np.asarray(result.M.values / np.sqrt(norm)[..., None])
+
+
+def _diagonal(result: xr.Dataset) -> np.ndarray:
+    return np.asarray(np.diagonal(result.Q.values, axis1=2, axis2=3))
+
+
+def _plane(activation: str, p: int, dim: int, lr: float, frames: int, time: float, seed: int) -> dict[str, Any]:
+    problem = committee(activation, 2, p)
     M = SPREAD * np.random.default_rng(seed).normal(size=(p, 2))
     start = tl.Overlaps(0.25 * np.eye(p) + M @ M.T, M, dim=dim)
     runs = tl.solve(problem, online(lr), tl.Chain(dim), start, time=time, save=frames - 1, seed=seed)
     theory = tl.solve(problem, online(lr), tl.ODE(), start, time=runs.time.values)
-    worst = sup_overlap(runs, theory)[0]
-    return {"sgd": runs.M.values[0], "ode": theory.M.values[0], "time": runs.time.values, "deviation": worst}
+    return {
+        "sgd": _cosines(runs)[0],
+        "ode": _cosines(theory)[0],
+        "sgd_risk": runs.excess_risk.values[0],
+        "ode_risk": theory.excess_risk.values[0],
+        "time": runs.time.values,
+        "deviation": sup_overlap(runs, theory)[0],
+    }
 
 
 def _line(p: int, dim: int, particles: int, frames: int, time: float, seed: int) -> dict[str, Any]:
@@ -96,42 +127,69 @@ def _line(p: int, dim: int, particles: int, frames: int, time: float, seed: int)
     mean = tl.solve(problem, tl.SGD(lr=FLOW), tl.MeanField(dim), cloud, time=time, save=frames - 1)
     start = tl.Overlaps.random(problem, dim, seed)
     network = tl.solve(problem, tl.SGD(lr=FLOW), tl.ODE(), start, time=time, save=frames - 1)
-    density = tl.mean_field.measure_histogram(mean, "m1", len(EDGES) - 1, (EDGES[0], EDGES[-1])).values[0]
-    last, shown = mean.M.values[0, -1, :, 0], network.M.values[0, :, :, 0]
-    return {"density": density, "network": shown, "time": mean.time.values, "cloud": last}
+    many, few = (_cosines(run)[0, :, :, 0] for run in (mean, network))
+    return {
+        "density": np.stack([np.histogram(row, EDGES, density=True)[0] for row in many]),
+        "network_density": np.stack([np.histogram(row, COARSE, density=True)[0] for row in few]),
+        "field_risk": mean.excess_risk.values[0],
+        "network_risk": network.excess_risk.values[0],
+        "network": few[-1],
+        "cloud": many[-1],
+        "ends": (np.abs(many) > AT_ENDS).mean(1),
+        "time": mean.time.values,
+    }
 
 
 def _frame(left: Any, right: Any, data: xr.Dataset, i: int) -> None:
-    """Both panels at one frame."""
-    palette = colours()
-    left.clear()
+    """Both panels at one frame, each with the risk up to then in an inset."""
+    from twolayer.plot.style import COLOURS, DIRECTIONS, GREY
+
     here = data.isel(frame=i)
-    left.plot(*data.ode[: i + 1].transpose("direction", "frame", "neuron").values, color="#bbbbbb", lw=0.7)
-    left.plot(*here.sgd.values.T, "o", color=palette["chain"], ms=5, label="SGD")
-    left.plot(*here.ode.values.T, "x", color=palette["ode"], ms=6, label="ODE")
-    left.plot([1, 0], [0, 1], "*", color="#d95f02", ms=11, label="teachers")
-    ends = (min(-0.3, float(data.ode.min())) - 0.15, max(1.0, float(data.ode.max())) + 0.2)
-    left.set(xlim=ends, ylim=ends, xlabel="$M_{j1}$", ylabel="$M_{j2}$")
+    for ax in (left, right):
+        for inset in list(ax.child_axes):
+            inset.remove()
+        ax.clear()
+    left.plot(*data.ode[: i + 1].transpose("direction", "frame", "neuron").values, color=GREY, lw=0.6, alpha=0.6)
+    left.plot(*here.sgd.values.T, "o", color=COLOURS["chain"], ms=5, label="SGD")
+    left.plot(*here.ode.values.T, "x", color=COLOURS["ode"], ms=6, label="ODE")
+    left.plot([1, 0], [0, 1], "*", color=COLOURS["sde"], ms=11, label="teachers", clip_on=False)
+    left.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05), aspect="equal")
+    left.set(xlabel=r"$M_{j1}/\sqrt{Q_{jj}}$", ylabel=r"$M_{j2}/\sqrt{Q_{jj}}$")
     left.set_title(f"$t = {float(here.scatter_time):.3g}$")
-    right.clear()
-    right.stairs(here.density.values, EDGES, fill=True, color="#1b9e77", alpha=0.6, label="mean field")
-    coarse = EDGES[::3]
-    counts, _ = np.histogram(here.network.values, coarse)
-    right.stairs(
-        counts / (here.network.size * np.diff(coarse)), coarse, color=palette["ode"], lw=1, label="network (ODE)"
-    )
-    right.set(xlim=(EDGES[0], EDGES[-1]), xlabel="overlap $m$", ylabel="density")
+    right.stairs(here.density.values, EDGES, fill=True, color=DIRECTIONS[2], alpha=0.7, label="mean field")
+    right.stairs(here.network_density.values, COARSE, color=COLOURS["ode"], lw=1, label="network (ODE)")
+    top = 1.1 * float(max(data.density.max(), data.network_density.max()))
+    right.set(xlim=(-1, 1), ylim=(0.02, top), yscale="log", xlabel=r"cosine $m/\sqrt{Q}$", ylabel="density")
     right.set_title(f"$t = {float(here.histogram_time):.3g}$")
+    _inset(left, data, i, "scatter_time", "sgd_risk", "ode_risk", "chain")
+    _inset(right, data, i, "histogram_time", "field_risk", "network_risk", "other")
 
 
-def _still(data: xr.Dataset) -> Figure:
+def _inset(ax: Any, data: xr.Dataset, i: int, clock: str, first: str, second: str, colour: str) -> None:
+    from twolayer.plot.style import COLOURS, positive
+
+    inset = ax.inset_axes((0.05, 0.06, 0.4, 0.26) if clock == "scatter_time" else (0.3, 0.66, 0.4, 0.28))
+    inset.plot(data[clock], positive(data[first]), color=COLOURS[colour], lw=1.2)
+    inset.plot(data[clock], positive(data[second]), "--", color=COLOURS["ode"], lw=0.9)
+    inset.plot(data[clock][i], positive(data[second])[i], "o", color=COLOURS["ode"], ms=3.5)
+    inset.set(yscale="log", xticks=[])
+    inset.tick_params(labelsize=6)
+    inset.minorticks_off()
+    inset.set_title("risk", fontsize=6.5, pad=1)
+
+
+def draw(data: xr.Dataset) -> Figure:
+    """Four frames of each."""
+    from twolayer.plot.canvas import Drawing
+    from twolayer.plot.style import panel_size
+
     frames = np.linspace(0, data.sizes["frame"] - 1, PANELS).round().astype(int)
-    shown = Figure(figsize=(2.9 * PANELS, 5.6))
+    shown = Drawing(figsize=panel_size(PANELS, (3.0 * PANELS, 6.4)))
     axes = shown.subplots(2, PANELS)
     for column, i in enumerate(frames):
         _frame(axes[0, column], axes[1, column], data, int(i))
     _legend(shown, axes[0, 0], axes[1, 0])
-    shown.suptitle("Above: overlaps with two teachers. Below: distribution of the overlap with one.", fontsize=10)
+    headline(shown, data)
     return shown
 
 
@@ -141,17 +199,18 @@ def _legend(shown: Figure, left: Any, right: Any) -> None:
     shown.legend([*marks, *more], [*names, *others], loc="outside lower center", ncols=5, fontsize=7.5)
 
 
-def _moving(data: xr.Dataset) -> tuple[Figure, Any]:
+def animate(data: xr.Dataset) -> FuncAnimation:
+    """All frames, one after the other."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    shown = Figure(figsize=(8.4, 4.0))
+    shown = Figure(figsize=(8.4, 4.4))
     FigureCanvasAgg(shown)
     left, right = shown.subplots(1, 2)
     _frame(left, right, data, 0)
     _legend(shown, left, right)
 
-    def draw(i: int) -> list[Any]:
+    def frame(i: int) -> list[Any]:
         _frame(left, right, data, i)
         return [left, right]
 
-    return shown, draw
+    return FuncAnimation(shown, frame, frames=data.sizes["frame"], interval=80)

@@ -8,15 +8,17 @@ Each point is a measurement of the exact chain at several dimensions: the median
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer.gallery.shared.batching import ALGORITHMS, SHARE, batch_of, hermite, law, recovered, rounding
+from twolayer.gallery.shared.drawing import headline, sheet, told
 from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
-from twolayer.gallery.shared.measuring import canvas
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import choice, positive_integer
 
 RESOLUTION = 0.5  # of θ
@@ -27,8 +29,8 @@ FAR = 100_000_000  # dimension at which fluctuations no longer learn what the dr
 
 @figure(
     "phase-diagrams",
-    "the (μ, δ) plane of three algorithms for ℓ = 2, 3, 4, with measured exponents",
-    quick={"ells": (2,), "algorithms": ("correlation",), "seeds": 16, "steps": 100},
+    "the (μ, δ) and (μ, θ) planes of three algorithms for ℓ = 2, 3, 4, with measured exponents",
+    quick={"ells": (2, 3), "seeds": 16, "steps": 100},
     group="phase-diagram",
 )
 def phase_diagrams(
@@ -39,20 +41,20 @@ def phase_diagrams(
     seeds: int = 32,
     steps: int = 6000,
     last: int = 1_000_000,
-) -> Plate:
+) -> Finding:
     """Measure four or five points of each diagram; ``steps`` bounds the predicted T at the largest dimension."""
     positive_integer("seeds", seeds, 2)
     names = [choice("algorithms", name, ALGORITHMS) for name in algorithms]
-    rows, figures = [], {}
+    rows = []
     for ell in ells:
         for name in names:
             diagram = tl.phase_diagram(ell=ell, **ALGORITHMS[name])
             runs = [_measure(ell, name, *point, seeds, seed, steps, last) for point in _points(ell, name)]
-            figures[ell, name] = (diagram, runs)
             rows += [_row(ell, name, diagram, run) for run in runs]
     columns = ("ell", "algorithm", "mu", "delta", "expected", "theta", "error", "resolution", "learns", "learned")
     data = xr.Dataset({c: ("point", [row[i] for row in rows]) for i, c in enumerate(columns)})
-    return Plate(_draw(ells, names, figures), data, _verdict(data))
+    task = "target h_ℓ(z1)   student h_ℓ, p = 1, a = 1   fresh batches n0 d^μ, lr = γ0 d^(−δ)"
+    return Finding(data, _verdict(data), task)
 
 
 def _points(ell: int, name: str) -> list[tuple[float, float]]:
@@ -122,18 +124,47 @@ def _verdict(data: xr.Dataset) -> Verdict:
     return verdict("the exact chain learns where and as fast as the diagrams say", checks, note)
 
 
-def _draw(
-    ells: tuple[int, ...],
-    names: list[str],
-    figures: dict[tuple[int, str], tuple[tl.PhaseDiagram, list[tl.single_index.WeakRecovery]]],
-) -> Figure:
+class Point(NamedTuple):
+    """A measured point, as diagrams draw it."""
+
+    mu: float
+    delta: float
+    theta: float | None
+    theta_error: float | None
+    learned: bool
+
+
+def draw(data: xr.Dataset) -> Figure:
+    """A row for each ℓ: the (μ, δ) plane of each algorithm, then the (μ, θ) plane with all their points."""
+    from twolayer.analysis.phases import phase_diagram
     from twolayer.plot.phases import add_legend, draw_phases
 
-    figure, axes = canvas(
-        len(names), len(ells), width=max(3.9, 5.2 / len(ells)), height=3.9 if len(names) == 1 else 3.3
-    )
-    for ax, (key, (diagram, runs)) in zip(axes, figures.items(), strict=True):
-        draw_phases(ax, diagram, "delta", runs)
-        ax.set_title(rf"$\ell = {key[0]}$, {key[1]}")
+    chosen = told(data)
+    figure, axes = sheet(len(chosen.algorithms) + 1, len(chosen.ells), width=3.5, height=3.6)
+    panels = iter(axes)
+    for ell in chosen.ells:
+        every: list[Point] = []
+        for name in chosen.algorithms:
+            own = _measured(data.isel(point=np.flatnonzero((data.ell.values == ell) & (data.algorithm.values == name))))
+            every += own
+            ax = next(panels)
+            draw_phases(ax, phase_diagram(ell=ell, **ALGORITHMS[name]), "delta", own)
+            ax.set_title(rf"$\ell = {ell}$, {name}")
+        ax = next(panels)
+        draw_phases(ax, phase_diagram(ell=ell, **ALGORITHMS["correlation"]), "theta", every)
+        ax.set_title(rf"$\ell = {ell}$, steps of all three")
     add_legend(figure, measured=True)
+    headline(
+        figure, data, r"Regions: predicted. Numbers: measured exponents $\theta$ of the steps, predicted in brackets"
+    )
     return figure
+
+
+def _measured(rows: xr.Dataset) -> list[Point]:
+    found = []
+    for i in range(rows.sizes["point"]):
+        row = rows.isel(point=i)
+        known = np.isfinite(float(row.theta))
+        theta, error = (float(row.theta), float(row.error)) if known else (None, None)
+        found.append(Point(float(row.mu), float(row.delta), theta, error, bool(row.learned)))
+    return found

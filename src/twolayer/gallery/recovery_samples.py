@@ -9,17 +9,17 @@ to 0 on one side and rises to 1 on the other.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, sheet, told
 from twolayer.gallery.shared.judging import Check, Verdict, holds, verdict
-from twolayer.gallery.shared.measuring import canvas
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.recovering import COLOURS, LEVELS, flow_samples, require_exponents, task
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.recovering import LEVELS, TASK, flow_samples, require_exponents, task
+from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.significance import LEVEL, limit_of
 from twolayer.numerics.statistics import wilson
 
@@ -32,7 +32,7 @@ RANGES = {1: 64, 2: 64, 3: 4, 4: 1}
 @figure(
     "recovery-samples",
     "probability of finding the direction below and above the critical number of samples",
-    quick={"exponents": (1, 2), "dims": (4, 12), "seeds": 32},
+    quick={"dims": (4, 12), "seeds": 32},
     group="recovery",
     papers=("benarous2021",),
 )
@@ -42,7 +42,7 @@ def recovery_samples(
     exponents: tuple[int, ...] = (1, 2, 3),
     dims: tuple[int, ...] = (16, 48, 144),
     seeds: int = 96,
-) -> Plate:
+) -> Finding:
     """First passages through η from random starts on the half sphere; dimensions are multiplied where k is small."""
     require_exponents(exponents)
     rows = []
@@ -65,7 +65,7 @@ def recovery_samples(
         },
         {"part": ["value", "low", "high"]},
     )
-    return Plate(_draw(data, exponents), data, _verdict(data, exponents))
+    return Finding(data, _verdict(data, exponents), TASK)
 
 
 def _weak(k: int, dim: int, samples: float, seeds: int, seed: int) -> dict[str, np.ndarray]:
@@ -76,31 +76,38 @@ def _weak(k: int, dim: int, samples: float, seeds: int, seed: int) -> dict[str, 
     return {"weak": tl.recovery(problem, algorithm, dim, levels, samples=samples, seeds=seeds, seed=seed).weak}
 
 
-def _draw(data: xr.Dataset, exponents: tuple[int, ...]) -> Any:
-    from twolayer.plot.style import GREY, TITLE
+def draw(data: xr.Dataset) -> Figure:
+    """A panel for each exponent: the share of runs that have recovered, at several N."""
+    from twolayer.plot.style import DIRECTIONS, GREY
 
-    drawing, axes = canvas(len(exponents), width=3.6)
+    exponents = told(data).exponents
+    drawing, axes = sheet(len(exponents), width=3.6, height=3.9)
     for ax, k in zip(axes, exponents, strict=True):
         own = data.isel(point=np.flatnonzero(data.k.values == k))
-        for i, alpha in enumerate(np.linspace(0.4, 1.0, own.sizes["point"])):
-            row = own.isel(point=i)
+        for i in range(own.sizes["point"]):
+            row, colour, mark = own.isel(point=i), DIRECTIONS[i], "os^D"[i % 4]
             n, times = int(row.dim), np.sort(row.weak.values) / float(row.unit)
             share = np.arange(1, len(times) + 1) / len(times)
             seen = np.isfinite(times)
-            x = np.concatenate([[n**-POWER / 2], times[seen], [n**POWER]])
+            first = min([n**-POWER / 2, *times[seen] / 2])
+            x = np.concatenate([[first], times[seen], [n**POWER]])
             y = np.concatenate([[0.0], share[seen], [share[seen][-1] if seen.any() else 0.0]])
-            ax.step(x, y, where="post", color=COLOURS[k], alpha=alpha, lw=1.4, label=f"N = {n}")
+            dash = ("-", "--", "-.", ":")[i % 4]
+            ax.step(x, y, where="post", color=colour, ls=dash, lw=1.4, label=f"N = {n}")
             for where, found in ((-POWER, row.below.values), (POWER, row.above.values)):
                 error = np.abs([[found[0] - found[1]], [found[2] - found[0]]])  # rounding may be negative
-                ax.errorbar(n**where, found[0], error, fmt="o", ms=4, color=COLOURS[k], alpha=alpha, capsize=2)
-        ax.axvline(1.0, color=GREY, lw=0.8, ls=":")
+                ax.errorbar(n**where, found[0], error, fmt=mark, ms=5, color=colour, capsize=2)
+        ax.axvline(1.0, color=GREY, lw=0.8, ls=":", label="what the flow takes")
+        for edge in (LOW, HIGH):
+            ax.axhline(edge, color=GREY, lw=0.8, ls="--")
         unit = {1: "$c$", 2: r"$c\,\log N$", 3: r"$c\,N$"}.get(k, f"$c\\,N^{{{k - 2}}}$")
         ax.set(
             xscale="log", ylim=(-0.03, 1.03), xlabel=f"samples/N in units of {unit}", title=f"information exponent {k}"
         )
-        ax.legend(loc="upper left")
+        ax.legend(loc="upper left", fontsize=7.5)
     axes[0].set_ylabel(f"probability that m has reached {LEVELS[0]}")
-    drawing.suptitle(r"Points: $\alpha = c\,\alpha_c N^{\mp 1/4}$ with 95 % intervals", **TITLE)
+    told_so = f"dashed levels: at most {LOW:g} and at least {HIGH:g} are expected"
+    headline(drawing, data, rf"Marks: $\alpha = c\,\alpha_c N^{{\mp 1/4}}$ with 95 % intervals; {told_so}")
     return drawing
 
 

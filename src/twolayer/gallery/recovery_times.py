@@ -9,18 +9,18 @@ Medians over random starts on the half sphere. For k = 2 the exponents are those
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
+from twolayer.gallery.shared.drawing import headline, median_points, plain_ticks, sheet
 from twolayer.gallery.shared.judging import Verdict, near, verdict
-from twolayer.gallery.shared.measuring import canvas, median_points
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.recovering import COLOURS, LEVELS, law, measured, require_exponents
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.recovering import LEVELS, TASK, law, measured, require_exponents
+from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import InputError
-from twolayer.numerics.statistics import Fit, Median, median, median_power_law
+from twolayer.numerics.statistics import Fit, median, median_power_law
 
 RANGES = {1: (100, 100_000, 6), 2: (100, 100_000, 6), 3: (64, 1024, 5), 4: (32, 96, 4)}
 PATIENCE = {1: 6.0, 2: 6.0, 3: 10.0, 4: 10.0}  # fewer than a quarter of the runs may be censored
@@ -32,13 +32,13 @@ ALLOWANCE = 0.05  # of the exponent, relative: finite sizes
 @figure(
     "recovery-times",
     "samples until a direction is found against the dimension, and the share spent on learning it",
-    quick={"exponents": (1, 2), "largest": 400, "seeds": 32},
+    quick={"exponents": (1, 2, 3), "largest": 400, "seeds": 32},
     group="recovery",
     papers=("benarous2021",),
 )
 def recovery_times(
     *, seed: int = 0, exponents: tuple[int, ...] = (1, 2, 3, 4), largest: int = 100_000, seeds: int = 48
-) -> Plate:
+) -> Finding:
     """Search times of all exponents at dimensions up to the largest, and fits of their medians."""
     require_exponents(exponents)
     rows: list[tuple[float, ...]] = []
@@ -57,7 +57,7 @@ def recovery_times(
         for n, w, d in zip(dims, weak, descent, strict=True):
             rows.append((k, n, *median(w), *median(d), int(np.isinf(w).sum())))
     data = _dataset(rows, fits, shares)
-    return Plate(_draw(data, fits, shares), data, _verdict(data, fits, shares, seeds))
+    return Finding(data, _verdict(data, fits, shares, seeds), TASK)
 
 
 def _dims(k: int, largest: int) -> np.ndarray:
@@ -78,32 +78,44 @@ def _dataset(rows: list[tuple[float, ...]], fits: dict[int, Fit], shares: dict[i
     return data.assign_coords(exponents=list(fits), part=["slope", "error", "low", "high"])
 
 
-def _draw(data: xr.Dataset, fits: dict[int, Fit], shares: dict[int, Fit]) -> Any:
-    from twolayer.plot.style import TITLE
+def draw(data: xr.Dataset) -> Figure:
+    """Search on the left, descent over search on the right; lines have the predicted powers, through the means."""
+    from twolayer.plot.style import DIRECTIONS
 
-    drawing, (left, right) = canvas(2, height=4.2)
-    for k, fit in fits.items():
+    drawing, (left, right) = sheet(2, height=4.6)
+    for i, k in enumerate(data.exponents.values):
         own = data.isel(point=np.flatnonzero(data.k.values == k))
-        n, search = own.dim.values, own.search.values
-        label = rf"$k={k}$: $\tau \sim {law(k)}$, measured {fit.slope:.2f} ± {2 * fit.error:.2f}"
-        median_points(left, n, _medians(own, "search"), COLOURS[k], label)
+        n, colour, mark = own.dim.values, DIRECTIONS[i], "os^D"[i % 4]
+        slope, error, *_ = data.exponent.values[i]
+        label = rf"$k={k}$: exponent {slope:.2f} ± {2 * error:.2f}" + (r" of $\tau/\log N$" if k == 2 else "")
+        median_points(left, n, own, "search", colour, label, mark)
         fine = np.geomspace(n[0], n[-1], 60)
-        curve = np.exp(fit.intercept) * fine**fit.slope * (np.log(fine) if k == 2 else 1.0)
-        left.plot(fine, curve, color=COLOURS[k], lw=1)
-        slope = "" if k <= 2 else rf" $\sim N^{{{shares[k].slope:.2f}}}$"
-        median_points(right, n, _medians(own, "descent"), COLOURS[k], f"$k={k}${slope}", "o-", 1 / search)
+        predicted = _through(n, own.search.values, fine, max(k - 1.0, 1.0), float(k == 2))
+        left.plot(fine, predicted, color=colour, lw=1, ls="--", label=rf"predicted $\tau \propto {law(int(k))}$")
+        ratio = own.descent.values / own.search.values
+        median_points(right, n, own, "descent", colour, f"$k={k}$", mark, 1 / own.search.values)
+        if k > 1:
+            words = r"$1/\log N$" if k == 2 else rf"$N^{{-{(k - 2) / 2:g}}}$"
+            predicted = _through(n, ratio, fine, -(k - 2) / 2, -float(k == 2))
+            right.plot(fine, predicted, color=colour, lw=1, ls="--", label=f"predicted {words}")
     for ax in (left, right):
         ax.set(xscale="log", yscale="log", xlabel="dimension $N$")
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=len(fits) if ax is right else 1)
+        plain_ticks(ax.xaxis)
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize=7.5)
     left.set(ylabel=rf"samples until $m \geq {LEVELS[0]}$", title="search")
     right.set(ylabel=rf"descent to $m \geq {LEVELS[1]}$ over search", title="descent")
-    drawing.suptitle("Spherical online SGD from random starts: for k ≥ 2 the descent is an ever smaller part", **TITLE)
+    headline(drawing, data, "From random starts: for k ≥ 2 the descent is an ever smaller part (medians, bars: 95 %)")
     return drawing
 
 
-def _medians(own: xr.Dataset, name: str) -> list[Median]:
-    columns = (own[key].values for key in (name, f"{name}_low", f"{name}_high"))
-    return [Median(*row) for row in zip(*columns, strict=True)]
+def _through(n: np.ndarray, values: np.ndarray, fine: np.ndarray, power: float, logs: float) -> np.ndarray:
+    """N^power (log N)^logs with the constant that fits best: the geometric mean of values over law."""
+
+    def shape(x: np.ndarray) -> np.ndarray:
+        return np.asarray(x**power * np.log(x) ** logs)
+
+    seen = np.isfinite(values)
+    return np.asarray(shape(fine) * np.exp(np.log(values[seen] / shape(n[seen].astype(float))).mean()))
 
 
 def _verdict(data: xr.Dataset, fits: dict[int, Fit], shares: dict[int, Fit], seeds: int) -> Verdict:

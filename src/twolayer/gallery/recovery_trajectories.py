@@ -7,20 +7,21 @@ a few percent, is small against that of the search, which is decided by the rand
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, sheet, told
 from twolayer.gallery.shared.judging import Verdict, near, unknown, verdict
-from twolayer.gallery.shared.measuring import canvas
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.recovering import COLOURS, LEVELS, flow_samples, require_exponents, task
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.recovering import LEVELS, TASK, flow_samples, require_exponents, task
+from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.statistics import median
 
 POINTS = 400
+CURVE = np.round(np.linspace(0.05, 0.95, 91), 2)  # overlaps at which the limiting equation is drawn
 PATIENCE = 3.0
 RESOLUTION = 0.2  # of the descent
 ALLOWANCE = 0.06  # of the descent, relative: fluctuations at finite N shift it
@@ -29,18 +30,18 @@ ALLOWANCE = 0.06  # of the descent, relative: fluctuations at finite N shift it
 @figure(
     "recovery-trajectories",
     "overlap along runs for information exponents 1, 2 and 3, with search and descent shaded",
-    quick={"exponents": (1, 2), "dim": 100, "seeds": 32},
+    quick={"dim": 100, "seeds": 32},
     group="recovery",
     papers=("benarous2021",),
 )
 def recovery_trajectories(
     *, seed: int = 0, exponents: tuple[int, ...] = (1, 2, 3), dim: int = 400, seeds: int = 32, shown: int = 8
-) -> Plate:
+) -> Finding:
     """Runs from random starts on the half sphere, shown to a little beyond the median of their strong recovery."""
     require_exponents(exponents)
     found = {k: part(f"k={k}", partial(_runs, k, dim, seeds, seed)) for k in exponents}
     data = xr.concat(list(found.values()), "k").assign_coords(k=list(exponents))
-    return Plate(_draw(data, dim, shown), data, _verdict(data))
+    return Finding(data, _verdict(data), TASK)
 
 
 def _runs(k: int, dim: int, seeds: int, seed: int) -> xr.Dataset:
@@ -58,7 +59,9 @@ def _runs(k: int, dim: int, seeds: int, seed: int) -> xr.Dataset:
             "step": ("point", points),
             "passed": (("level", "seed"), passed),
             "predicted": ((), _descent(k, dim)),
-        }
+            "flow": ("level_m", _flow(k, dim, CURVE)),
+        },
+        {"level_m": CURVE},
     )
 
 
@@ -78,26 +81,50 @@ def _descent(k: int, dim: int) -> float:
     return tl.single_index.population_loss(problem, algorithm.loss).time(*LEVELS, step=lr * dim) / lr
 
 
-def _draw(data: xr.Dataset, dim: int, shown: int) -> Any:
-    from twolayer.plot.style import GREY, TITLE
+def _flow(k: int, dim: int, levels: np.ndarray) -> np.ndarray:
+    """Steps of the limiting equation from η to each overlap; negative before it, NaN beyond what it reaches."""
+    problem, algorithm = task(k)
+    lr = algorithm.lr(dim)
+    loss = tl.single_index.population_loss(problem, algorithm.loss)
 
-    drawing, axes = canvas(len(data.k), width=3.6)
+    def steps(m: float) -> float:
+        try:
+            if m >= LEVELS[0]:
+                return float(loss.time(LEVELS[0], m, step=lr * dim)) / lr if m > LEVELS[0] else 0.0
+            return -float(loss.time(m, LEVELS[0], step=lr * dim)) / lr
+        except tl.InputError:  # beyond its fixed point
+            return float("nan")
+
+    return np.array([steps(float(m)) for m in levels])
+
+
+def draw(data: xr.Dataset) -> Figure:
+    """A panel for each exponent: runs, search and descent shaded, and the limiting equation through the first level."""
+    from twolayer.plot.style import COLOURS, GREY
+
+    chosen = told(data)
+    dim = chosen.dim
+    drawing, axes = sheet(len(data.k), width=3.6, height=3.9)
     for ax, k in zip(axes, data.k.values, strict=True):
         own = data.sel(k=k)
         weak, strong = (median(own.passed.values[i]).value / dim for i in range(2))
-        end = min(1.35 * strong, float(own.step[-1]) / dim) if np.isfinite(strong) else float(own.step[-1]) / dim
-        ax.axvspan(0, min(weak, end), color="#fde9d9", lw=0, label="search")
-        ax.axvspan(min(weak, end), min(strong, end), color="#d9e8f6", lw=0, label="descent")
-        for row in own.overlap.values[:shown]:
-            ax.plot(own.step / dim, row, color=COLOURS[int(k)], lw=0.9, alpha=0.8)
+        last = float(own.step[-1]) / dim
+        end = min(1.35 * strong, last) if np.isfinite(strong) else last
+        ax.axvspan(0, min(weak, end), color=COLOURS["sde"], alpha=0.15, lw=0, label="search")
+        ax.axvspan(min(weak, end), min(strong, end), color=COLOURS["chain"], alpha=0.18, lw=0, label="descent")
+        rows = own.overlap.values[: chosen.shown]
+        names = ["runs"] + [None] * (len(rows) - 1)
+        ax.plot(own.step / dim, rows.T, color=COLOURS["chain"], lw=0.8, alpha=0.8, label=names)
+        if np.isfinite(weak):
+            at = weak + own.flow.values / dim
+            seen = at > 0
+            ax.plot(at[seen], CURVE[seen], color=COLOURS["theory"], lw=2, zorder=6, label="limiting equation")
         for level in LEVELS:
             ax.axhline(level, color=GREY, lw=0.7, ls=":")
         ax.set(xlim=(0, end), ylim=(-0.15, 1.02), xlabel="samples/N", title=f"information exponent {k}")
     axes[0].set_ylabel("overlap m (|m| for even k)")
-    axes[0].legend(loc="lower right", frameon=True, framealpha=1.0, edgecolor="none")
-    drawing.suptitle(
-        f"Runs from random starts at N = {dim}; shaded up to the medians of weak and strong recovery", **TITLE
-    )
+    drawing.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    headline(drawing, data, f"From random starts at N = {dim}; the equation starts at the median of weak recovery")
     return drawing
 
 

@@ -9,16 +9,15 @@ pass of mini-batches on, and in mini-batches drawn with replacement as soon as s
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
-from twolayer.gallery.shared.measuring import canvas, colours, points
-from twolayer.gallery.shared.registry import Plate, figure
-from twolayer.gallery.shared.stepping import Pair, follow, headline, mark_steps
+from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.gallery.shared.stepping import Pair, follow
 from twolayer.numerics.errors import positive_integer
 from twolayer.numerics.significance import limit_of
 
@@ -28,7 +27,7 @@ PARTS = 5  # mini-batches to a set
 @figure(
     "reuse-minibatch",
     "z1*z2*z3 + He3(z4): full batch, mini-batches in sequence and with replacement learn z4 alone",
-    quick={"dim": 200, "seeds": 64, "passes": 1, "tolerance": 5e-3, "schedules": ("full",)},
+    quick={"dim": 100, "seeds": 64, "passes": 1, "tolerance": 1e-2},
     group="giant-steps",
 )
 def reuse_minibatch(
@@ -41,7 +40,7 @@ def reuse_minibatch(
     eta: float = 0.2,
     passes: int = 4,
     tolerance: float = 8e-3,
-) -> Plate:
+) -> Finding:
     """Overlaps with each direction, signed by the second layer and averaged over the neurons."""
     positive_integer("seeds", seeds, 2)
     problem = tl.Problem("z1*z2*z3 + He3(z4)", "relu", width=4, second_layer=[2.0, -2.0, 2.0, -2.0])
@@ -54,7 +53,10 @@ def reuse_minibatch(
         pairs[word] = follow(
             word, problem, algorithm, tl.DMFT(tolerance=tolerance), tl.Vectors(dim), steps, seeds, seed
         )
-    return Plate(_draw(pairs, dim, problem.k), _data(pairs), _verdict(pairs, dim))
+    task = task_of(problem)
+    return Finding(
+        _data(pairs), _verdict(pairs, dim), f"{task}\nplain steps of {eta:g} on the sum over d, n = {alpha:g} d samples"
+    )
 
 
 def _signed(result: xr.Dataset) -> np.ndarray:
@@ -111,22 +113,29 @@ def _verdict(pairs: dict[str, Pair], dim: int) -> Verdict:
     return verdict(claim, checks, f"Overlap with z4 at d = {dim}: {'; '.join(notes)}")
 
 
-def _draw(pairs: dict[str, Pair], dim: int, k: int) -> Any:
-    titles = {"full": "full batch", "sequence": "batches of n/5 in sequence", "replacement": "of n/5, with replacement"}
-    shade = colours()
-    hues = ("#9ecae1", "#bdbdbd", "#a1d99b", shade["annealed"])
-    figure, panels = canvas(len(pairs))
-    for ax, (word, pair) in zip(panels, pairs.items(), strict=True):
-        steps = pair.theory.sizes["time"] - 1
-        t = np.arange(steps + 1)
-        theory, error, (mean, se) = _signed(pair.theory)[0], _error(pair), _measured(pair)
+TITLES = {"full": "full batch", "sequence": "batches of n/5 in sequence", "replacement": "of n/5, with replacement"}
+
+
+def draw(data: xr.Dataset) -> Figure:
+    """A panel for each way through the samples; z4 is the only direction that leaves zero."""
+    from twolayer.plot.style import DIRECTIONS
+
+    chosen = told(data)
+    figure, panels = sheet(len(chosen.schedules), height=3.9)
+    for ax, word in zip(panels, chosen.schedules, strict=True):
+        theory, error, mean, se = (data[f"overlap_{word}{x}"].values for x in ("", "_error", "_runs", "_runs_error"))
+        steps = len(theory) - 1
+        t, k = np.arange(steps + 1), theory.shape[1]
         for r in range(k):
-            ax.plot(t, theory[:, r], color=hues[r], lw=1.6)
-            ax.fill_between(t, theory[:, r] - 2 * error[:, r], theory[:, r] + 2 * error[:, r], color=hues[r], alpha=0.2)
-            points(ax, t + 0.006 * steps * (r - 1.5), mean[:, r], se[:, r], hues[r], f"$z_{r + 1}$")
+            colour = DIRECTIONS[(r + 1) % k]  # the one that is learned has the first
+            low, high = theory[:, r] - 2 * error[:, r], theory[:, r] + 2 * error[:, r]
+            ax.plot(t, theory[:, r], color=colour, lw=1.6, label=f"DMFT, $z_{r + 1}$")
+            ax.fill_between(t, low, high, color=colour, alpha=0.2, lw=0)
+            at = t + 0.012 * steps * (r - (k - 1) / 2)
+            points(ax, at, mean[:, r], se[:, r], colour, f"runs, $z_{r + 1}$", "os^D"[r % 4])
         mark_steps(ax, steps)
-        ax.set_title(titles[word])
-        ax.set_ylabel(r"overlap, mean of sign$(a_j)\, M_{jr}$")
-        ax.legend(fontsize=7)
-    headline(figure, f"$z_1 z_2 z_3 + He_3(z_4)$: lines and bands DMFT, points d\u00a0=\u00a0{dim}")
+        ax.set_title(TITLES[word])
+    panels[0].set_ylabel(r"overlap, mean of sign$(a_j)\, M_{jr}$")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    headline(figure, data, f"Bands: errors of DMFT; points: {chosen.seeds} runs at d = {chosen.dim} (bars: 2 s.e.)")
     return figure

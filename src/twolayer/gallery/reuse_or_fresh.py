@@ -13,25 +13,25 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, verdict
-from twolayer.gallery.shared.measuring import canvas, points
-from twolayer.gallery.shared.registry import Plate, figure
-from twolayer.gallery.shared.stepping import Pair, agree, follow, headline, mark_steps, strength
+from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.gallery.shared.stepping import Pair, agree, follow, strength
 from twolayer.numerics.errors import positive_integer
 
 TARGETS = ("tanh(z1)", "h3(z1)", "h2(z1)", "z1 + z1*z2", "z1 + h3(z2)", "z1*z2*z3")
 WAYS = ("fresh", "reused")
 LEARNED = 5.0  # standard errors of the theory's averages, and at least this overlap:
 LEAST = 6e-3
-HUES = ("#1f77b4", "#d95f02", "#1b9e77")
 
 
 @figure(
     "reuse-or-fresh",
     "overlaps by fresh and by reused batches for targets that both, only reused, or neither learn",
-    quick={"targets": ("h3(z1)",), "activation": "erf", "dim": 300, "seeds": 64, "steps": 2, "tolerance": 2e-3},
+    quick={"targets": ("tanh(z1)", "h3(z1)", "h2(z1)"), "dim": 200, "seeds": 32, "steps": 2, "tolerance": 4e-3},
     group="giant-steps",
 )
 def reuse_or_fresh(
@@ -45,7 +45,7 @@ def reuse_or_fresh(
     eta: float = 0.6,
     steps: int = 4,
     tolerance: float = 1e-3,
-) -> Plate:
+) -> Finding:
     """Root-mean-square overlaps with each direction, in theory (GiantSteps, DMFT) and runs (Chain, Vectors)."""
     positive_integer("seeds", seeds, 2)
     positive_integer("steps", steps, 2)
@@ -64,7 +64,12 @@ def reuse_or_fresh(
             pairs[target, way] = follow(key, problem, algorithm, theory, experiment, steps, seeds, seed)
             stairs[target, way] = analysis.staircase(activation, reuse=way == "reused")
     data = _data(pairs, stairs, targets)
-    return Plate(_draw(data, dim, seeds), data, _verdict(data, pairs))
+    task = (
+        task_of(problem, fresh)
+        .replace(f"target {target}", "targets as named")
+        .replace("fresh samples", "fresh or the same")
+    )
+    return Finding(data, _verdict(data, pairs), task)
 
 
 def _data(pairs: dict[Any, Pair], stairs: dict[Any, Any], targets: Any) -> xr.Dataset:
@@ -127,23 +132,30 @@ def _verdict(data: xr.Dataset, pairs: dict[Any, Pair]) -> Verdict:
     return verdict(claim, checks, "Overlaps, runs in brackets: " + " | ".join(notes))
 
 
-def _draw(data: xr.Dataset, dim: int, seeds: int) -> Any:
+def draw(data: xr.Dataset) -> Figure:
+    """A panel for each target: fresh batches dashed and open, reused ones solid and full."""
+    from twolayer.plot.style import DIRECTIONS, GREY
+
+    chosen = told(data)
     columns = min(3, data.sizes["target"])
-    figure, panels = canvas(columns, rows=-(-data.sizes["target"] // columns), width=3.9, height=3.1)
+    figure, panels = sheet(columns, rows=-(-data.sizes["target"] // columns), width=3.9, height=3.3)
     t = data.step.values
     for ax, target in zip(panels, data.target.values, strict=False):
-        for way, style, face in (("fresh", "--", "white"), ("reused", "-", None)):
+        for way, style, face in (("fresh", "--", "none"), ("reused", "-", None)):
             cell = data.sel(target=target, way=way)
-            ax.fill_between(t, 0, cell.floor, color="#dddddd", alpha=0.5, lw=0)
+            label = "noise of the runs" if way == "reused" else "_"
+            ax.fill_between(t, 0, cell.floor, color=GREY, alpha=0.2, lw=0, label=label)
             for r in range(int((~np.isnan(cell.predicted.values)).sum())):
-                ax.plot(t, cell.overlap[:, r], style, color=HUES[r % 3], label=f"$v_{r + 1}$, {way}")
-                points(ax, t, cell.overlap_runs[:, r], cell.overlap_runs_error[:, r], HUES[r % 3], "_", face=face)
+                colour, mark = DIRECTIONS[r], "os^"[r % 3]
+                ax.plot(t, cell.overlap[:, r], style, color=colour, label=f"theory, $v_{r + 1}$, {way}")
+                seen, error = cell.overlap_runs[:, r], cell.overlap_runs_error[:, r]
+                points(ax, t, seen, error, colour, f"runs, $v_{r + 1}$, {way}", mark, face)
         mark_steps(ax, len(t) - 1)
-        ax.set(title=str(target), ylabel="overlap (rms over neurons)", ylim=(0, max(0.05, ax.get_ylim()[1])))
-        ax.legend(fontsize=6.5, ncols=2)
+        ax.set(title=str(target), ylabel="overlap (rms over neurons)", ylim=(0, max(0.05, 1.25 * ax.get_ylim()[1])))
+        ax.legend(fontsize=6.5, ncols=2, loc="upper left")
+    for ax in panels[data.sizes["target"] :]:
+        ax.set_axis_off()
     headline(
-        figure,
-        f"Fresh (dashed, open) and reused batches: lines theory, points {seeds} runs at d\u00a0=\u00a0{dim}, "
-        "grey their noise",
+        figure, data, f"Fresh (dashed, open) and reused batches (solid, full); {chosen.seeds} runs at d = {chosen.dim}"
     )
     return figure

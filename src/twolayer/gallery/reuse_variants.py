@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, verdict
-from twolayer.gallery.shared.measuring import canvas, colours, points
-from twolayer.gallery.shared.registry import Plate, figure
-from twolayer.gallery.shared.stepping import Pair, agree, follow, headline, mark_steps
+from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.gallery.shared.stepping import Pair, agree, follow
 from twolayer.numerics.errors import choice, positive_integer
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -32,13 +33,15 @@ JUDGED = ("M", "Q", "train_risk", "risk")
 @figure(
     "reuse-variants",
     "momentum, weight decay, projected and spherical steps on reused samples, DMFT and simulation",
-    quick={"variants": ("spherical",), "dim": 200, "seeds": 8, "steps": 3, "tolerance": 4e-3},
+    quick={"dim": 200, "seeds": 8, "steps": 3, "tolerance": 4e-3},
     group="giant-steps",
 )
 def reuse_variants(
     *,
     seed: int = 0,
     variants: tuple[str, ...] = tuple(VARIANTS),
+    target: str = "tanh(z1 + He3(z2))",
+    activation: str = "relu",
     dim: int = 2000,
     seeds: int = 24,
     alpha: float = 3.0,
@@ -46,19 +49,20 @@ def reuse_variants(
     noise: float = 0.1,
     steps: int = 6,
     tolerance: float = 1e-3,
-) -> Plate:
+) -> Finding:
     """Overlaps and risks of each variant from a start that knows a little."""
     positive_integer("seeds", seeds, 2)
     for name in variants:
         choice("variants", name, VARIANTS)
-    problem = tl.Problem("tanh(z1 + He3(z2))", "relu", width=2, second_layer=[2**0.5, -(2**0.5)], noise=noise)
+    problem = tl.Problem(target, activation, width=2, second_layer=[2**0.5, -(2**0.5)], noise=noise)
     start = tl.Overlaps([[1.0, 0.2], [0.2, 1.0]], [[0.1, 0.0], [0.0, 0.1]])
     pairs = {}
     for name in variants:
         algorithm = tl.SGD(lr=alpha * eta, batch=alpha * tl.d, dataset=alpha * tl.d, **VARIANTS[name])
         lenses = (tl.DMFT(tolerance=tolerance), tl.Vectors(dim))
         pairs[name] = follow(name, problem, algorithm, *lenses, steps, seeds, seed, start)
-    return Plate(_draw(pairs, steps, dim), _data(pairs), _verdict(pairs, dim))
+    task = task_of(problem, tl.SGD(lr=alpha * eta, batch=alpha * tl.d, dataset=alpha * tl.d))
+    return Finding(_data(pairs), _verdict(pairs, dim), task)
 
 
 def _data(pairs: dict[str, Pair]) -> xr.Dataset:
@@ -80,27 +84,30 @@ def _verdict(pairs: dict[str, Pair], dim: int) -> Verdict:
     return verdict("one theory covers first-order methods on reused samples", checks, f"Final M_11: {', '.join(notes)}")
 
 
-def _draw(pairs: dict[str, Pair], steps: int, dim: int) -> Any:
-    figure, panels = canvas(len(pairs), rows=2, width=3.6, height=3.1)
-    t, shade = np.arange(steps + 1), colours()
-    hues = (shade["chain"], shade["annealed"])
-    for i, (name, pair) in enumerate(pairs.items()):
-        top, bottom = panels[i], panels[i + len(pairs)]
-        (M, M_error), theory = pair.mean("M"), pair.theory
-        for r in range(2):
-            for j in range(2):
-                top.plot(t, theory.M.values[0, :, j, r], color=hues[r], lw=1.4)
-                label = rf"$z_{r + 1}$" if not j else "_"
-                points(top, t, M[:, j, r], M_error[:, j, r], hues[r], label, "os"[j], "white" if j else None)
-        for word, hue in (("train_risk", hues[0]), ("risk", hues[1])):
-            mean, se = pair.mean(word)
-            bottom.plot(t, theory[word].values[0], color=hue, lw=1.4)
-            points(bottom, t, mean, se, hue, "training" if word == "train_risk" else "test")
+def draw(data: xr.Dataset) -> Figure:
+    """A column for each variant: overlaps above, risks below."""
+    from twolayer.plot.style import DIRECTIONS
+
+    chosen, count = told(data), data.sizes["variant"]
+    figure, panels = sheet(count, rows=2, width=3.4, height=3.1)
+    t = np.arange(chosen.steps + 1)
+    for i, name in enumerate(data.variant.values):
+        row, top, bottom = data.sel(variant=name), panels[i], panels[i + count]
+        for j, r in np.ndindex(row.sizes["neuron"], row.sizes["direction"]):
+            label = rf"$M_{{{j + 1}{r + 1}}}$"
+            top.plot(t, row.M[:, j, r], ("-", "--")[j % 2], color=DIRECTIONS[r], lw=1.4, label=f"DMFT, {label}")
+            mean, error = row.M_runs[:, j, r], row.M_runs_error[:, j, r]
+            points(top, t, mean, error, DIRECTIONS[r], f"runs, {label}", "os"[j % 2], "none" if j else None)
+        for k, (word, label) in enumerate((("train_risk", "training"), ("risk", "test"))):
+            bottom.plot(t, row[word], ("-", "--")[k], color=DIRECTIONS[k + 2], lw=1.4, label=f"DMFT, {label}")
+            colour = DIRECTIONS[k + 2]
+            points(bottom, t, row[f"{word}_runs"], row[f"{word}_runs_error"], colour, f"runs, {label}", "^D"[k])
         settings = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in VARIANTS[name].items())
         top.set(title=settings, ylabel="overlaps $M_{jr}$" if not i else "")
         bottom.set(ylabel="risk" if not i else "")
         for ax in (top, bottom):
-            mark_steps(ax, steps)
-            ax.legend(fontsize=7)
-    headline(figure, f"Reused samples: lines DMFT, points d\u00a0=\u00a0{dim} (full: neuron 1, open: neuron 2)")
+            mark_steps(ax, chosen.steps)
+    (marks, names), (more, others) = (panels[i].get_legend_handles_labels() for i in (0, count))
+    figure.legend([*marks, *more], [*names, *others], loc="outside lower center", ncols=6, fontsize=7.5)
+    headline(figure, data, f"The same samples at every step; runs at d = {chosen.dim} (bars: 2 s.e.)")
     return figure

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, verdict
-from twolayer.gallery.shared.measuring import canvas, colours, points
-from twolayer.gallery.shared.registry import Plate, figure
-from twolayer.gallery.shared.stepping import Pair, agree, follow, headline, mark_steps
+from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.gallery.shared.stepping import Pair, agree, follow
 from twolayer.numerics.errors import positive_integer
 
 JUDGED = ("M", "Q", "train_risk", "risk")
@@ -28,7 +29,7 @@ SECOND_LAYER = (2**0.5, -(2**0.5))
 @figure(
     "reused-samples",
     "overlaps, norms, training and test risk of full-batch gradient descent, DMFT and simulation",
-    quick={"dims": (200,), "seeds": (8,), "steps": 3, "tolerance": 4e-3},
+    quick={"dims": (200, 400), "seeds": (8, 8), "steps": 3, "tolerance": 4e-3},
     group="giant-steps",
 )
 def reused_samples(
@@ -36,22 +37,24 @@ def reused_samples(
     seed: int = 0,
     dims: tuple[int, ...] = (2000, 5000),
     seeds: tuple[int, ...] = (40, 10),
+    target: str = "tanh(z1 + He3(z2))",
+    activation: str = "relu",
     alpha: float = 3.0,
     eta: float = 0.2,
     steps: int = 6,
     tolerance: float = 5e-4,
-) -> Plate:
+) -> Finding:
     """M, Q and risks at every step; ``eta`` is the step on the sum of the losses over d."""
     theory = tl.DMFT(tolerance=tolerance, responses=True)
     for n in seeds:
         positive_integer("seeds", n, 2)
-    problem = tl.Problem("tanh(z1 + He3(z2))", "relu", width=2, second_layer=SECOND_LAYER)
+    problem = tl.Problem(target, activation, width=2, second_layer=SECOND_LAYER)
     algorithm = tl.SGD(lr=alpha * eta, batch=alpha * tl.d, dataset=alpha * tl.d)
     pairs = {
         dim: follow(f"d={dim}", problem, algorithm, theory, tl.Vectors(dim), steps, n, seed)
         for dim, n in zip(dims, seeds, strict=True)
     }
-    return Plate(_draw(pairs, steps), _data(pairs), _verdict(pairs))
+    return Finding(_data(pairs), _verdict(pairs), task_of(problem, algorithm))
 
 
 def _symmetric(M: np.ndarray) -> np.ndarray:
@@ -67,6 +70,11 @@ def _data(pairs: dict[int, Pair]) -> xr.Dataset:
         mean, se = (np.stack(x) for x in zip(*(pair.mean(name) for pair in pairs.values()), strict=True))
         dims = ("dim", *first[name].dims[1:])
         data[f"{name}_runs"], data[f"{name}_runs_error"] = (dims, mean), (dims, se)
+    each = [_symmetric(pair.runs.M.values) for pair in pairs.values()]
+    data["m"] = ("time", "direction"), _symmetric(first.M.values[0])
+    data["m_runs"] = ("dim", "time", "direction"), np.stack([x.mean(0) for x in each])
+    spread = [x.std(0, ddof=1) / np.sqrt(len(x)) for x in each]
+    data["m_runs_error"] = ("dim", "time", "direction"), np.stack(spread)
     for name in ("C_theta", "C_F", "R_theta", "R_F"):
         data[name] = first[name][0].drop_vars("seed")
     return data.assign_coords(dim=list(pairs))
@@ -86,42 +94,30 @@ def _verdict(pairs: dict[int, Pair]) -> Verdict:
     return verdict("gradient descent on the same samples follows dynamical mean-field theory", checks, "; ".join(notes))
 
 
-def _draw(pairs: dict[int, Pair], steps: int) -> Any:
-    figure, (left, middle, right) = canvas(3)
-    theory = next(iter(pairs.values())).theory
-    t, shade = np.arange(steps + 1), colours()
-    lines = ("#1a1a1a", "#888888")
-    M, Q = _symmetric(theory.M.values[0]), theory.Q.values[0]
-    for r in range(2):
-        left.plot(t, M[:, r], color=lines[r], label=rf"DMFT, $m_{r + 1}$")
-    middle.plot(t, Q[:, 0, 0], color=lines[0], label=r"DMFT, $Q_{11}$")
-    middle.plot(t, Q[:, 0, 1], color=lines[1], label=r"DMFT, $Q_{12}$")
-    right.plot(t, theory.train_risk[0], color=lines[0], label="DMFT, training")
-    right.plot(t, theory.risk[0], color=lines[1], label="DMFT, test")
-    hues = (shade["chain"], shade["annealed"], shade["quenched"])
-    for i, (dim, pair) in enumerate(pairs.items()):
-        hue, shift = hues[i % 3], 0.08 * (i - (len(pairs) - 1) / 2)
-        each = _symmetric(pair.runs.M.values)
-        label = rf"$d = {dim}$, {len(each)} runs"
-        root = np.sqrt(len(each))
-        for r in range(2):
-            points(
-                left,
-                t + shift,
-                each[:, :, r].mean(0),
-                each[:, :, r].std(0, ddof=1) / root,
-                hue,
-                label if not r else "_",
-            )
-        (q, q_error), names = pair.mean("Q"), ("train_risk", "risk")
-        for l in range(2):
-            points(middle, t + shift, q[:, 0, l], q_error[:, 0, l], hue, label if not l else "_")
-        for name in names:
-            mean, se = pair.mean(name)
-            points(right, t + shift, mean, se, hue, label if name == "risk" else "_")
-    for ax, title in ((left, "overlaps $(M_1 - M_2)/2$"), (middle, "norms and overlap of neurons"), (right, "risk")):
-        mark_steps(ax, steps)
-        ax.set_title(title)
-        ax.legend(fontsize=7)
-    headline(figure, "Gradient descent on the same samples at every step (bars: two standard errors)")
+def draw(data: xr.Dataset) -> Figure:
+    """Overlaps, norms and risks; theory in ink, solid and dashed, and a colour for each dimension of the runs."""
+    from twolayer.plot.style import COLOURS, DIRECTIONS
+
+    chosen = told(data)
+    figure, (left, middle, right) = sheet(3, height=3.9)
+    t = np.arange(chosen.steps + 1)
+    curves: dict[Any, list[tuple[Any, str, Any, str]]] = {
+        left: [(data.m[:, r], "m", (..., r), rf"$m_{r + 1}$") for r in range(2)],
+        middle: [(data.Q[:, 0, l], "Q", (..., 0, l), rf"$Q_{{1{l + 1}}}$") for l in range(2)],
+        right: [(data[w], w, (...,), n) for w, n in (("train_risk", "training"), ("risk", "test"))],
+    }
+    for ax, rows in curves.items():
+        for k, (theory, name, index, label) in enumerate(rows):
+            ax.plot(t, theory, ("-", "--")[k], color=COLOURS["theory"], label=f"DMFT, {label}", zorder=6)
+            for i, dim in enumerate(data.dim.values):
+                mean, error = (data[f"{name}_runs{x}"].values[i][index] for x in ("", "_error"))
+                at = t + 0.08 * (i - (data.sizes["dim"] - 1) / 2)
+                word = f"{label}, $d = {dim}$, {chosen.seeds[i]} runs"
+                points(ax, at, mean, error, DIRECTIONS[i], word, "os"[i % 2], "none" if k else None)
+        mark_steps(ax, chosen.steps)
+        ax.legend(fontsize=6.5)
+    left.set_title("overlaps $(M_1 - M_2)/2$")
+    middle.set_title("norms and overlap of neurons")
+    right.set_title("risk")
+    headline(figure, data, "Gradient descent on the same samples at every step (bars: two standard errors)")
     return figure

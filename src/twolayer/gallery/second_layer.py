@@ -8,15 +8,15 @@ layer leave together.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, near, verdict
-from twolayer.gallery.shared.measuring import canvas, colours, growth, phase_retrieval
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.measuring import growth, phase_retrieval
+from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer
 
 LAYERS = ("fixed", "trained")
@@ -28,7 +28,7 @@ SHARE = 0.05  # of the time: what the linear law of growth leaves out
 @figure(
     "second-layer",
     "growth of the largest overlap with the second layer fixed and trained",
-    quick={"widths": (3,), "dim": 300, "seeds": 16, "time": 2.0},
+    quick={"widths": (3, 6), "dim": 300, "seeds": 16, "time": 2.0},
 )
 def second_layer(
     *,
@@ -40,7 +40,7 @@ def second_layer(
     seeds: int = 16,
     time: float = 1.6,
     level: float = 0.4,
-) -> Plate:
+) -> Finding:
     """max_j |m_j| of the chain and of the ODE from the same random starts; dated by when it reaches the level."""
     positive_integer("seeds", seeds, 2)
     points = np.linspace(0, time, 161)
@@ -61,7 +61,8 @@ def second_layer(
     )
     data["crossing"] = (data.largest.dims[:-1], np.apply_along_axis(_crossing, -1, data.largest.values, points, level))
     data["predicted_shift"] = ("width", [_shift(phase_retrieval(p, noise), rho) for p in widths])
-    return Plate(_draw(data, dim, rho, level), data, _verdict(data, level))
+    first = task_of(phase_retrieval(1, noise)).replace("p = 1, a = 1", "width p, a = 1, fixed or trained")
+    return Finding(data, _verdict(data, level), first)
 
 
 def _crossing(values: np.ndarray, times: np.ndarray, level: float) -> float:
@@ -124,19 +125,26 @@ def _verdict(data: xr.Dataset, level: float) -> Verdict:
     return verdict("a trained second layer changes next to nothing in the escape", checks, "; ".join(notes))
 
 
-def _draw(data: xr.Dataset, dim: int, rho: float, level: float) -> Any:
-    palette = {"fixed": colours()["chain"], "trained": colours()["annealed"]}
-    figure, panels = canvas(data.sizes["width"], width=4.8, height=3.7)
+def draw(data: xr.Dataset) -> Figure:
+    """A panel for each width: single runs, their geometric means, and those of the ODE."""
+    from twolayer.plot.style import COLOURS, GREY
+
+    chosen = told(data)
+    looks = {"fixed": (COLOURS["chain"], "-", "o"), "trained": (COLOURS["annealed"], "--", "s")}
+    figure, panels = sheet(data.sizes["width"], width=4.8, height=3.9)
     for ax, p in zip(panels, data.width.values, strict=True):
-        for word in LAYERS:
+        for word, (colour, style, mark) in looks.items():
             chain, ode = (data.largest.sel(width=p, layer=word, lens=lens).values for lens in LENSES)
-            ax.plot(data.time, chain.T, color=palette[word], lw=0.6, alpha=0.45)
-            style, thick = ("--", 1.6) if word == "trained" else ("-", 4.0)
-            ax.plot(data.time, np.exp(np.log(chain).mean(0)), color=palette[word], lw=thick, label=f"chain, {word}")
-            ax.plot(data.time, np.exp(np.log(ode).mean(0)), style, color="#1a1a1a", lw=1.5, label=f"ODE, {word}")
-        ax.axhline(level, color="#888888", lw=0.9, ls=":")
+            ax.plot(data.time, chain.T, color=colour, lw=0.5, alpha=0.35)
+            every = slice(0 if word == "fixed" else 6, None, 12)
+            mean = np.exp(np.log(chain).mean(0))
+            ax.plot(data.time[every], mean[every], mark, color=colour, ms=5, label=f"chain, {word} $a$")
+            ax.plot(
+                data.time, np.exp(np.log(ode).mean(0)), style, color=COLOURS["ode"], lw=1.4, label=f"ODE, {word} $a$"
+            )
+        ax.axhline(chosen.level, color=GREY, lw=0.9, ls=":", label=f"exit at {chosen.level:g}")
         ax.set(yscale="log", xlabel=r"time $t = \gamma\nu/(pd)$", ylabel=r"largest overlap $\max_j |m_j|$")
-        ax.set_title(rf"$p = {p}$, $d = {dim}$, $\gamma/p = {rho:g}$")
+        ax.set_title(rf"$p = {p}$, $d = {chosen.dim}$, $\gamma/p = {chosen.rho:g}$")
         ax.legend(loc="lower right")
-    figure.suptitle("Second layer fixed and trained (thick: geometric means)", fontsize=10)
+    headline(figure, data, "Thin: single runs of the chain. Marks and lines: geometric means over the same starts")
     return figure

@@ -14,27 +14,28 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, plain_ticks, sheet, task_of
 from twolayer.gallery.shared.judging import Verdict, near, verdict
-from twolayer.gallery.shared.measuring import canvas, plain_ticks
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.wide import committee, online, standard_error, sup_overlap
 from twolayer.numerics.statistics import Fit, power_law
 
 AXES = {"d": "dim", "p": "width", "γ": "gamma"}
-COLOURS = ("#1f77b4", "#d95f02", "#1b9e77", "#7570b3", "#e7298a")
 MARKERS = "os^Dv"
 SLACK = 0.1  # of the exponent: next orders, of relative size √(γ/(pd)), over the range
 RESOLUTION = 0.3  # of the exponent
 DIRECTIONS = 2
+NOISE = 0.1
 
 
 @figure(
     "sgd-to-ode",
     "largest deviation of SGD from the ODE against √(γ/(pd))",
-    quick={"dims": (200, 1600), "widths": (2,), "rates": (0.5,), "seeds": 64, "time": 0.5},
+    quick={"dims": (100, 800), "widths": (2, 4), "rates": (0.25, 1.0), "seeds": 32, "time": 0.5},
     group="mean-field",
 )
 def sgd_to_ode(
@@ -45,11 +46,12 @@ def sgd_to_ode(
     rates: tuple[float, ...] = (0.125, 0.5, 2.0),
     seeds: int = 32,
     time: float = 1.0,
-) -> Plate:
+    activation: str = "erf",
+) -> Finding:
     """Runs of the chain on all points of the grid."""
     cells = list(product(dims, widths, rates))
     rows = [
-        part(f"d={d} p={p} γ={g}", lambda d=d, p=p, g=g: {"deviation": _cell(d, p, g, seeds, time, seed)})  # type: ignore[misc]
+        part(f"d={d} p={p} γ={g}", lambda d=d, p=p, g=g: {"deviation": _cell(activation, d, p, g, seeds, time, seed)})  # type: ignore[misc]
         for d, p, g in cells
     ]
     data = xr.Dataset(
@@ -61,11 +63,12 @@ def sgd_to_ode(
     data["scale"] = np.sqrt(data.gamma / (data.width * data.dim))
     entries = data.width * (data.width + 1) / 2 + data.width * DIRECTIONS
     data["typical"] = data.deviation / np.sqrt(2 * np.log(entries))
-    return Plate(_draw(data), data, _verdict(data))
+    task = task_of(committee(activation, DIRECTIONS, 1, NOISE)).replace("p = 1", "width p")
+    return Finding(data, _verdict(data), f"{task}\nlr = γ/d, batch 1, fresh samples")
 
 
-def _cell(dim: int, p: int, gamma: float, seeds: int, time: float, seed: int) -> np.ndarray:
-    problem = committee("erf", DIRECTIONS, p, noise=0.1)
+def _cell(activation: str, dim: int, p: int, gamma: float, seeds: int, time: float, seed: int) -> np.ndarray:
+    problem = committee(activation, DIRECTIONS, p, noise=NOISE)
     start = tl.Overlaps.random(problem, 50, seed)
     start = tl.Overlaps(start.Q, start.M, problem.P, start.a, dim)
     runs = tl.solve(problem, online(gamma), tl.Chain(dim), start, time=time, save=20, seeds=seeds, seed=seed)
@@ -121,33 +124,43 @@ def _verdict(data: xr.Dataset) -> Verdict:
     return verdict(claim, checks, note)
 
 
-def _draw(data: xr.Dataset) -> Any:
-    shown, axes = canvas(2, width=4.8, height=4.4)
+def draw(data: xr.Dataset) -> Figure:
+    """Deviations as they are, and with the factor of a maximum over many entries taken out."""
+    from twolayer.plot.style import COLOURS, GREY
+    from twolayer.plot.style import DIRECTIONS as HUES
+
+    shown, axes = sheet(2, width=4.8, height=4.6)
     titles = ("largest of $n$ entries", r"largest entry over $\sqrt{2\,\log\,n}$")
     widths, rates = (list(np.unique(data[x])) for x in ("width", "gamma"))
     for ax, of, title in zip(axes, ("deviation", "typical"), titles, strict=True):
         mean, error = _mean(data[of])
         for i in range(data.sizes["cell"]):
             width, rate = data.width.values[i], data.gamma.values[i]
-            look: Any = {"color": COLOURS[widths.index(width) % 5], "marker": MARKERS[rates.index(rate) % 5]}
+            look: Any = {"color": HUES[widths.index(width)], "marker": MARKERS[rates.index(rate) % 5]}
             ax.errorbar(data.scale.values[i], mean[i], 2 * error[i], ms=4.5, capsize=2, lw=1.2, **look)
         fit = _fits(data, of)["all"]
-        x = np.array([data.scale.min(), data.scale.max()])
+        x = np.geomspace(float(data.scale.min()), float(data.scale.max()), 50)
         label = f"fit, exponent {fit.slope:.2f} ± {fit.error:.2f}"
-        ax.plot(x, np.exp(fit.intercept) * x**fit.slope, color="#1a1a1a", lw=1.2, label=label)
-        middle = float(np.exp(np.log(x).mean()))
-        at = float(np.exp(fit.intercept) * middle**fit.slope)
-        ax.plot(x, 0.5 * at * x / middle, color="#888888", ls="--", lw=1.2, label="exponent 1 (claimed)")
+        ax.plot(x, np.exp(fit.intercept) * x**fit.slope, color=COLOURS["theory"], lw=1.2, label=label)
+        # the bound says at most, with a constant that it does not tell: here the least that holds for all points
+        constant = float((mean / data.scale.values).max())
+        ax.plot(
+            x,
+            constant * x,
+            color=GREY,
+            ls="--",
+            lw=1.2,
+            label=rf"claimed bound, ${constant:.2f}\,\sqrt{{\gamma/(pd)}}$",
+        )
         ax.set(xscale="log", yscale="log", xlabel=r"$\sqrt{\gamma/(pd)}$", title=title)
         plain_ticks(ax.xaxis)
         ax.legend(fontsize=7.5)
-    for i, width in enumerate(widths):
-        axes[0].plot([], [], "o", color=COLOURS[i % 5], label=f"$p = {width}$")
+    marks: list[Any] = [axes[0].plot([], [], "o", color=HUES[i], label=f"$p = {p}$")[0] for i, p in enumerate(widths)]
     for i, rate in enumerate(rates):
-        axes[0].plot([], [], MARKERS[i % 5], color="#777777", label=rf"$\gamma = {rate:g}$")
-    handles, labels = axes[0].get_legend_handles_labels()
-    axes[0].legend(handles[:2], labels[:2], fontsize=7.5)
-    shown.legend(handles[2:], labels[2:], loc="outside lower center", ncols=8, fontsize=7.5)
+        marks += axes[0].plot([], [], MARKERS[i % 5], color=GREY, label=rf"$\gamma = {rate:g}$")
+    shown.legend(handles=marks, loc="outside lower center", ncols=8, fontsize=7.5)
     axes[0].set_ylabel(r"$\sup_t |\Omega_{\mathrm{SGD}} - \Omega_{\mathrm{ODE}}|$")
-    shown.suptitle("erf committees, $k = 2$, $\\Delta = 0.1$", fontsize=10)
+    headline(
+        shown, data, "Mean over runs (bars: 2 s.e.); the claim bounds from above with any constant: the least is drawn"
+    )
     return shown

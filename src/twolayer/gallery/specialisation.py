@@ -7,16 +7,18 @@ by starting on the manifold, which the equations never leave.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, unknown, verdict
-from twolayer.gallery.shared.measuring import canvas, colours
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.wide import committee, online
 from twolayer.numerics.statistics import median
 
@@ -30,7 +32,7 @@ EVEN = 1e-8  # largest difference of overlaps on the symmetric manifold
 @figure(
     "specialisation",
     "the symmetric plateau of erf committees and its end, p = k and p > k",
-    quick={"widths": (2,), "seeds": 8, "dim": 100},
+    quick={"seeds": 8, "dim": 100},
     group="mean-field",
     papers=("saad1995", "arnaboldi2023dimensionless"),
 )
@@ -45,9 +47,11 @@ def specialisation(
     seeds: int = 8,
     time: float = 400.0,
     spread: float = 0.1,
-) -> Plate:
+    activation: str = "erf",
+) -> Finding:
     """Runs of the chain and the ODE start from the same small random overlaps, of size ``spread``."""
-    rows = [part(f"p={p}", lambda p=p: _one(directions, p, dim, lr, noise, seeds, time, spread, seed)) for p in widths]  # type: ignore[misc]
+    settings = (dim, lr, noise, seeds, time, spread, seed)
+    rows = [part(f"p={p}", partial(_one, activation, directions, p, *settings)) for p in widths]
     data = xr.Dataset(
         {
             "ode": (("width", "save"), np.stack([r.ode.values for r in rows])),
@@ -64,11 +68,25 @@ def specialisation(
         ("width", "seed"),
         [[_end(run, data.plateau.sel(width=p)) for run in data.chain.sel(width=p)] for p in widths],
     )
-    return Plate(_draw(data, rows, dim, lr), data, _verdict(data, directions))
+    for p, row in zip(widths, rows, strict=True):
+        data[f"M_{p}"] = ("save", f"neuron_{p}", "direction"), row.M.values
+    task = task_of(committee(activation, directions, 1, noise), online(lr)).replace("p = 1", "width p")
+    return Finding(data, _verdict(data, directions), task)
 
 
-def _one(k: int, p: int, dim: int, lr: float, noise: float, seeds: int, time: float, spread: float, seed: int) -> Any:
-    problem = committee("erf", k, p, noise)
+def _one(
+    activation: str,
+    k: int,
+    p: int,
+    dim: int,
+    lr: float,
+    noise: float,
+    seeds: int,
+    time: float,
+    spread: float,
+    seed: int,
+) -> Any:
+    problem = committee(activation, k, p, noise)
     rng = np.random.default_rng(seed)
     M = spread * rng.normal(size=(p, k))
     start = tl.Overlaps(0.25 * np.eye(p) + M @ M.T, M, problem.P, dim=dim)
@@ -140,30 +158,29 @@ def _verdict(data: xr.Dataset, k: int) -> Verdict:
     )
 
 
-def _draw(data: xr.Dataset, rows: list[xr.Dataset], dim: int, lr: float) -> Any:
-    palette = colours()
-    shown, axes = canvas(2, rows=len(rows), width=4.6, height=3.2)
-    for i, (p, row) in enumerate(zip(data.width.values, rows, strict=True)):
-        left, right = axes[2 * i], axes[2 * i + 1]
-        here = data.sel(width=p)
-        left.plot(
-            data.save,
-            here.chain.T,
-            color=palette["chain"],
-            lw=0.7,
-            alpha=0.7,
-            label=["SGD"] + [None] * (here.sizes["seed"] - 1),
-        )
-        left.plot(data.save, here.ode, color=palette["ode"], lw=2, label="ODE")
-        left.axhline(float(here.plateau), color="#d95f02", ls="--", lw=1, label="symmetric fixed point")
-        left.set(yscale="log", ylabel="excess risk", title=f"$p = {p}$, $k = {row.M.shape[2]}$")
+def draw(data: xr.Dataset) -> Figure:
+    """A row for each width: risks on the left, overlaps of the ODE on the right."""
+    from twolayer.plot.style import COLOURS, DIRECTIONS, positive
+
+    widths, runs = data.width.values, data.sizes["seed"]
+    shown, axes = sheet(2, rows=len(widths), width=4.6, height=3.3)
+    for i, p in enumerate(widths):
+        left, right, here = axes[2 * i], axes[2 * i + 1], data.sel(width=p)
+        names = ["SGD (chain)"] + [None] * (runs - 1)
+        left.plot(data.save, positive(here.chain.T), color=COLOURS["chain"], lw=0.7, alpha=0.7, label=names)
+        left.plot(data.save, positive(here.ode), color=COLOURS["ode"], lw=2, label="ODE")
+        level: Any = {"color": COLOURS["sde"], "ls": "--", "lw": 1.4}
+        left.axhline(float(here.plateau), label="symmetric fixed point", **level)
+        left.set(yscale="log", ylabel="excess risk", title=f"$p = {p}$")
         left.legend()
-        for r in range(row.M.shape[2]):
-            right.plot(
-                data.save, row.M.values[:, :, r], color=("#1f77b4", "#d95f02", "#1b9e77", "#7570b3")[r % 4], lw=1.2
-            )
-        right.set(ylabel="overlaps $M_{jr}$ of the ODE", title="colour: teacher neuron")
+        M = data[f"M_{p}"]
+        for r in range(data.sizes["direction"]):
+            names = [f"teacher neuron {r + 1}"] + [None] * (M.shape[1] - 1)
+            dash = ("-", "--", "-.", ":")[r % 4]
+            right.plot(data.save, M.values[:, :, r], dash, color=DIRECTIONS[r], lw=1.2, label=names)
+        right.set(ylabel="overlaps $M_{jr}$ of the ODE", title=f"$p = {p}$")
+        right.legend()
         for ax in (left, right):
             ax.set_xlabel("time $t$")
-    shown.suptitle(rf"erf committees, $d = {dim}$, $\gamma = {lr:g}$", fontsize=10)
+    headline(shown, data, f"From small random overlaps, {runs} runs at d = {told(data).dim}")
     return shown

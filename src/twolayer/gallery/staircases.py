@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, verdict
-from twolayer.gallery.shared.measuring import canvas, points
-from twolayer.gallery.shared.registry import Plate, figure
-from twolayer.gallery.shared.stepping import Pair, agree, follow, headline, mark_steps, strength
+from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.gallery.shared.stepping import Pair, agree, follow, strength
 from twolayer.numerics.errors import positive_integer
 
 TARGETS = (
@@ -35,13 +36,12 @@ TARGETS = (
 ACTIVATIONS = ("tanh(z + 0.7)", "relu", "erf")
 EDGE = 3e-4  # smallest overlap that is drawn where it is
 SEEN, LEARNED = 1e-3, 5e-3  # overlaps at the step of discovery, and at the last one
-HUES = ("#1f77b4", "#d95f02", "#1b9e77")
 
 
 @figure(
     "staircases",
     "steps at which fresh giant batches learn each direction of nine targets, for three activations",
-    quick={"targets": ("z1 + He2(z1)*z2",), "activations": ("erf",), "dim": 300, "seeds": 16, "steps": 3},
+    quick={"targets": ("z1 + z1*z2", "z1 + He2(z1)*z2"), "dim": 300, "seeds": 16, "steps": 3},
     group="giant-steps",
 )
 def staircases(
@@ -54,11 +54,12 @@ def staircases(
     alpha: float = 4.0,
     lr: float = 4.0,
     steps: int = 4,
-) -> Plate:
+    geometry: str = "projected",
+) -> Finding:
     """Projected steps of four neurons that start orthogonal to the target."""
     positive_integer("seeds", seeds, 2)
     positive_integer("steps", steps, 3)
-    algorithm = tl.SGD(lr=lr, batch=alpha * tl.d, geometry="projected")
+    algorithm = tl.SGD(lr=lr, batch=alpha * tl.d, geometry=geometry)
     pairs: dict[tuple[str, str], Pair] = {}
     stairs: dict[tuple[str, str], Any] = {}
     for target in targets:
@@ -70,7 +71,8 @@ def staircases(
             pairs[key] = follow("-".join(key), problem, algorithm, *lenses, steps, seeds, seed)
             stairs[key] = analysis.staircase(activation)
     data = _data(pairs, stairs, targets, activations)
-    return Plate(_draw(data, dim, seeds), data, _verdict(data, pairs))
+    task = task_of(problem, algorithm).replace(f"target {target}", "targets as named")
+    return Finding(data, _verdict(data, pairs), task.replace(f"student {activation}", "students as named"))
 
 
 def _data(pairs: dict[Any, Pair], stairs: dict[Any, Any], targets: Any, activations: Any) -> xr.Dataset:
@@ -130,34 +132,36 @@ def _same(cell: xr.Dataset) -> bool:
     return bool(np.array_equal(cell.predicted.values, cell.learned.values, equal_nan=True))
 
 
-def _draw(data: xr.Dataset, dim: int, seeds: int) -> Any:
+def draw(data: xr.Dataset) -> Figure:
+    """A row for each target, a column for each activation; what is below the axis is a mark at its foot, no slope."""
+    from twolayer.plot.style import DIRECTIONS, GREY
+
+    chosen = told(data)
     rows, columns = data.sizes["target"], data.sizes["activation"]
-    figure, panels = canvas(columns, rows=rows, width=3.1, height=1.75 if rows > 1 else 3.0)
-    steps = data.sizes["step"] - 1
+    figure, panels = sheet(columns, rows=rows, width=3.3, height=1.75 if rows > 3 else 2.6)
     t = data.step.values
     for i, ax in enumerate(panels):
         cell = data.isel(target=i // columns, activation=i % columns)
-        ax.fill_between(t, 1e-4, 2 * cell.floor.where(cell.step > 0, cell.floor.max()), color="#e8e8e8", lw=0)
-        for r in range(int(np.isfinite(cell.predicted.values).sum() + np.isinf(cell.predicted.values).sum())):
+        floor = 2 * cell.floor.values[1:]
+        ax.fill_between(t[1:], EDGE, floor, where=floor > EDGE, color=GREY, alpha=0.2, lw=0)
+        for r in range(int((~np.isnan(cell.predicted.values)).sum())):
             step = cell.predicted.values[r]
             word = "never" if np.isinf(step) else f"step {int(step)}"
-            overlap = cell.overlap[:, r].values
+            overlap, colour, mark = cell.overlap[:, r].values, DIRECTIONS[r], "os^"[r % 3]
             seen = overlap >= EDGE
-            ax.plot(t, np.where(seen, overlap, np.nan), "o-", ms=2, color=HUES[r % 3], label=f"$v_{r + 1}$: {word}")
-            below: Any = {"color": HUES[r % 3], "ms": 4, "clip_on": False, "transform": ax.get_xaxis_transform()}
-            ax.plot(t[~seen] + 0.05 * r, np.zeros((~seen).sum()), "v", **below)  # zero, or too small for the axis
-            points(ax, t[1:], cell.overlap_runs[1:, r], 0 * t[1:], HUES[r % 3], "_")
+            ax.plot(t, np.where(seen, overlap, np.nan), "-", color=colour, label=f"$v_{r + 1}$: {word}")
+            below: Any = {"color": colour, "ms": 4, "clip_on": False, "transform": ax.get_xaxis_transform()}
+            ax.plot(t[~seen] + 0.06 * r, np.zeros((~seen).sum()), "v", **below)
+            runs = cell.overlap_runs[1:, r].values
+            points(ax, t[1:], np.where(runs >= EDGE, runs, np.nan), 0 * t[1:], colour, "_", mark, "none")
         ax.set(yscale="log", ylim=(EDGE, 1.5))
-        mark_steps(ax, steps)
+        mark_steps(ax, chosen.steps)
         ax.set_xlabel("step" if i // columns == rows - 1 else "")
         if i < columns:
             ax.set_title(str(cell.activation.values))
         if i % columns == 0:
             ax.set_ylabel(str(cell.target.values), fontsize=7.5)
         ax.legend(fontsize=6.5, loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=1.2)
-    headline(
-        figure,
-        f"Overlap with each direction: lines GiantSteps (▾ below the axis), points {seeds} runs at d = {dim}, grey "
-        "their noise; legends: analyse",
-    )
+    runs = f"open marks {chosen.seeds} runs at d = {chosen.dim}, grey their noise; legends: predicted step"
+    headline(figure, data, f"Overlap with each direction: lines GiantSteps (▾ zero or below the axis), {runs}")
     return figure

@@ -8,25 +8,15 @@ does not depend on d: nothing against log d, and yet more than a tenth of the ex
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, known, points, power, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, largest, near, verdict
-from twolayer.gallery.shared.measuring import (
-    canvas,
-    colours,
-    growth,
-    known,
-    measured,
-    phase_retrieval,
-    points,
-    power,
-    predicted,
-)
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.measuring import growth, measured, phase_retrieval, predicted
+from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer
 
 LENSES = ("chain", "sde", "ode")
@@ -36,7 +26,7 @@ FAR = 0.3  # of the mean exit: deviations at single rates that must be seen
 @figure(
     "stochasticity",
     "distributions of exit times of chain, SDE and ODE, and the shift of the mean against the learning rate",
-    quick={"fractions": (0.5,), "dim": 1000, "seeds": 96},
+    quick={"fractions": (0.25, 0.5, 0.75), "dim": 1000, "seeds": 96},
 )
 def stochasticity(
     *,
@@ -46,7 +36,7 @@ def stochasticity(
     seeds: int = 512,
     noise: float = 0.0,
     threshold: float = 0.1,
-) -> Plate:
+) -> Finding:
     """Exit times at fractions of the largest admissible γ (p = 1); the distributions are shown at that nearest ½."""
     positive_integer("seeds", seeds, 2)
     problem = phase_retrieval(noise=noise)
@@ -71,7 +61,12 @@ def stochasticity(
     data["shift"] = shift.mean("seed")
     data["shift_error"] = shift.std("seed", ddof=1) / np.sqrt(seeds)
     middle = int(np.abs(gammas - tl.optimal_lr(problem).coefficient).argmin())
-    return Plate(_draw(data, problem, middle, dim, threshold), data, _verdict(data, middle))
+    highest = tl.escape.admissible_lr(problem)[1].coefficient
+    grid = np.linspace(0.001, min(0.95, 1.03 * gammas.max() / highest), 200) * highest
+    data["law"] = "grid", [-np.log1p(s) / (2 * c) for c, s in (growth(problem, gamma) for gamma in grid)]
+    data = data.assign_coords(grid=grid)
+    data["middle"], data["optimum"] = middle, tl.optimal_lr(problem).coefficient
+    return Finding(data, _verdict(data, middle), task_of(problem))
 
 
 def _verdict(data: xr.Dataset, middle: int) -> Verdict:
@@ -117,33 +112,33 @@ def _verdict(data: xr.Dataset, middle: int) -> Verdict:
     return verdict("the noise shortens the mean exit by log(1 + s)/(2c)", checks, note)
 
 
-def _draw(data: xr.Dataset, problem: tl.Problem, middle: int, dim: int, threshold: float) -> Any:
-    palette = colours()
-    figure, (left, right) = canvas(2)
-    here = data.isel(lr=middle)
+def draw(data: xr.Dataset) -> Figure:
+    """Distributions of exits at γ near the optimum, and the shift of their means against γ."""
+    from twolayer.plot.style import COLOURS, GREY
+
+    chosen = told(data)
+    figure, (left, right) = sheet(2)
+    here = data.isel(lr=int(data.middle))
     high = np.arange(1, data.sizes["seed"] + 1) / data.sizes["seed"]
-    for word, label in zip(LENSES, ("chain (SGD)", "SDE", "ODE"), strict=True):
+    looks = {"chain": ("chain (SGD)", "-", "o", -1), "sde": ("SDE", "--", "s", 1), "ode": ("ODE", ":", "^", 0)}
+    for word, (label, style, _, _) in looks.items():
         times = np.sort(here.times.sel(lens=word).values)
-        left.step(times, high, where="post", color=palette[word], label=label, lw=1.5)
-        left.axvline(times.mean(), color=palette[word], lw=0.9, ls=":")
-    left.set(xlabel=r"exit time $t_{\mathrm{ext}}$", ylabel="fraction of runs that have left")
-    left.set_title(rf"Exit times at $\gamma = {float(here.lr):.4g}$ (dotted: means)")
+        left.step(times, high, where="post", color=COLOURS[word], ls=style, label=label, lw=1.6)
+        left.plot(times.mean(), 0.0, "|", color=COLOURS[word], ms=16, mew=2, clip_on=False)
+    left.set(xlabel=r"exit time $t_{\mathrm{ext}}$", ylabel="fraction of runs that have left", ylim=(0, 1.02))
+    left.set_title(rf"exit times at $\gamma = {float(here.lr):.4g}$ (ticks: means)")
     left.legend(loc="lower right")
-    top = tl.escape.admissible_lr(problem)[1].coefficient
-    grid = np.linspace(0.001, min(0.95, 1.03 * float(data.lr.max()) / top), 200) * top
-    law = [-np.log1p(s) / (2 * c) for c, s in (growth(problem, gamma) for gamma in grid)]
-    right.axhline(0, color=palette["ode"], lw=1.0, ls="--")
-    right.plot(grid, law, color=palette["corrected"], label=r"$-\log(1+s)/(2c)$")
-    for word, label, marker, side in (
-        ("chain", "chain (SGD)", "o", -1),
-        ("sde", "SDE", "s", 1),
-        ("ode", "ODE", "^", 0),
-    ):
+    right.axhline(0, color=GREY, lw=1.0)
+    right.plot(data.grid, data.law, color=COLOURS["corrected"], label=r"$-\log(1+s)/(2c)$")
+    side = 0.004 * float(data.grid.max())
+    for word, (label, _, marker, place) in looks.items():
         row = data.sel(lens=word)
-        points(right, data.lr + 0.0007 * side, row["shift"], row.shift_error, palette[word], label, marker)
-    right.axvline(tl.optimal_lr(problem).coefficient, color="#888888", ls=":", lw=1.1, label=r"$\gamma_{\mathrm{opt}}$")
+        points(right, data.lr + side * place, row["shift"], row.shift_error, COLOURS[word], label, marker)
+    right.axvline(float(data.optimum), color=GREY, ls=":", lw=1.1, label=r"$\gamma_{\mathrm{opt}}$")
     right.set(xlabel=r"learning rate $\gamma$", ylabel=r"$\langle t\rangle - \langle t\rangle_{\mathrm{ODE}}$")
-    right.set_title("Shift of the mean (bars: 2 s.e.)")
+    right.set_title("shift of the mean (bars: 2 s.e.)")
     right.legend(loc="lower left")
-    figure.suptitle(rf"Phase retrieval, $p = 1$, $d = {power(dim)}$, $T = {threshold:g}$", fontsize=10)
+    headline(
+        figure, data, rf"The same starts for all, $d = {power(chosen.dim)}$, $T = {chosen.threshold:g}$, projected"
+    )
     return figure

@@ -4,9 +4,9 @@
     (n_b, lr) = (10, 0.0949), (100, 0.08), (100, 0.001)
     as laws     (d^{1/4}, 0.3 d^{−1/8}), (d^{1/2}, 8 d^{−1/2}), (d^{1/2}, d^{−3/4})
 
-Blue: the exact chain. Black: Map, the mean of one step iterated at this d. Dashed: ODE, the limit d → ∞ where there is
-one (Saad–Solla line, gradient flow). The first point lies below (1 − μ)/2: a step changes the norms by order one and no
-differential equation is left, but the map of the projected step is still right.
+Points: the exact chain. Lines: Map, the mean of one step iterated at this d. Dashed: ODE, the limit d → ∞ where there
+is one (Saad–Solla line, gradient flow). The first point lies below (1 − μ)/2: a step changes the norms by order one and
+no differential equation is left, but the map of the projected step is still right.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, points, power, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, largest, verdict
-from twolayer.gallery.shared.measuring import canvas, colours, power
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import choice
 
 REGIMES = {"noise": (0.3, 0.125, 0.25), "noise and flow": (8.0, 0.5, 0.5), "flow": (1.0, 0.75, 0.5)}
@@ -35,7 +35,7 @@ SHARE = 0.02  # of the risk: what iterating means leaves out at d = 10⁴
 @figure(
     "three-regimes",
     "risk in three regimes of learning rate and batch size: simulation, finite-d map and ODE",
-    quick={"steps": 200, "seeds": 8, "dim": 2000, "regimes": ("flow",)},
+    quick={"steps": 300, "seeds": 8, "dim": 2000},
     group="phase-diagram",
 )
 def three_regimes(
@@ -46,27 +46,31 @@ def three_regimes(
     noise: float = 0.01,
     seeds: int = 8,
     overlap: float = 0.1,
+    activation: str = "erf",
+    geometry: str = "projected",
     regimes: tuple[str, ...] = tuple(REGIMES),
-) -> Plate:
+) -> Finding:
     """All methods from one start with diagonal overlaps ``overlap`` and a little less across."""
-    problem = tl.Problem(tl.Teacher("erf", k=2), "erf", width=2, noise=noise)
+    problem = tl.Problem(tl.Teacher(activation, k=2), activation, width=2, noise=noise)
     start = tl.Overlaps(np.eye(2), [[overlap, 0.5 * overlap], [0.0, overlap]], dim=dim)
-    points = np.unique(np.round(np.geomspace(1, steps, 40))).astype(int)
+    few, many = (np.unique(np.round(np.geomspace(1, steps, n))).astype(int) for n in (40, 200))
     curves = {}
     chosen = {choice("regimes", name, REGIMES): REGIMES[name] for name in regimes}
     for name, (gamma, delta, mu) in chosen.items():
-        algorithm = tl.SGD(lr=gamma * tl.d**-delta, batch=tl.d**mu, geometry="projected")
+        algorithm = tl.SGD(lr=gamma * tl.d**-delta, batch=tl.d**mu, geometry=geometry)
         methods: dict[str, Any] = {"chain": tl.Chain(dim), "map": tl.Map(dim)}
         if "ODE" in tl.support(problem, algorithm):
             methods["ode"] = tl.ODE()
         for word, method in methods.items():
-            arguments = (problem, algorithm, method, start, points, seeds, seed)
+            at = few if word == "chain" else np.union1d(few, many)
+            arguments = (problem, algorithm, method, start, at, seeds, seed)
             curves[name, word] = part(f"{name}-{word}", partial(_risk, *arguments))
-    data = xr.Dataset(coords={"step": np.concatenate([[0], points])})
+    data = xr.Dataset(coords={"step": np.concatenate([[0], few]), "fine": np.concatenate([[0], np.union1d(few, many)])})
     for (name, word), curve in curves.items():
-        key = f"{name}-{word}".replace(" ", "_")
-        data[key], data[f"{key}_error"] = ("step", curve.risk.values), ("step", curve.error.values)
-    return Plate(_draw(data, dim, chosen), data, _verdict(data, chosen, seeds))
+        key, along = f"{name}-{word}".replace(" ", "_"), "step" if word == "chain" else "fine"
+        data[key], data[f"{key}_error"] = (along, curve.risk.values), (along, curve.error.values)
+    task = task_of(problem, algorithm).split("\n")[0]
+    return Finding(data, _verdict(data, chosen, seeds), f"{task}\nlr = γ0 d^(−δ), batch d^μ, fresh samples, {geometry}")
 
 
 def _risk(
@@ -84,7 +88,7 @@ def _verdict(data: xr.Dataset, chosen: dict[str, tuple[float, float, float]], se
         key = name.replace(" ", "_")
         chain, error = data[f"{key}-chain"], data[f"{key}-chain_error"]
         top = float(chain.max())
-        gap = chain - data[f"{key}-map"]
+        gap = chain - _at_steps(data, f"{key}-map")
         checks.append(
             largest(
                 f"{name}: chain − map, {RESOLUTION:.0%} of the largest risk resolved",
@@ -97,26 +101,36 @@ def _verdict(data: xr.Dataset, chosen: dict[str, tuple[float, float, float]], se
         )
         text = f"{name}: chain − map at most {float(np.abs(gap).max() / top):.3f} of the largest risk"
         if f"{key}-ode" in data:
-            text += f", chain − ODE {float(np.abs(chain - data[f'{key}-ode']).max() / top):.3f}"
+            text += f", chain − ODE {float(np.abs(chain - _at_steps(data, f'{key}-ode')).max() / top):.3f}"
         notes.append(text)
     return verdict("the mean step follows SGD in every regime of lr and batch", checks, "; ".join(notes))
 
 
-def _draw(data: xr.Dataset, dim: int, chosen: dict[str, tuple[float, float, float]]) -> Figure:
-    palette = colours()
-    figure, axes = canvas(len(chosen), width=3.6)
-    for ax, (name, (gamma, delta, mu)) in zip(axes, chosen.items(), strict=True):
-        key = name.replace(" ", "_")
-        at = data.step > 0
-        chain, error = data[f"{key}-chain"][at], data[f"{key}-chain_error"][at]
-        ax.fill_between(data.step[at], chain - 2 * error, chain + 2 * error, color=palette["chain"], alpha=0.35, lw=0)
-        ax.plot(data.step[at], chain, color=palette["chain"], label="Chain")
-        ax.plot(data.step[at], data[f"{key}-map"][at], color=palette["theory"], lw=1.1, label="Map")
+def _at_steps(data: xr.Dataset, name: str) -> xr.DataArray:
+    """A theory at the save points of the chain, which are among its own."""
+    return data[name].sel(fine=data.step.values).rename(fine="step").drop_vars("step")
+
+
+def draw(data: xr.Dataset) -> Figure:
+    """All regimes in one axis, each with its name at the end of its line."""
+    from twolayer.plot.style import COLOURS, DIRECTIONS, positive
+
+    chosen = told(data)
+    figure, (ax,) = sheet(1, width=7.4, height=4.6)
+    few, fine = data.step.values > 0, data.fine.values > 0
+    for i, name in enumerate(chosen.regimes):
+        gamma, delta, mu = REGIMES[name]
+        key, colour = name.replace(" ", "_"), DIRECTIONS[i]
+        chain, error = data[f"{key}-chain"][few], data[f"{key}-chain_error"][few]
+        points(ax, data.step[few], positive(chain), error, colour, "_", "os^"[i % 3], "none")
+        ax.plot(data.fine[fine], positive(data[f"{key}-map"][fine]), color=colour, lw=1.3)
         if f"{key}-ode" in data:
-            ax.plot(data.step[at], data[f"{key}-ode"][at], "--", color="#d62728", lw=1.2, label="ODE")
-        ax.set(xscale="log", yscale="log", xlabel="step")
-        ax.set_title(rf"$n_b = {dim**mu:.0f}$, $\gamma = {gamma * dim**-delta:.3g}$ ({name})")
-        ax.legend()
-    axes[0].set_ylabel("excess risk")
-    figure.suptitle(rf"erf, $p = k = 2$, $d = {power(dim)}$, projected SGD", fontsize=10)
+            ax.plot(data.fine[fine], positive(data[f"{key}-ode"][fine]), "--", color=COLOURS["ode"], lw=1.2)
+        size = rf"$n_b = {chosen.dim**mu:.0f}$, lr $= {gamma * chosen.dim**-delta:.3g}$"
+        ax.plot([], [], "os^"[i % 3], color=colour, mfc="none", ls="-", label=f"{name}: {size}")
+    for marker, dash, label in (("o", "", "chain (bars: 2 s.e.)"), ("", "-", "Map, finite $d$"), ("", "--", "ODE")):
+        ax.plot([], [], marker=marker, ls=dash or "none", color=COLOURS["ode"], mfc="none", label=label)
+    ax.set(xscale="log", yscale="log", xlabel="step", ylabel="excess risk")
+    ax.legend(loc="lower left", fontsize=8)
+    headline(figure, data, rf"Three regimes of rate and batch at $d = {power(chosen.dim)}$")
     return figure

@@ -10,15 +10,15 @@ The start taken here is the median of many random ones.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, same_law, verdict
-from twolayer.gallery.shared.measuring import canvas, colours, growth, phase_retrieval, projected
-from twolayer.gallery.shared.registry import Plate, figure
+from twolayer.gallery.shared.measuring import growth, phase_retrieval, projected
+from twolayer.gallery.shared.registry import Finding, figure
 
 LENSES = ("chain", "sde", "ode")
 LEVEL = 0.5  # a trajectory is dated by when its excess risk has fallen to half of its start
@@ -29,7 +29,7 @@ NOISY = 255
 @figure(
     "trajectories",
     "risk along runs of SGD and of the SDE, and along the ODE, from the same start",
-    quick={"widths": (1,), "dim": 300, "seeds": 32},
+    quick={"dim": 300, "seeds": 32},
 )
 def trajectories(
     *,
@@ -41,7 +41,7 @@ def trajectories(
     seeds: int = 64,
     shown: int = 10,
     time: float = 7.0,
-) -> Plate:
+) -> Finding:
     """Ten runs of each are drawn; the laws of the time at which half the risk is gone are compared for all of them."""
     risks, crossings, bands, expected = [], [], [], []
     points = np.linspace(0, time, 201)
@@ -68,7 +68,8 @@ def trajectories(
         },
         {"width": list(widths), "lens": list(LENSES), "time": points},
     )
-    return Plate(_draw(data, dim, lr, noise, shown), data, _verdict(data))
+    first = task_of(phase_retrieval(1, noise), projected(lr)).replace("p = 1", "width p")
+    return Finding(data, _verdict(data), first)
 
 
 def _typical(problem: tl.Problem, dim: int, seed: int) -> tl.Overlaps:
@@ -125,22 +126,27 @@ def _verdict(data: xr.Dataset) -> Verdict:
     return verdict(claim, checks, f"Median time of half the risk, {'; '.join(medians)}")
 
 
-def _draw(data: xr.Dataset, dim: int, lr: float, noise: float, shown: int) -> Any:
-    palette = colours()
-    figure, panels = canvas(data.sizes["width"], width=4.8, height=3.7)
+def draw(data: xr.Dataset) -> Figure:
+    """A panel for each width: runs as thin lines, the ODE, and the band of noisy starts."""
+    from twolayer.plot.style import COLOURS, GREY, positive
+
+    chosen = told(data)
+    figure, panels = sheet(data.sizes["width"], width=4.8, height=3.9)
     for ax, p in zip(panels, data.width.values, strict=True):
         here = data.excess_risk.sel(width=p)
-        band = data.band.sel(width=p).values
-        ax.fill_between(data.time, *band, color="#cccccc", alpha=0.6, lw=0, label="ODE, noisy starts, 80 %")
-        for word, label in (("sde", "SDE"), ("chain", "SGD (chain)")):
-            rows = here.sel(lens=word).values[:shown]
-            ax.plot(
-                data.time, rows.T, color=palette[word], lw=0.7, alpha=0.75, label=[label] + [None] * (len(rows) - 1)
-            )
-        ax.plot(data.time, here.sel(lens="ode").values[0], color=palette["ode"], lw=2.4, label="ODE", zorder=5)
-        ax.axhline(LEVEL * float(here[0, 0, 0]), color="#888888", lw=0.9, ls=":")
+        band = positive(data.band.sel(width=p).values)
+        ax.fill_between(data.time, *band, color=GREY, alpha=0.25, lw=0, label="ODE, noisy starts, 80 %")
+        for word, label, style in (("sde", "SDE", "--"), ("chain", "SGD (chain)", "-")):
+            rows = positive(here.sel(lens=word).values[: chosen.shown])
+            names = [label] + [None] * (len(rows) - 1)
+            ax.plot(data.time, rows.T, style, color=COLOURS[word], lw=0.8, label=names)
+        ax.plot(
+            data.time, positive(here.sel(lens="ode").values[0]), color=COLOURS["ode"], lw=2.4, label="ODE", zorder=5
+        )
+        level = LEVEL * float(here[0, 0, 0])
+        ax.axhline(level, color=GREY, lw=0.9, ls=":", label="half of the first risk")
         ax.set(yscale="log", xlabel=r"time $t = \gamma\nu/(pd)$", ylabel=r"excess risk $\mathcal{R} - \Delta/2$")
-        ax.set_title(rf"$p = {p}$, $\gamma/p = {lr / p:g}$")
-        ax.legend(loc="lower left")
-    figure.suptitle(rf"Same start: $d = {dim}$, $\gamma = {lr:g}$, $\Delta = {noise:g}$", fontsize=10)
+        ax.set_title(rf"$p = {p}$, $\gamma/p = {chosen.lr / p:g}$")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    headline(figure, data, rf"From one and the same start, $d = {chosen.dim}$")
     return figure

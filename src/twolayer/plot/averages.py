@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from twolayer.gaussian.moments import Moments
 from twolayer.numerics.errors import reject
 from twolayer.plot.canvas import canvas
-from twolayer.plot.style import TITLE, house_style
+from twolayer.plot.style import house_style, house_title
 
 __all__ = ["moments"]
 
@@ -69,5 +69,5 @@ def moments(result: Moments, figure: Figure | None = None, ax: Sequence[Axes] | 
                 axis.set_major_locator(MaxNLocator(min(count, 10), integer=True, min_n_ticks=1))
             figure.colorbar(image, ax=panel)
         if whole:
-            figure.suptitle(f"risk {result.risk:.4g}   {result.engine}, error {result.error:.1e}", **TITLE)
+            house_title(figure, f"risk {result.risk:.4g}   {result.engine}, error {result.error:.1e}")
     return figure

@@ -24,7 +24,7 @@ from matplotlib.figure import Figure, SubFigure
 
 from twolayer.numerics.errors import InputError, reject
 from twolayer.plot.screen import inline, pyplot, watched
-from twolayer.plot.style import house_style
+from twolayer.plot.style import house_style, panel_size
 
 __all__ = ["Canvas", "Drawing", "canvas"]
 
@@ -107,7 +107,7 @@ def canvas(
             reject("ax", ax, f"{accepted}, without `figure`")
         return Canvas(cast(Figure, axes[0].figure), axes, False)
     if figure is None:
-        figure = new_figure(size)
+        figure = new_figure(panel_size(columns, size))
     elif not isinstance(figure, Figure | SubFigure):
         reject("figure", figure, "a matplotlib Figure")
     there = [one for one in figure.axes if one.get_label() != "<colorbar>"]

@@ -1,7 +1,8 @@
-"""Figures of runs: the risk on the left, the overlaps on the right, against the time t = lr·step/p.
+"""Figures of runs: the risk on the left, the overlaps on the right, against any of the clocks.
 
-Theory is a black line. A simulation is the mean over its seeds with a band that holds the central 80 % of them. Runs in
-stages have no common clock: their seeds are drawn one by one (staged.py).
+Theory is a line in ink. A simulation is the mean over its seeds with a band that holds the central 80 % of them. What
+is not positive is a gap on a logarithmic axis, and save points in geometric progression have a logarithmic clock. Runs
+in stages have no common clock: their seeds are drawn one by one (staged.py).
 """
 
 from __future__ import annotations
@@ -16,19 +17,29 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from twolayer.numerics.errors import reject
+from twolayer.numerics.errors import choice, reject
 from twolayer.plot.canvas import canvas
+from twolayer.plot.entries import curves_of, symbol
 from twolayer.plot.staged import draw_stages, is_staged
-from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, TITLE, house_style
+from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, house_style, house_title, positive
+from twolayer.plot.titles import algorithm_line, problem_line
 from twolayer.running.comparison import Comparison
-from twolayer.running.dataset import quantities
 from twolayer.task.method import METHODS, Outcome
 
 __all__ = ["compare", "trajectory"]
 
 BAND = (0.1, 0.9)
-MANY = 8  # more overlaps than this are drawn as thin lines without bands
+MANY = 8  # more curves than this are drawn as thin lines without bands
 LINES = ("-", "--", ":", "-.")
+MARKERS = "os^DvP*"
+EVERY = 8  # markers along a simulation
+SPAN = 8.0  # the last save point over the middle one from which on a clock is logarithmic: 2 where they are even
+CLOCKS = {
+    "time": r"time  $t = \mathrm{lr}\cdot\mathrm{step}\,/\,p$",
+    "step": "step",
+    "sample": "samples",
+    "alpha": r"$\alpha = $ samples$\,/\,d$",
+}
 THEORY_LINES = ("--", ":", "-.")
 SIMULATION_LINES = ("-", "-.", ":")
 
@@ -63,50 +74,41 @@ def _label(dataset: xr.Dataset) -> str:
     return ", ".join(parts) + (f" ({diverged} diverged)" if diverged else "")
 
 
-def _title(dataset: xr.Dataset, width: int) -> str:
-    """Problem and algorithm, in lines of about ``width`` characters."""
-    problem, whole = _told(dataset)["problem"], json.loads(dataset.attrs["description"])
-    target = problem["target"]
-    if isinstance(target, dict):
-        target = f"teacher {target['teacher']}, k = {target['k']}"
-    parts = [f"target {target if len(target) < 70 else target[:69] + '…'}"]
-    parts.append(f"{problem['activation']}, p = {problem['width']}")
-    if problem["noise"]:
-        parts.append(f"Δ = {problem['noise']:g}")
-    stages = whole.get("stages", [whole])
-    for number, stage in enumerate(stages):
-        algorithm = stage["algorithm"]
-        said = f"lr = {algorithm['lr']}, batch {algorithm['batch']}, {algorithm['geometry']}"
-        if algorithm["loss"] != "squared":
-            said += f", {algorithm['loss']} loss"
-        parts.append(said if len(stages) == 1 else f"stage {number + 1}: {said}")
-    lines = [parts[0]]
-    for part in parts[1:]:
-        if len(lines[-1]) + len(part) > width:
-            lines.append(part)
-        else:
-            lines[-1] += f"   {part}"
-    return "\n".join(lines)
+def _title(dataset: xr.Dataset) -> list[str]:
+    """The task in one line, each algorithm in another."""
+    told = json.loads(dataset.attrs["description"])
+    stages = told.get("stages", [told])
+    trained = any(stage["algorithm"].get("train_second_layer") for stage in stages)
+    lines = [algorithm_line(stage["algorithm"]) for stage in stages]
+    if len(lines) > 1:
+        lines = [f"stage {i + 1}: {line}" for i, line in enumerate(lines)]
+    return [problem_line(stages[0]["problem"], trained), "   ".join(lines)]
 
 
-def _time_axis(ax: Axes, dataset: xr.Dataset) -> None:
-    unit = dataset.time.attrs.get("units", "")
+def _clock_axis(ax: Axes, dataset: xr.Dataset, clock: str) -> None:
+    """The name of the clock, and a logarithmic scale where its save points grow geometrically."""
+    unit = dataset[clock].attrs.get("units", "")
     power = f"   [$d^{{{unit.removeprefix('d**')}}}$]" if unit else ""
-    ax.set_xlabel("time  $t = \\mathrm{lr}\\cdot\\mathrm{step}\\,/\\,p$" + power)
+    ax.set_xlabel(CLOCKS[clock] + power)
+    drawn = np.unique(dataset[clock].values[dataset[clock].values > 0])
+    if drawn.size > EVERY and drawn[-1] > SPAN * drawn[drawn.size // 2]:
+        ax.set_xscale("log")
 
 
 def _risk_axis(ax: Axes, dataset: xr.Dataset) -> None:
     """A logarithmic axis where that helps, and the level Δ/2 that no network gets below."""
     drawn = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in ax.get_lines()])
-    positive = drawn[drawn > 0]
+    seen = drawn[drawn > 0]
     floor = _told(dataset)["problem"]["noise"] / 2
     if floor and not any(line.get_gid() == f"floor {floor}" for line in ax.get_lines()):
         ax.axhline(floor, color=GREY, lw=0.8, ls=":", gid=f"floor {floor}")
         place: Any = ("axes fraction", "data")
         ax.annotate("Δ/2", (1.01, floor), xycoords=place, va="center", ha="left", color=GREY, fontsize=8)
-    if positive.size and positive.max() > 3 * positive.min():
+    if seen.size and seen.max() > 3 * seen.min():
         ax.set_yscale("log")
-        _unresolved(ax, positive.min(), dataset)
+        for line in ax.get_lines():
+            line.set_ydata(positive(line.get_ydata()))
+        _unresolved(ax, seen.min(), dataset)
     ax.set_ylabel("risk")
     bands = any(isinstance(collection, PolyCollection) for collection in ax.collections)
     notes = [f"bands: {BAND[1] - BAND[0]:.0%} of the seeds"] if bands else []
@@ -130,8 +132,26 @@ def _band(ax: Axes, times: np.ndarray, values: np.ndarray, colour: str, label: s
         ax.fill_between(times, low, high, color=colour, alpha=0.22, lw=0)
 
 
-def trajectory(dataset: xr.Dataset, figure: Figure | None = None, ax: Axes | Sequence[Axes] | None = None) -> Figure:
-    """Risk and overlaps M_jr of one result against time.
+def _marks(i: int, points: int) -> dict[str, Any]:
+    """Dash and marker of the i-th simulation; markers of different simulations stand at different places."""
+    step = max(1, points // EVERY)
+    return {
+        "ls": SIMULATION_LINES[i % 3],
+        "marker": MARKERS[i % len(MARKERS)],
+        "ms": 4,
+        "markevery": ((1 + 2 * i) * step // 5 % max(1, points), step),
+    }
+
+
+def trajectory(
+    dataset: xr.Dataset,
+    figure: Figure | None = None,
+    ax: Axes | Sequence[Axes] | None = None,
+    *,
+    entries: str | Sequence[str] = "M",
+    clock: str = "time",
+) -> Figure:
+    """Risk and overlaps of one result against time.
 
     Parameters
     ----------
@@ -141,52 +161,87 @@ def trajectory(dataset: xr.Dataset, figure: Figure | None = None, ax: Axes | Seq
         Where to draw: an empty figure, or one made by this function, to which the result is added.
     ax : pair of Axes, optional
         The panels for risk and overlaps, in a figure of your own.
+    entries : str or sequence of str
+        What the right panel shows: ``"M"``, ``"Q"`` or ``"a"`` with all their entries, single ones such as ``"M12"``
+        (neuron 1, direction 2) or ``"Q11"``, and ``"m"``, the root mean square over the neurons.
+    clock : str
+        ``"time"``, ``"step"``, ``"sample"`` or ``"alpha"``.
 
     Examples
     --------
     >>> import twolayer as tl
     >>> problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD(lr="0.1/d", geometry="projected")
     >>> run = tl.solve(problem, algorithm, tl.Chain(100), tl.Overlaps([[1.0]], [[0.5]]), time=0.1, save=2, seeds=3)
-    >>> trajectory(run).axes[0].get_legend_handles_labels()[1]
+    >>> trajectory(run, clock="step").axes[0].get_legend_handles_labels()[1]
     ['Chain, d = 100, 3 seeds']
     """
     if not isinstance(dataset, xr.Dataset) or "risk" not in dataset:
         reject("dataset", type(dataset).__name__, "a result of solve")
+    choice("clock", clock, CLOCKS)
+    curves = curves_of(dataset, entries)
     with house_style():
-        figure, (left, right), whole = canvas(2, (8.4, 3.4), figure, ax, overlay=True)
-        colour, k = COLOURS.get(_word(dataset), COLOURS["other"]), dataset.sizes["direction"]
-        # colours tell the directions on the right, so the lines have to tell the results
-        style: Any = {"ls": LINES[len(left.get_legend_handles_labels()[1]) % len(LINES)]}
+        figure, (left, right), whole = canvas(2, (9.2, 3.6), figure, ax, overlay=True)
+        colour = COLOURS.get(_word(dataset), COLOURS["other"])
+        number = len({line.get_gid() for line in left.get_lines() if str(line.get_gid()).startswith("result")})
+        style: dict[str, Any] = {"ls": LINES[number % 4]} if number else {}
         if is_staged(dataset):
-            draw_stages(left, right, dataset, colour, _label(dataset), style)
+            draw_stages(left, right, dataset, colour, _label(dataset), style, clock)
         else:
-            _band(left, dataset.time.values, dataset.risk.values, colour, _label(dataset), **style)
-            _overlaps(right, dataset, style)
+            times = dataset[clock].values
+            _band(left, times, dataset.risk.values, colour, _label(dataset), **style)
+            _training(left, times, dataset, colour, _label(dataset))
+            _curves(right, times, curves, style)
+        for line in left.get_lines():
+            if line.get_gid() is None:
+                line.set_gid(f"result {number}")
         _risk_axis(left, dataset)
-        right.set_ylabel("overlap $M_{jr}$" if k > 1 else "overlap $M_{j1}$")
-        if k > 1:
-            named: dict[str, Any] = {}
-            for handle, name in zip(*right.get_legend_handles_labels(), strict=True):
-                named.setdefault(name, handle)  # of several results, the first stands for the direction
-            right.legend(named.values(), named)
+        _entry_axis(right, [name for name, _ in curves])
         for panel in (left, right):
-            _time_axis(panel, dataset)
+            _clock_axis(panel, dataset, clock)
         if whole:
-            figure.suptitle(_title(dataset, 110), **TITLE)
+            house_title(figure, *_title(dataset))
     return figure
 
 
-def _overlaps(ax: Axes, dataset: xr.Dataset, style: dict[str, Any]) -> None:
-    """Every M_jr: bands of a few, thin lines of many."""
-    times, (p, k) = dataset.time.values, dataset.M.shape[2:]
-    for r in range(k):
-        for j in range(p):
-            name = f"$M_{{j{r + 1}}}$" if j == 0 else None
-            values = dataset.M.values[:, :, j, r]
-            if p * k > MANY:
-                ax.plot(times, values.mean(axis=0), color=DIRECTIONS[r % 8], lw=0.8, label=name, **style)
-            else:
-                _band(ax, times, values, DIRECTIONS[r % 8], name, **style)
+def _training(ax: Axes, times: np.ndarray, dataset: xr.Dataset, colour: str, label: str) -> None:
+    """The risk on the samples that are trained on, where they are reused."""
+    if "train_risk" in dataset:
+        ax.plot(
+            times, dataset.train_risk.values.mean(0), color=colour, ls=(0, (1, 1)), lw=1.4, label=f"{label}: training"
+        )
+
+
+def _curves(ax: Axes, times: np.ndarray, curves: list[tuple[str, np.ndarray]], style: dict[str, Any]) -> None:
+    """Every entry: bands of a few, thin lines of many; one colour for each direction, or for each entry of Q."""
+    for i, (name, values) in enumerate(curves):
+        colour = DIRECTIONS[_number(name, i)]
+        if len(curves) > MANY:
+            ax.plot(times, values.mean(axis=0), color=colour, lw=0.8, label=symbol(name), **style)
+        else:
+            _band(ax, times, values, colour, symbol(name), **style)
+
+
+def _number(name: str, i: int) -> int:
+    """Which colour an entry has: that of its direction, or its own."""
+    return int(name[1:].split(",")[-1]) - 1 if name[0] in "Mm" else i
+
+
+def _entry_axis(ax: Axes, names: list[str]) -> None:
+    """What the right panel shows, with a legend of colours where there are several."""
+    letters = "".join(dict.fromkeys(name[0] for name in names))
+    single = len({name[1:].split(",")[-1] for name in names}) == 1
+    words = {
+        "M": "overlap $M_{j1}$" if single else "overlap $M_{jr}$",
+        "Q": "overlap $Q_{jl}$",
+        "a": "second layer $a_j$",
+        "m": "overlap  $m_r = \\langle M_{jr}^2 \\rangle_j^{1/2}$",
+    }
+    ax.set_ylabel(words[letters] if len(letters) == 1 else "overlaps " + ", ".join(letters))
+    named: dict[str, Any] = {}
+    for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
+        named.setdefault(name, handle)  # of several neurons or results, the first stands for the direction
+    if len(named) > 1 or (letters != "M" and len(names) > 1):
+        ax.legend(named.values(), named, ncols=1 + len(named) // 7)
 
 
 def _distinct(labels: dict[str, str]) -> dict[str, str]:
@@ -206,7 +261,12 @@ def _colours(words: dict[str, str]) -> dict[str, str]:
 
 
 def compare(
-    comparison: Comparison | xr.DataTree, figure: Figure | None = None, ax: Axes | Sequence[Axes] | None = None
+    comparison: Comparison | xr.DataTree,
+    figure: Figure | None = None,
+    ax: Axes | Sequence[Axes] | None = None,
+    *,
+    entries: str | Sequence[str] = "m",
+    clock: str = "time",
 ) -> Figure:
     """Risk and overlaps of all methods of a comparison: theory as lines, simulations with their seed bands.
 
@@ -218,6 +278,11 @@ def compare(
         Where to draw: an empty figure.
     ax : pair of Axes, optional
         The panels for risk and overlaps, in a figure of your own.
+    entries : str or sequence of str
+        What the right panel shows: ``"m"``, the root mean square over the neurons; ``"M"``, ``"Q"`` or ``"a"`` with
+        all their entries; single ones such as ``"M12"`` (neuron 1, direction 2) or ``"Q11"``.
+    clock : str
+        ``"time"``, ``"step"``, ``"sample"`` or ``"alpha"``.
 
     Examples
     --------
@@ -225,41 +290,45 @@ def compare(
     >>> problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD(lr="0.1/d", geometry="projected")
     >>> start, methods = tl.Overlaps([[1.0]], [[0.5]]), [tl.Chain(10), tl.Chain(15)]
     >>> both = tl.compare(problem, algorithm, methods, start, time=0.1, save=2, seeds=3)
-    >>> compare(both).axes[0].get_legend_handles_labels()[1]
+    >>> compare(both, entries=["M11", "Q11"]).axes[0].get_legend_handles_labels()[1]
     ['Chain, d = 10, 3 seeds', 'Chain, d = 15, 3 seeds']
     """
     known = comparison if isinstance(comparison, Comparison) else Comparison(comparison)
+    choice("clock", clock, CLOCKS)
     results = known.results
     reference = results[known.reference]
-    names = [n for n in quantities(reference) if n != "risk"]
     labels = _distinct({name: _label(dataset) for name, dataset in results.items()})
     simulations = [name for name, dataset in results.items() if _random(dataset)]
     theories = [name for name in results if name not in simulations]
     colours = _colours({name: _word(results[name]) for name in simulations})
+    shown = {name: curves_of(dataset, entries) for name, dataset in results.items()}
+    count = len(shown[known.reference])
     with house_style():
         figure, (left, right), whole = canvas(2, (9.2, 3.6), figure, ax)
         for i, name in enumerate(simulations):
-            times, values = results[name].time.values, quantities(results[name])
-            _band(left, times, values["risk"], colours[name], labels[name])
-            for r, quantity in enumerate(names):
-                if len(names) == 1:
-                    _band(right, times, values[quantity], colours[name], None)
-                else:  # colours tell the directions here, so the lines have to tell the simulations
-                    _band(right, times, values[quantity], DIRECTIONS[r % 8], None, ls=SIMULATION_LINES[i % 3])
+            times, marks = results[name][clock].values, _marks(i, results[name].sizes["time"])
+            _band(left, times, results[name].risk.values, colours[name], labels[name], **marks)
+            _training(left, times, results[name], colours[name], labels[name])
+            for r, (quantity, values) in enumerate(shown[name]):
+                # with several entries colours tell these, so dashes and markers have to tell the simulations
+                colour = colours[name] if count == 1 else DIRECTIONS[_number(quantity, r)]
+                _band(right, times, values, colour, None, **marks)
         for i, name in enumerate(theories):
-            times, values = results[name].time.values, quantities(results[name])
+            times = results[name][clock].values
             line: Any = {"color": COLOURS["theory"], "ls": THEORY_LINES[i % 3], "lw": 1.4, "zorder": 5}
-            left.plot(times, values["risk"].mean(axis=0), label=labels[name], **line)
-            for quantity in names:
-                right.plot(times, values[quantity].mean(axis=0), **line)
+            left.plot(times, results[name].risk.values.mean(axis=0), label=labels[name], **line)
+            if "train_risk" in results[name]:
+                training = results[name].train_risk.values.mean(axis=0)
+                left.plot(times, training, label=f"{labels[name]}: training", **{**line, "lw": 0.9})
+            for j, (_, values) in enumerate(shown[name]):
+                right.plot(times, values.mean(axis=0), label=labels[name] if j == 0 and count > 1 else None, **line)
         _risk_axis(left, reference)
-        if len(names) > 1:
-            for r, quantity in enumerate(names):
-                right.plot([], [], color=DIRECTIONS[r % 8], label=f"$m_{{{quantity[1:]}}}$")
-            right.legend()
-        right.set_ylabel("overlap  $m_r = \\langle M_{jr}^2 \\rangle_j^{1/2}$")
+        if count > 1:
+            for r, (quantity, _) in enumerate(shown[known.reference]):
+                right.plot([], [], color=DIRECTIONS[_number(quantity, r)], label=symbol(quantity))
+        _entry_axis(right, [name for name, _ in shown[known.reference]])
         for panel in (left, right):
-            _time_axis(panel, reference)
+            _clock_axis(panel, reference, clock)
         if whole:
-            figure.suptitle(_title(reference, 120), **TITLE)
+            house_title(figure, *_title(reference))
     return figure

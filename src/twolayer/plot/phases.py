@@ -19,7 +19,7 @@ from matplotlib.patches import Patch
 
 from twolayer.numerics.errors import choice, reject
 from twolayer.plot.canvas import canvas
-from twolayer.plot.style import house_style
+from twolayer.plot.style import house_style, house_title
 
 if TYPE_CHECKING:
     from twolayer.analysis.phases import PhaseDiagram
@@ -46,7 +46,11 @@ COLUMN = 2.55  # inches that a column of the legend takes
 
 
 def phases(
-    diagram: PhaseDiagram, plane: str = "both", measured: Sequence[Any] = (), figure: Figure | None = None
+    diagram: PhaseDiagram,
+    plane: str = "both",
+    measured: Sequence[Any] = (),
+    figure: Figure | None = None,
+    ax: Axes | Sequence[Axes] | None = None,
 ) -> Figure:
     """The regions of a phase diagram, with measured points on top.
 
@@ -60,7 +64,9 @@ def phases(
         Points to draw: filled where most runs recovered, crosses where not, with the measured θ. A point that lies
         beyond the axes is an arrow at their edge with its numbers.
     figure : matplotlib Figure, optional
-        Where to draw.
+        Where to draw: an empty figure.
+    ax : Axes or pair of Axes, optional
+        The panels, in a figure of your own.
 
     Examples
     --------
@@ -73,13 +79,13 @@ def phases(
         reject("measured", measured, "a list of results of weak_recovery")
     with house_style():
         size = (5.2 * len(planes), 4.6 if len(planes) > 1 else 5.0)
-        figure, axes, _ = canvas(len(planes), size, figure)
-        for ax, name in zip(axes, planes, strict=True):
-            draw_phases(ax, diagram, name, measured)
-        add_legend(figure, bool(measured))
-        figure.suptitle(
-            rf"Information exponent $\ell = {diagram.ell}$: {diagram.loss} loss, {diagram.geometry}", fontsize=10
-        )
+        figure, axes, whole = canvas(len(planes), size, figure, ax)
+        for panel, name in zip(axes, planes, strict=True):
+            draw_phases(panel, diagram, name, measured)
+        if whole:
+            add_legend(figure, bool(measured))
+            told = rf"Information exponent $\ell = {diagram.ell}$: {diagram.loss} loss, {diagram.geometry}"
+            house_title(figure, told)
     return figure
 
 
@@ -108,22 +114,24 @@ def draw_phases(ax: Axes, diagram: PhaseDiagram, plane: str, measured: Sequence[
         y = free.lines[name].delta(mu) + shift
         ax.plot(mu[y >= floor], y[y >= floor], style, color=COLOURS["validity"], lw=1.3)
     last = float(ell)
-    if ell > 1:
-        height = 1 - diagram.noise_order + shift
+    below = 1 - diagram.noise_order  # every rate beyond this line multiplies m_0 by a power of d in each step
+    if ell > 1 and (plane == "theta" or diagram.at(free.optimal_mu, below).learns):
         ends = [free.optimal_mu, right if plane == "delta" else last]
-        ax.plot(ends, [height, height], color=COLOURS["polylog"], lw=2.4, clip_on=False)
+        ax.plot(ends, [below + shift] * 2, color=COLOURS["polylog"], lw=2.4, clip_on=False)
     one = (1 - ell) / 2 if plane == "delta" else 0.0
-    ax.plot([last, right], [one, one], color=COLOURS["one"], lw=2.4, clip_on=False)
-    if plane == "delta" and ell > 1:
-        below = 1 - diagram.noise_order  # every rate beyond this line multiplies m_0 by a power of d in each step
-        ax.fill_between([free.optimal_mu, right], floor, below, color=COLOURS["constant"], lw=0, zorder=1)
-    if plane == "delta":
+    giant = plane == "theta" or diagram.at(last, one).learns  # steps of order one, where the algorithm bears them
+    if giant:
+        ax.plot([last, right], [one, one], color=COLOURS["one"], lw=2.4, clip_on=False)
+    if plane == "delta" and giant:
+        if ell > 1:
+            ax.fill_between([free.optimal_mu, right], floor, below, color=COLOURS["constant"], lw=0, zorder=1)
         ax.fill_between([last, right], floor, one, color=COLOURS["single"], lw=0, zorder=1.1)
     for which, colour in ((sgd, "sgd"), (free, "correlation")):
         x, y = which.points["optimum"]
         ax.axvline(x, color=COLOURS[colour], ls="--", lw=1.2)
         ax.plot([x], [y + shift], "*", ms=11, color=COLOURS[colour], mec="black", mew=0.6, zorder=6, clip_on=False)
-    _draw_measured(ax, plane, measured, (right, floor, top))
+    _draw_measured(ax, plane, measured, (right, floor, top), diagram)
+    _mark_exponents(ax, ell)
     ax.set(xlim=(0, right), ylim=(floor, top), xlabel=r"$\mu$   (batch $n_b \sim d^{\mu}$)", ylabel=LABELS[plane])
     ax.grid(False)
 
@@ -135,14 +143,27 @@ def _pair(diagram: PhaseDiagram) -> tuple[PhaseDiagram, PhaseDiagram]:
     return sgd, kind(diagram.ell, "correlation", "projected", "none")
 
 
-def _draw_measured(ax: Axes, plane: str, measured: Sequence[Any], window: tuple[float, float, float]) -> None:
-    """Points where they were measured; one beyond the window is an arrow at its edge, with its numbers."""
+def _mark_exponents(ax: Axes, ell: int) -> None:
+    """Ticks of μ where regimes change: at ℓ/2, ℓ − 1 and ℓ."""
+    names: dict[float, list[str]] = {0.0: ["$0$"]}
+    for place, name in ((ell / 2, r"$\ell/2$"), (ell - 1.0, r"$\ell-1$"), (float(ell), r"$\ell$")):
+        names.setdefault(place, []).append(name)
+    ax.set_xticks(list(names), ["$=$".join(name) for name in names.values()])
+
+
+def _draw_measured(
+    ax: Axes, plane: str, measured: Sequence[Any], window: tuple[float, float, float], diagram: PhaseDiagram
+) -> None:
+    """Points where they were measured, with θ and in brackets what is predicted; one beyond the window is an arrow."""
     right, floor, top = window
     for point in measured:
         y, error = (point.delta, None) if plane == "delta" else (point.theta, point.theta_error)
         if y is None:
             continue
+        predicted = diagram.at(point.mu, point.delta).theta
         text = "" if point.theta is None else _signed(point.theta)
+        if text and predicted is not None and plane == "delta":
+            text += f" ({_signed(predicted)})"
         x_in, y_in = min(max(point.mu, 0.0), right), min(max(y, floor), top)
         if (x_in, y_in) == (point.mu, y):
             if error is not None:
@@ -192,6 +213,6 @@ def _handles(measured: bool) -> list[Any]:
         ),
     ]
     if measured:
-        handles.append(Line2D([], [], color="black", marker="o", ls="", label=r"measured, with its $\theta$"))
+        handles.append(Line2D([], [], color="black", marker="o", ls="", label=r"measured $\theta$ (predicted)"))
         handles.append(Line2D([], [], color="black", marker="x", ls="", label="measured: no recovery"))
     return handles

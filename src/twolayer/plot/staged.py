@@ -23,9 +23,11 @@ def is_staged(dataset: xr.Dataset) -> bool:
     return "stage" in dataset.coords
 
 
-def draw_stages(left: Axes, right: Axes, dataset: xr.Dataset, colour: str, label: str, style: dict[str, Any]) -> None:
-    """Risk and overlaps of all seeds against their own times."""
-    times, seeds = dataset.time.values, dataset.sizes["seed"]
+def draw_stages(
+    left: Axes, right: Axes, dataset: xr.Dataset, colour: str, label: str, style: dict[str, Any], clock: str = "time"
+) -> None:
+    """Risk and overlaps of all seeds against their own clocks."""
+    times, seeds = dataset[clock].values, dataset.sizes["seed"]
     stage = dataset.stage.values
     ends = np.flatnonzero(stage[1:] > stage[:-1])  # last save points of all stages but the last
     line: dict[str, Any] = {"lw": 1.0, "alpha": max(0.15, min(1.0, FAINT / seeds)), **style}
@@ -40,4 +42,4 @@ def draw_stages(left: Axes, right: Axes, dataset: xr.Dataset, colour: str, label
     p, k = dataset.sizes["neuron"], dataset.sizes["direction"]
     for r in range(k):
         for j in range(p):
-            draw(right, dataset.M.values[:, :, j, r], DIRECTIONS[r % 8], f"$M_{{j{r + 1}}}$" if j == 0 else None)
+            draw(right, dataset.M.values[:, :, j, r], DIRECTIONS[r], f"$M_{{j{r + 1}}}$" if j == 0 else None)

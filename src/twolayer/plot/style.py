@@ -1,41 +1,72 @@
-"""One place for how figures look, and how they are written."""
+"""One place for how figures look, and how they are written.
+
+    house   screens and pages: PNG
+    paper   one column of a journal is 3.4 inches wide, two are 7.0: small type, PDF with embedded fonts
+    talk    large type and thick lines
+    dark    light on dark: PNG
+
+Colours are told apart by readers with deuteranopia, protanopia and tritanopia: within a palette, CIEDE2000 ≥ 15 after
+each of them is simulated. Theory is drawn in ink, which is black, or nearly white on dark paper.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, overload
 
 import matplotlib as mpl
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.text import Text
 
-from twolayer.numerics.errors import InputError, short
+from twolayer.numerics.errors import InputError, choice, short
 from twolayer.numerics.writing import write_atomically
 from twolayer.plot.screen import watched
 
-__all__ = ["COLOURS", "DIRECTIONS", "GREY", "TITLE", "house_style", "save_figure"]
+__all__ = [
+    "COLOURS",
+    "DIRECTIONS",
+    "FORMATS",
+    "GREY",
+    "house_style",
+    "house_title",
+    "panel_size",
+    "positive",
+    "save_figure",
+    "style",
+]
 
-COLOURS = {
-    "theory": "#1a1a1a",
-    "chain": "#1f77b4",
-    "vectors": "#d95f02",
-    "ode": "#1a1a1a",
-    "sde": "#7570b3",
-    "other": "#1b9e77",
-}
-"""Theory is drawn in black, simulations in colour."""
-
-DIRECTIONS = ("#1f77b4", "#d95f02", "#1b9e77", "#7570b3", "#e7298a", "#66a61e", "#e6ab02", "#a6761d")
-"""Colours of target directions, and of orders of Hermite polynomials."""
-
+FORMATS = (".png", ".pdf", ".svg")
 GREY = "#777777"
+"""For what is neither theory nor measurement: levels, guides, thresholds."""
 
-TITLE: Any = {"fontsize": 9.5, "x": 0.01, "ha": "left"}
-"""Titles of whole figures."""
+LIGHT = {"ink": "#1a1a1a", "blue": "#0072b2", "amber": "#e69f00", "brown": "#8f3f00", "aqua": "#5ad1d1"}
+DARK = {"ink": "#f2f2f2", "blue": "#3399ff", "amber": "#eb9c00", "brown": "#805500", "aqua": "#4dffa6"}
 
-STYLE: Any = {
+MEANING = {
+    "theory": "ink",
+    "ode": "ink",
+    "map": "ink",
+    "corrected": "ink",
+    "chain": "blue",
+    "vectors": "brown",
+    "sde": "amber",
+    "other": "aqua",
+    "annealed": "amber",
+    "quenched": "brown",
+    "SGD": "blue",
+    "correlation": "amber",
+    "spherical": "brown",
+}
+"""What is drawn, and the colour of the palette that it has."""
+
+LIGHT_DIRECTIONS = ("#0072b2", "#d55e00", "#00cccc", "#591b30", "#eba481", "#002b80", "#a60000")
+DARK_DIRECTIONS = ("#4aa8ff", "#ff8c1a", "#ffd4bf", "#805500", "#bfeaff", "#466380", "#8000ff")
+
+HOUSE: dict[str, Any] = {
     "figure.dpi": 110,
     "savefig.dpi": 160,
     "figure.constrained_layout.use": True,
@@ -52,7 +83,129 @@ STYLE: Any = {
     "legend.frameon": False,
     "legend.fontsize": 8.5,
     "mathtext.fontset": "dejavusans",
+    "pdf.fonttype": 42,  # fonts inside the file, as text that can be searched and edited
+    "ps.fonttype": 42,
+    "svg.fonttype": "path",
 }
+STYLES: dict[str, dict[str, Any]] = {
+    "house": {},
+    "paper": {
+        "font.size": 7.5,
+        "axes.titlesize": 7.5,
+        "legend.fontsize": 6.5,
+        "lines.linewidth": 1.1,
+        "axes.linewidth": 0.6,
+        "savefig.dpi": 300,
+        "savefig.format": "pdf",
+    },
+    "talk": {
+        "font.size": 13,
+        "axes.titlesize": 13.5,
+        "legend.fontsize": 11,
+        "lines.linewidth": 2.4,
+        "lines.markersize": 8,
+        "axes.linewidth": 1.2,
+    },
+    "dark": {
+        "figure.facecolor": "#161616",
+        "axes.facecolor": "#161616",
+        "savefig.facecolor": "#161616",
+        "text.color": "#f2f2f2",
+        "axes.labelcolor": "#f2f2f2",
+        "axes.edgecolor": "#bbbbbb",
+        "xtick.color": "#dddddd",
+        "ytick.color": "#dddddd",
+        "grid.color": "#333333",
+    },
+}
+COLUMN, PAGE = 3.4, 7.0  # inches: widths of figures of one panel and of several on paper
+ENLARGED = 1.35  # talks: panels grow with their type
+
+_current = "house"
+
+
+class _Colours(Mapping[str, str]):
+    """Colours by what they mean, in the style that is in use."""
+
+    def __getitem__(self, name: str) -> str:
+        return (DARK if _current == "dark" else LIGHT)[MEANING[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(MEANING)
+
+    def __len__(self) -> int:
+        return len(MEANING)
+
+
+class _Directions(Sequence[str]):
+    """Colours by number, again from the first after the last."""
+
+    def _all(self) -> tuple[str, ...]:
+        return DARK_DIRECTIONS if _current == "dark" else LIGHT_DIRECTIONS
+
+    @overload
+    def __getitem__(self, i: int) -> str: ...
+
+    @overload
+    def __getitem__(self, i: slice) -> Sequence[str]: ...
+
+    def __getitem__(self, i: int | slice) -> str | Sequence[str]:
+        return self._all()[i] if isinstance(i, slice) else self._all()[i % len(self._all())]
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+
+COLOURS = _Colours()
+"""Theory is drawn in ink, simulations and algorithms in colour."""
+
+DIRECTIONS = _Directions()
+"""Colours of target directions, of orders of Hermite polynomials and of whatever else is numbered."""
+
+
+class style:
+    """Choose how figures look from here on, or inside a ``with`` block.
+
+    Parameters
+    ----------
+    name : str
+        ``"house"``, ``"paper"`` (widths of journal columns, PDF with embedded fonts), ``"talk"`` or ``"dark"``.
+
+    Examples
+    --------
+    >>> with style("paper"):
+    ...     panel_size(2, (9.2, 3.6))
+    (7.0, 2.74)
+    >>> panel_size(2, (9.2, 3.6))
+    (9.2, 3.6)
+    """
+
+    def __init__(self, name: str) -> None:
+        global _current
+        self.before = _current
+        _current = choice("name", name, STYLES)
+
+    def __enter__(self) -> style:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        global _current
+        _current = self.before
+
+
+def panel_size(columns: int, size: tuple[float, float]) -> tuple[float, float]:
+    """Inches of a figure in the style that is in use, from those of the house."""
+    if _current == "talk":
+        return ENLARGED * size[0], ENLARGED * size[1]
+    if _current != "paper":
+        return size
+    width = COLUMN if columns == 1 else PAGE
+    return width, round(size[1] * max(width / size[0], 0.55), 2)  # not so flat that type fills it
 
 
 @contextmanager
@@ -66,12 +219,63 @@ def house_style() -> Iterator[None]:
     False
     """
     watched()  # pyplot is imported before settings are changed, for it keeps some of its own among them
-    with mpl.rc_context(STYLE):
+    settings: Any = {**HOUSE, **STYLES[_current]}
+    with mpl.rc_context(settings):
         yield
 
 
+SMALLEST = 5.0  # points of type
+
+
+def house_title(figure: Figure | SubFigure, *lines: str) -> None:
+    r"""The title of a whole figure: what is asked, and how it is answered, each on one line that never wraps.
+
+    A line that is wider than the figure is set in smaller type, and shortened where that does not help.
+
+    Examples
+    --------
+    >>> figure = Figure(figsize=(3.0, 2.0))
+    >>> house_title(figure, "target " + " + ".join(f"z{i}" for i in range(1, 60)))
+    >>> figure.get_suptitle().endswith("…"), "\n" in figure.get_suptitle()
+    (True, False)
+    """
+    size: float = mpl.rcParams["axes.titlesize"]
+    known = [line for line in lines if line]
+    text = figure.suptitle("\n".join(known), x=0.01, ha="left", fontsize=size)
+    room = 0.97 * figure.bbox.width
+
+    while (width := _width(text)) > room and size > SMALLEST:
+        size = max(SMALLEST, min(size - 0.25, size * room / width))
+        text.set_fontsize(size)
+    while _width(text) > room:
+        widest = max(range(len(known)), key=lambda i: len(known[i]))
+        known[widest] = known[widest].rstrip("…")[:-4].rstrip() + "…"
+        if known[widest].count("$") % 2:  # never inside of mathematics
+            known[widest] = known[widest][: known[widest].rindex("$")].rstrip() + "…"
+        text.set_text("\n".join(known))
+
+
+def _width(text: Text) -> float:
+    """Pixels that a text takes."""
+    return float(text.get_window_extent().width)
+
+
+def positive(values: Any) -> Any:
+    """Values for a logarithmic axis: what is not positive is a gap.
+
+    Examples
+    --------
+    >>> positive([1.0, 0.0, 2.0])
+    array([ 1., nan,  2.])
+    """
+    import numpy as np
+
+    array = np.asarray(values, dtype=float)
+    return np.where(array > 0, array, np.nan)
+
+
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
-    """Write a figure, all or nothing; the format follows the name (.png, .pdf, .svg).
+    """Write a figure, all or nothing; the format follows the name (.png, .pdf, .svg), or the style if it has none.
 
     Examples
     --------
@@ -79,8 +283,10 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
     Traceback (most recent call last):
     twolayer.InputError: Argument `path` must end in .png, .pdf or .svg, but got 'figure.gif'.
     """
-    suffix = Path(path).suffix
-    if suffix not in (".png", ".pdf", ".svg"):
-        raise InputError(f"Argument `path` must end in .png, .pdf or .svg, but got {short(str(path))}.")
     with house_style():
-        return write_atomically(path, figure.savefig)
+        goal = Path(path)
+        if not goal.suffix:
+            goal = goal.with_suffix(f".{mpl.rcParams['savefig.format']}")
+        if goal.suffix not in FORMATS:
+            raise InputError(f"Argument `path` must end in .png, .pdf or .svg, but got {short(str(path))}.")
+        return write_atomically(goal, figure.savefig)

@@ -56,7 +56,7 @@ def analysis(result: Analysis, figure: Figure | None = None, ax: Axes | None = N
             order = sum(alpha)
             label = None if order in orders else f"order {order}"
             orders.add(order)
-            ax.bar(i, c, color=DIRECTIONS[(order - 1) % 8], width=0.7, label=label)
+            ax.bar(i, c, color=DIRECTIONS[order - 1], width=0.7, label=label)
         tilt: Any = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"} if len(shown) > 6 else {}
         ax.set_xticks(range(len(shown)), [_product(alpha) for alpha, _ in shown], fontsize=8.5, **tilt)
         middle, half = (len(shown) - 1) / 2, max(len(shown), 6) / 2 + 0.2  # few bars stay slim

@@ -13,13 +13,14 @@ import numpy as np
 import twolayer as tl
 from twolayer.numerics.errors import InputError, choice
 
-__all__ = ["COLOURS", "LEVELS", "flow_samples", "law", "measured", "require_exponents", "task"]
+__all__ = ["LEVELS", "TASK", "flow_samples", "law", "measured", "require_exponents", "task"]
 
 STEPS = {1: 0.2, 2: 0.05, 3: 0.2, 4: 0.12}
 LEVELS = (0.4, 0.7)
 """The search ends at the first, the descent at the second."""
 
-COLOURS = {1: "#1b9e77", 2: "#1f77b4", 3: "#d95f02", 4: "#7570b3"}
+TASK = "target h_k(z1)   student h_k, p = 1, a = 1   single fresh samples, spherical; correlation loss for k ≥ 3"
+"""What all these figures ask, in one line."""
 
 
 def require_exponents(exponents: tuple[int, ...]) -> None:

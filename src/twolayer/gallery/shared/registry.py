@@ -1,9 +1,12 @@
-"""What a figure of the gallery is, where figures are found, and how one is run and written.
+"""What a figure of the gallery is, where figures are found, and how one is run, drawn and written.
 
-    @figure("name", "what it shows", quick={…})   on   f(*, seed, settings…) → Plate(figure, data, verdict)
+    @figure("name", "what it shows", quick={…})
+    compute(*, seed, settings…) → Finding(data, verdict, task)
+    draw(data) → Figure                                            and, where it moves, animate(data) → Animation
 
-Settings are the keyword arguments of the function; ``quick`` holds those of a smaller version that takes seconds.
-Figures of one source form a group.
+A figure is a file with these functions. Settings are the keyword arguments of the first; ``quick`` holds those of a
+smaller version that takes seconds. Settings, task and verdict are kept among the attributes of the data, so that a
+figure is drawn from its file as from its computation. Figures of one source form a group.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import inspect
 import json
 import os
 import pkgutil
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +27,23 @@ import xarray as xr
 from matplotlib.animation import Animation, PillowWriter
 from matplotlib.figure import Figure
 
-from twolayer.gallery.shared.judging import Verdict
+from twolayer.gallery.shared.judging import Check, Verdict
 from twolayer.gallery.shared.parts import keeping
 from twolayer.numerics.errors import InputError, choice, closest, reject, short
 
-__all__ = ["Entry", "Plate", "figure", "figures", "files_of", "read_setting", "run", "write"]
+__all__ = [
+    "Entry",
+    "Finding",
+    "Plate",
+    "draw",
+    "figure",
+    "figures",
+    "files_of",
+    "read_setting",
+    "run",
+    "verdict_of",
+    "write",
+]
 
 GROUPS = {
     "escape": ("arnaboldi2023escaping",),
@@ -39,6 +55,14 @@ GROUPS = {
 """Groups of figures, with the papers behind them."""
 
 FRAMES_PER_SECOND = 12
+
+
+class Finding(NamedTuple):
+    """What a figure computes: its data, the verdict on them, and the task in one or two lines."""
+
+    data: xr.Dataset
+    verdict: Verdict
+    task: str
 
 
 class Plate(NamedTuple):
@@ -56,15 +80,17 @@ class Entry:
 
     name: str
     title: str
-    draw: Callable[..., Plate]
+    compute: Callable[..., Finding]
+    draw: Callable[[xr.Dataset], Figure]
     quick: Mapping[str, Any]
     group: str = "escape"
     papers: tuple[str, ...] = GROUPS["escape"]
+    animate: Callable[[xr.Dataset], Animation] | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
         """Names and values of the settings of the full version."""
-        parameters = inspect.signature(self.draw).parameters.values()
+        parameters = inspect.signature(self.compute).parameters.values()
         return {p.name: p.default for p in parameters if p.name != "seed"}
 
 
@@ -72,9 +98,15 @@ _ENTRIES: dict[str, Entry] = {}
 
 
 def figure(
-    name: str, title: str, *, quick: Mapping[str, Any], group: str = "escape", papers: tuple[str, ...] | None = None
-) -> Callable[[Callable[..., Plate]], Callable[..., Plate]]:
-    """Decorator: put a figure into the gallery.
+    name: str,
+    title: str,
+    *,
+    quick: Mapping[str, Any],
+    group: str = "escape",
+    papers: tuple[str, ...] | None = None,
+    moves: bool = False,
+) -> Callable[[Callable[..., Finding]], Callable[..., Finding]]:
+    """Decorator: put a figure into the gallery, to be drawn by ``draw`` (and ``animate``) of the same file.
 
     Parameters
     ----------
@@ -86,12 +118,19 @@ def figure(
         One of `GROUPS`.
     papers : tuple of str, optional
         Keys of the papers behind it, where they are not those of the group.
+    moves : bool
+        Whether the file has an ``animate`` too.
     """
     behind = GROUPS[choice("group", group, GROUPS)] if papers is None else papers
 
-    def register(draw: Callable[..., Plate]) -> Callable[..., Plate]:
-        _ENTRIES[name] = Entry(name, title, draw, dict(quick), group, behind)
-        return draw
+    def register(compute: Callable[..., Finding]) -> Callable[..., Finding]:
+        def of_file(word: str) -> Callable[[xr.Dataset], Any]:
+            """A function that stands further down in the same file."""
+            return lambda data: getattr(sys.modules[compute.__module__], word)(data)
+
+        moving = of_file("animate") if moves else None
+        _ENTRIES[name] = Entry(name, title, compute, of_file("draw"), dict(quick), group, behind, moving)
+        return compute
 
     return register
 
@@ -188,7 +227,6 @@ def run(
     known = figures()
     entry = known[choice("name", name, known)]
     from twolayer.numerics.random import check_seed
-    from twolayer.plot.style import house_style
     from twolayer.running.dataset import SCHEMA, versions
 
     check_seed(seed)
@@ -199,22 +237,58 @@ def run(
     described = {**every, **chosen, "seed": seed}
     folder = None if out is None else Path(out)
     with keeping(folder, name, {**described, **versions()}) as forget:
-        with house_style():
-            plate = entry.draw(seed=seed, **chosen)
-        plate.data.attrs |= {
+        data, found, task = entry.compute(seed=seed, **chosen)
+        data.attrs |= {
             "schema": SCHEMA,
             "gallery": name,
             "settings": json.dumps(described),
-            "verdict": plate.verdict.text,
-            "outcome": plate.verdict.outcome,
-            "agrees": json.dumps(plate.verdict.agrees),
+            "task": task,
+            "claim": found.claim,
+            "checks": json.dumps(found.checks, ensure_ascii=False),
+            "note": found.note,
+            "verdict": found.text,
+            "outcome": found.outcome,
+            "agrees": json.dumps(found.agrees),
             "versions": json.dumps(versions()),
             "papers": json.dumps(entry.papers),
         }
+        plate = draw(data)
         if folder is not None:
             write(plate, folder)
             forget()
     return plate
+
+
+def verdict_of(data: xr.Dataset) -> Verdict:
+    """The verdict that the data of a figure carry."""
+    checks = tuple(Check(*check) for check in json.loads(data.attrs["checks"]))
+    return Verdict(data.attrs["claim"], checks, data.attrs["note"])
+
+
+def draw(data: xr.Dataset) -> Plate:
+    """Draw a figure from its data, without computing anything again.
+
+    Parameters
+    ----------
+    data : xarray.Dataset
+        ``.data`` of a plate, or NAME.nc as `load` reads it.
+
+    Examples
+    --------
+    >>> plate = run("mediocrity", quick=True)
+    >>> draw(plate.data).verdict == plate.verdict
+    True
+    """
+    from twolayer.plot.style import house_style
+
+    if not isinstance(data, xr.Dataset) or "gallery" not in data.attrs:
+        reject("data", type(data).__name__, "the data of a figure of the gallery")
+    known = figures()
+    entry = known[choice("data", data.attrs["gallery"], known)]
+    with house_style():
+        drawn = entry.draw(data)
+        moving = None if entry.animate is None else entry.animate(data)
+    return Plate(drawn, data, verdict_of(data), moving)
 
 
 def files_of(plate: Plate, folder: str | os.PathLike[str]) -> list[Path]:

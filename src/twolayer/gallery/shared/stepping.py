@@ -8,20 +8,17 @@ A batch of α d samples makes steps of order one, so runs at finite d scatter by
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer.gallery.shared.judging import Check, largest
 from twolayer.gallery.shared.parts import part
 
-__all__ = ["Pair", "agree", "follow", "headline", "mark_steps", "orthogonal", "strength"]
+__all__ = ["Pair", "agree", "follow", "orthogonal", "strength"]
 
 FLOOR = 1e-9  # below this a number counts as exact
 SHARE = 0.1  # of the range: deviations that must be seen
@@ -95,14 +92,3 @@ def follow(
 def strength(M: np.ndarray) -> np.ndarray:
     """Overlap with each direction, root-mean-square over the neurons: (…, p, k) → (…, k)."""
     return np.asarray(np.sqrt((M**2).mean(-2)))
-
-
-def mark_steps(ax: Axes, steps: int) -> None:
-    """Whole steps on the axis of x."""
-    ax.set_xticks(range(0, steps + 1, max(1, steps // 6)))
-    ax.set_xlabel("step")
-
-
-def headline(figure: Figure, text: str) -> None:
-    """A title over all panels, broken into lines that fit."""
-    figure.suptitle(textwrap.fill(text, max(30, int(13 * figure.get_figwidth()))), fontsize=10)

@@ -1,0 +1,99 @@
+"""What was asked, in two lines: the task, and the algorithm that is let loose on it.
+
+    teacher erf, k = 2, a* = 1   student erf, p = 4, a = ±1   Δ = 0.1
+    lr = 0.1/d, batch 1, fresh samples, projected
+
+Both are read from the description that every result carries. The data set, the second layer and the weights of a
+teacher are always named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["algorithm_line", "problem_line", "weights_text"]
+
+LAYERS = {"ones": "a = 1", "signs": "a = ±1", "gaussian": "a Gaussian"}
+MANY = 4  # weights that are named one by one
+LONG = 70  # characters of a target
+
+
+def problem_line(problem: dict[str, Any], trained: bool = False) -> str:
+    """The task: target, student, second layer, noise.
+
+    Examples
+    --------
+    >>> told = {"target": "He2(z1)", "activation": "He2", "width": 4, "second_layer": "ones", "noise": 0.1}
+    >>> problem_line(told)
+    'target He2(z1)   student He2, p = 4, a = 1   Δ = 0.1'
+    """
+    target, layer = problem["target"], problem.get("second_layer") or "ones"
+    if isinstance(target, dict):
+        weights = target.get("weights", [1.0])
+        target = f"teacher {target['teacher']}, k = {target['k']}, {weights_text('a*', weights)}"
+    else:
+        target = f"target {target if len(target) <= LONG else target[: LONG - 1] + '…'}"
+    if problem.get("gram") is not None:
+        target += ", P given"
+    said = LAYERS[layer] if isinstance(layer, str) else weights_text("a", layer)
+    parts = [target, f"student {problem['activation']}, p = {problem['width']}, {said}"]
+    if trained:
+        parts[-1] += " at first, trained"
+    if problem["noise"]:
+        parts.append(f"Δ = {problem['noise']:g}")
+    return "   ".join(parts)
+
+
+def weights_text(name: str, weights: Sequence[float]) -> str:
+    """The weights of a second layer, short.
+
+    Examples
+    --------
+    >>> weights_text("a*", [1.0, 1.0]), weights_text("a", [1.0, -1.5])
+    ('a* = 1', 'a = (1, −1.5)')
+    """
+    values = np.ravel(np.asarray(weights, dtype=float))
+    if np.ptp(values) == 0:
+        return f"{name} = {values[0]:.3g}".replace("-", "−")
+    shown = ", ".join(f"{x:.3g}" for x in values[:MANY]) + (", …" if values.size > MANY else "")
+    return f"{name} = ({shown})".replace("-", "−")
+
+
+def algorithm_line(algorithm: dict[str, Any]) -> str:
+    """The algorithm: rate, batch, data set, and what is not plain SGD on the squared loss.
+
+    Examples
+    --------
+    >>> algorithm_line({"lr": "0.1/d", "batch": "3*d", "dataset": "3*d", "geometry": "free", "loss": "squared"})
+    'lr = 0.1/d, batch 3*d of the same 3*d samples'
+    >>> algorithm_line({"lr": "1/d", "batch": "1", "dataset": None, "geometry": "projected", "loss": "correlation"})
+    'lr = 1/d, batch 1, fresh samples, projected, correlation loss'
+    """
+    data = algorithm.get("dataset")
+    said = f"lr = {_short(algorithm['lr'])}, batch {_short(algorithm['batch'])}"
+    said += ", fresh samples" if data is None else f" of the same {_short(data)} samples"
+    if data is not None and algorithm.get("sampling") == "replacement":
+        said += ", drawn with replacement"
+    if algorithm["geometry"] != "free":
+        said += f", {algorithm['geometry']}"
+    if algorithm["loss"] != "squared":
+        said += f", {algorithm['loss']} loss"
+    for key, word in (("momentum", "momentum"), ("weight_decay", "weight decay")):
+        if algorithm.get(key):
+            said += f", {word} {algorithm[key]:g}"
+    return said
+
+
+def _short(law: Any) -> str:
+    """A law with four digits of its numbers.
+
+    Examples
+    --------
+    >>> _short("0.08333333333333333/d")
+    '0.08333/d'
+    """
+    return re.sub(r"\d+\.\d{4,}(e-?\d+)?", lambda found: f"{float(found[0]):.4g}", str(law))
