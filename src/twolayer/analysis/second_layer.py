@@ -27,6 +27,7 @@ from twolayer.numerics.errors import InputError, finite_number, positive_integer
 from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import sobol_normals
 from twolayer.running.dataset import unpack
+from twolayer.running.meanings import with_meanings
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
@@ -222,4 +223,4 @@ def layerwise(result: xr.Dataset, ridge: float = 0.0) -> xr.Dataset:
     variables: dict[str, Any] = {name: (("seed", "time"), getattr(fit, name).reshape(lead)) for name in names}
     variables["a"] = ("seed", "time", "neuron"), fit.a.reshape(result.a.shape)
     clocks = ("seed", "neuron", "time", "step", "sample", "alpha")
-    return xr.Dataset(variables, {name: result.coords[name] for name in clocks})
+    return with_meanings(xr.Dataset(variables, {name: result.coords[name] for name in clocks}))

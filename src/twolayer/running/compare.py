@@ -19,16 +19,16 @@ from twolayer.running.announcing import Announcer
 from twolayer.running.comparison import Comparison, tree_of
 from twolayer.running.finite_size import rounding
 from twolayer.running.judging import Judgement, entries, judge, ranges
-from twolayer.running.pilots import Finite, Pair, Pilots, clock_ratio
-from twolayer.running.solve import given_start, solve
+from twolayer.running.pilots import Finite, Pair, Pilots, clock_ratio, planned_pilots
+from twolayer.running.solve import given_start, make_task, solve
 from twolayer.running.support import check_description, support
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
-from twolayer.task.method import METHODS, Method, Outcome
+from twolayer.task.method import METHODS, Method, Outcome, Task
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
-__all__ = ["compare", "default_methods"]
+__all__ = ["compare", "default_methods", "foreseen"]
 
 MAX_VECTOR_WORK = 3e10  # numbers moved by Vectors beyond which it is left out unless asked for
 ALONE = 5.0  # starts below so many d^(−1/2) are ruled by the noise of single samples
@@ -98,16 +98,10 @@ def compare(
         its rows, ``.results`` the results by name, ``.tree`` the DataTree that `save` writes.
     """
     announcer = Announcer(progress)
-    check_description(problem, algorithm, " (stages are run with solve_stages)")
-    if isinstance(start, str):
-        dims = {method.dimension for method in methods or () if isinstance(method, Method)} - {None}
-        start = given_start(
-            problem, start, dims.pop() if len(dims) == 1 else None, seed, why="the methods have not one"
-        )
-    if not isinstance(start, Overlaps):
-        reject("start", start, "Overlaps, or 'random'")
-    usable, skipped = _usable(problem, algorithm, _asked(problem, algorithm, methods, start, time, steps, seeds))
+    asked, start = _prepared(problem, algorithm, methods, start, time, steps, seeds, seed)
+    usable, skipped = _usable(problem, algorithm, asked)
     start = _placed(start, usable)
+    told = _told(asked, time=time, steps=steps, save=save, seeds=seeds, seed=seed)
     names = dict(zip(_labels(usable), usable, strict=True))
     results: dict[str, xr.Dataset] = {}
     rows: list[Judgement] = []
@@ -138,9 +132,67 @@ def compare(
             results[name] = stop.result  # of pilots nothing is kept
         if not results:
             raise
-        part = tree_of([n for n in names if n in results], results, [], skipped, complete=False)
+        part = tree_of([n for n in names if n in results], results, [], skipped, told, complete=False)
         raise Interrupted(Comparison(part)) from None
-    return Comparison(tree_of(list(done), results, rows, skipped))
+    return Comparison(tree_of(list(done), results, rows, skipped, told))
+
+
+def foreseen(
+    problem: Problem,
+    algorithm: SGD,
+    methods: Sequence[Method] | None,
+    start: Overlaps | str | None,
+    *,
+    time: Any = None,
+    steps: Any = None,
+    save: Any = 200,
+    seeds: int = 32,
+    seed: int = 0,
+) -> list[tuple[Method, Task]]:
+    """The runs of `compare` with these arguments, and its pilots as far as they are known beforehand.
+
+    Examples
+    --------
+    >>> from twolayer import ODE, Chain
+    >>> problem, algorithm, start = Problem("z1", "erf"), SGD(lr="0.1/d"), Overlaps([[1.0]], [[0.5]])
+    >>> [m.dimension for m, _ in foreseen(problem, algorithm, [ODE(), Chain(1600)], start, time=1) if m.name == "chain"]
+    [1600, 400, 100]
+    """
+    asked, start = _prepared(problem, algorithm, methods, start, time, steps, seeds, seed)
+    usable, _ = _usable(problem, algorithm, asked)
+    start = _placed(start, usable)
+    ends = {name: value for name, value in (("time", time), ("steps", steps)) if value is not None}
+    more: dict[str, Any] = {"save": save, "seeds": seeds, "seed": seed}
+    runs = [(method, make_task(problem, algorithm, method, start, **ends, **more)) for method in usable]
+    (first, _), *others = runs
+    known: dict[Method, Task] = {}
+    for method, task in others:
+        last = task.clocks.time(task.points) if method.stepwise else task.points
+        for pilot in planned_pilots(problem, algorithm, method, first, start, last):
+            if pilot not in known:
+                known[pilot] = make_task(problem, algorithm, pilot, start, time=last, **more)
+    return runs + list(known.items())
+
+
+def _prepared(
+    problem: Problem, algorithm: SGD, methods: Any, start: Any, time: Any, steps: Any, seeds: int, seed: int
+) -> tuple[list[Method], Overlaps]:
+    """The methods asked for, and the start of all."""
+    check_description(problem, algorithm, " (stages are run with solve_stages)")
+    if isinstance(start, str):
+        dims = {method.dimension for method in methods or () if isinstance(method, Method)} - {None}
+        start = given_start(
+            problem, start, dims.pop() if len(dims) == 1 else None, seed, why="the methods have not one"
+        )
+    if not isinstance(start, Overlaps):
+        reject("start", start, "Overlaps, or 'random'")
+    return _asked(problem, algorithm, methods, start, time, steps, seeds), start
+
+
+def _told(methods: list[Method], **arguments: Any) -> dict[str, Any]:
+    """Methods and arguments as plain values, for a comparison to be run again."""
+    plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in arguments.items()}
+    return {"methods": [m.describe() for m in methods], **{k: v for k, v in plain.items() if v is not None}}
 
 
 def _asked(

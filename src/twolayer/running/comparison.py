@@ -17,6 +17,7 @@ from twolayer.numerics.significance import LEVEL
 from twolayer.running import dataset as storage
 from twolayer.running.finite_size import LEVELS
 from twolayer.running.judging import SHARE, Judgement
+from twolayer.running.meanings import with_meanings
 
 __all__ = ["Comparison", "tree_of"]
 
@@ -145,19 +146,21 @@ def tree_of(
     results: dict[str, xr.Dataset],
     rows: list[Judgement],
     skipped: dict[str, str],
+    run: dict[str, Any],
     complete: bool = True,
 ) -> xr.DataTree:
-    """The tree of a comparison."""
+    """The tree of a comparison; ``run`` holds the methods asked for and the arguments of `compare`, as plain values."""
     table = {}
     if rows:
         for name, kind in COLUMNS.items():
             values = np.array([getattr(row, name) for row in rows], dtype=object if kind == "str" else float)
             table[name] = ("row", values)
-    root = xr.Dataset(table)
+    root = with_meanings(xr.Dataset(table))
     root.attrs = {
         "schema": storage.SCHEMA,
         "reference": names[0],
         "skipped": json.dumps(skipped),
+        "run": json.dumps(run),
         "versions": json.dumps(storage.versions()),
         "complete": json.dumps(complete),
         "papers": "[]",
