@@ -82,6 +82,11 @@ class EscapeTime:
     missing: dict[str, str]
     per_time: float = dataclasses.field(repr=False)
 
+    def _repr_html_(self) -> str:
+        from twolayer.analysis.showing import escape_html
+
+        return escape_html(self)
+
     @property
     def steps(self) -> EscapeTime:
         """The same in steps of SGD."""

@@ -23,6 +23,7 @@ from twolayer.analysis.population_loss import PopulationLoss, critical_alpha, po
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.chain import Chain
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require
+from twolayer.numerics.html import field_summary
 from twolayer.numerics.random import check_seed
 from twolayer.numerics.statistics import Fraction, Median, median, told, wilson
 from twolayer.running.cost import Cost, cost_of
@@ -116,6 +117,24 @@ class Recovery:
     def critical_samples(self) -> float:
         """α_c N, the order of the number of samples that the search takes."""
         return self.dim * critical_alpha(self.dim, self.information)
+
+    def __repr__(self) -> str:
+        return field_summary(
+            self,
+            (
+                "weak",
+                "strong",
+                "levels",
+                "dim",
+                "information",
+                "samples",
+            ),
+        )
+
+    def _repr_html_(self) -> str:
+        from twolayer.analysis.showing import recovery_html
+
+        return recovery_html(self)
 
     def __str__(self) -> str:
         (a, b), (p, q) = self.levels, (self.weak_probability, self.strong_probability)

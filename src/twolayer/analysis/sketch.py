@@ -12,7 +12,7 @@ import numpy as np
 
 from twolayer.analysis.phases import Phase, PhaseDiagram
 
-__all__ = ["sketch", "window"]
+__all__ = ["plane", "sketch", "window"]
 
 WIDTH, MOST = 61, 24  # columns, and rows at most
 LEGEND = {
@@ -52,6 +52,26 @@ def letter(phase: Phase) -> str:
     return "l" if phase.regime == "polylogarithmic" else "#"
 
 
+def _deltas(diagram: PhaseDiagram) -> np.ndarray:
+    """Rows of the plane, at multiples of a quarter or a half, where the lines lie."""
+    _, top, floor = window(diagram)
+    step = 0.25 if top - floor < 0.25 * MOST else 0.5
+    return np.arange(top, floor - step / 2, -step)
+
+
+def plane(diagram: PhaseDiagram, columns: int) -> list[list[str]]:
+    """The characters of all points, rows of falling δ.
+
+    Examples
+    --------
+    >>> plane(PhaseDiagram(1, "squared", "projected", "contracting"), 3)[0]
+    ['#', '#', '#']
+    """
+    right, _, _ = window(diagram)
+    mus = np.linspace(0.0, right, columns)
+    return [[letter(diagram.at(float(mu), float(delta))) for mu in mus] for delta in _deltas(diagram)]
+
+
 def sketch(diagram: PhaseDiagram, points: Iterable[tuple[float, float]] = ()) -> str:
     """A phase diagram as text, μ to the right and δ upwards, with given points (μ, δ).
 
@@ -61,9 +81,8 @@ def sketch(diagram: PhaseDiagram, points: Iterable[tuple[float, float]] = ()) ->
       1.25 |######################
     """
     right, top, floor = window(diagram)
-    step = 0.25 if top - floor < 0.25 * MOST else 0.5  # the lines lie at multiples of it
-    mus, deltas = np.linspace(0.0, right, WIDTH), np.arange(top, floor - step / 2, -step)
-    rows = [[letter(diagram.at(float(mu), float(delta))) for mu in mus] for delta in deltas]
+    mus, deltas = np.linspace(0.0, right, WIDTH), _deltas(diagram)
+    rows = plane(diagram, WIDTH)
     marks = [(*diagram.points["optimum"], "*"), *((mu, delta, "o") for mu, delta in points)]
     for mu, delta, mark in marks:
         if 0 <= mu <= right and floor <= delta <= top:

@@ -23,6 +23,7 @@ from twolayer.functions.activation import Activation
 from twolayer.functions.exponents import analyse
 from twolayer.methods.chain import Chain, tail_of
 from twolayer.numerics.errors import InputError, choice, positive_integer, reject
+from twolayer.numerics.html import field_summary
 from twolayer.numerics.statistics import Fit, Median, median, median_power_law, resolved, told
 from twolayer.running.cost import Cost, cost_of
 from twolayer.running.solve import solve
@@ -118,6 +119,22 @@ class WeakRecovery:
         """Its standard error, from resampling the runs."""
         fit = self.fit()
         return None if fit is None else fit.error
+
+    def __repr__(self) -> str:
+        return field_summary(
+            self,
+            (
+                "level",
+                "dims",
+                "steps",
+                "growth",
+            ),
+        )
+
+    def _repr_html_(self) -> str:
+        from twolayer.analysis.showing import weak_html
+
+        return weak_html(self)
 
     def __str__(self) -> str:
         rows = [
