@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -32,12 +33,35 @@ CELLS = {  # what is typed, and how many pictures the cell shows
 }
 
 
+OBJECTS = {  # what is typed as the last line of a cell, and what its HTML holds
+    "tl.Problem('He2(z1)/2 + abs(z1)', 'tanh(z + 1)', noise=0.1)": (
+        "<math>",
+        "<mfrac>",
+        "<msub><mi>He</mi>",
+        "<svg",
+        "Δ = 0.1",
+    ),
+    "tl.Problem('z1*z2', 'relu', width=2, second_layer=[1, -1])": ("directions k = 2", ">-1<", "<svg"),
+    "tl.SGD(1 / (12 * tl.d), geometry='projected')": ("<math>", "0.0833333/d", "Saad–Solla", "<svg", "<circle"),
+    "tl.Overlaps([[1.0, 0.25], [0.25, 1.0]], [[0.5], [-0.125]])": (">0.25<", ">-0.125<", "<rect"),
+    "seen": ("<math>", "information exponent", "at step 2", "<rect"),
+    "tl.phase_diagram(ell=3, loss='correlation')": ("δ = 3/2 − μ", "optimum", "<rect", "in one step"),
+    "tl.phase_diagram(ell=3).at(mu=1, delta=0.5)": ("SGD learning", "T ~ d^1"),
+    "tl.support(tl.Problem('z1', 'relu'), tl.SGD('1/d'))": ("<b>yes</b>", "every sample is new"),
+    "tl.escape.Passage(__import__('numpy').array([1.0, 2.0]), __import__('numpy').ones(2), 0, 0, 3.0)": (
+        "1.5 ± 0.5",
+        "<svg",
+    ),
+    "tl.gallery.Verdict('a is 1', (tl.gallery.Check('agrees', 'a is 1.01'),))": ("agrees: a is 1", "a is 1.01"),
+}
+
+
 def test_a_notebook_shows_every_figure_once(tmp_path: Path) -> None:
     import nbformat
     from nbclient import NotebookClient
 
     new = nbformat.v4
-    cells = [new.new_code_cell(code) for code in (START, *(code for code, _ in CELLS.values()))]
+    cells = [new.new_code_cell(code) for code in (START, *(code for code, _ in CELLS.values()), *OBJECTS)]
     notebook = new.new_notebook(cells=cells)
     client = NotebookClient(
         notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
@@ -45,7 +69,14 @@ def test_a_notebook_shows_every_figure_once(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those of the machinery that runs notebooks
         asyncio.run(client.async_execute())
-    for (name, (_, count)), cell in zip(CELLS.items(), notebook.cells[1:], strict=True):
+    for (code, words), cell in zip(OBJECTS.items(), notebook.cells[1 + len(CELLS) :], strict=True):
+        (result,) = [output.data for output in cell.outputs if output.output_type == "execute_result"]
+        page = result["text/html"]
+        assert all(word in page for word in words), (code, page)
+        assert "http" not in page.replace("http://www.w3.org/2000/svg", "")  # nothing is fetched
+        assert len(page) < 30_000 and "array(" not in result["text/plain"]
+        ElementTree.fromstring(f"<p>{page.replace('&nbsp;', ' ')}</p>")  # every tag is closed
+    for (name, (_, count)), cell in zip(CELLS.items(), notebook.cells[1 : 1 + len(CELLS)], strict=True):
         pictures = [output.data for output in cell.outputs if "image/png" in output.get("data", {})]
         assert len(pictures) == count, name
         assert all(len(data["image/png"]) > 1000 for data in pictures)

@@ -39,7 +39,7 @@ from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import regime_of
 
-__all__ = ["EscapeTime", "escape_time", "resolved_threshold"]
+__all__ = ["EscapeTime", "escape_time", "passage_law", "resolved_threshold"]
 
 ODE_STARTS = 32
 LINEAR = 10.0  # the linearised formulas are given for p ≥ 2 where T d is at least this,
@@ -81,6 +81,11 @@ class EscapeTime:
     reached: float
     missing: dict[str, str]
     per_time: float = dataclasses.field(repr=False)
+
+    def _repr_html_(self) -> str:
+        from twolayer.analysis.showing import escape_html
+
+        return escape_html(self)
 
     @property
     def steps(self) -> EscapeTime:
@@ -202,6 +207,24 @@ def escape_time(
         missing=missing | ({} if why is None else {"corrected": why}),
         per_time=p / algorithm.lr(dim),
     )
+
+
+def passage_law(
+    problem: Problem, algorithm: SGD, dim: int, threshold: float = 0.1, *, samples: int = 20_000, seed: int = 0
+) -> np.ndarray:
+    """The quenched formula at random starts: the law of escape times that the start alone brings about.
+
+    Its mean is ``escape_time(…).quenched``, up to the error of sampling.
+
+    Examples
+    --------
+    >>> problem, algorithm = Problem("z1**2", "square"), SGD(lr="0.0833/d", geometry="projected")
+    >>> float(passage_law(problem, algorithm, 1000).mean().round(1))
+    1.5
+    """
+    c = require_growth(problem, algorithm, noise_ratio(problem, algorithm, dim))
+    T = finite_number("threshold", threshold, minimum=0.0, accepted="a number in (0, 1)")
+    return _linear(problem, positive_integer("dim", dim, 2), T, seed, positive_integer("samples", samples), c)
 
 
 def _linear(problem: Problem, dim: int, T: float, seed: int, samples: int, c: float) -> np.ndarray:

@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 
 from twolayer.numerics.errors import choice, positive_integer, reject, require
+from twolayer.running.meanings import with_meanings
 from twolayer.task.overlaps import pseudo_inverse
 from twolayer.task.problem import finite_array
 
@@ -68,7 +69,7 @@ def measure_moments(dataset: xr.Dataset) -> xr.Dataset:
     q = orthogonal_norms(dataset)
     mean = q @ weight
     lead = ("seed", "time")
-    return xr.Dataset(
+    found = xr.Dataset(
         {
             "mean_m": ((*lead, "direction"), np.einsum("j,stjr->str", weight, M)),
             "second_m": ((*lead, "direction", "direction_"), np.einsum("j,stjr,stjl->strl", weight, M, M)),
@@ -78,6 +79,7 @@ def measure_moments(dataset: xr.Dataset) -> xr.Dataset:
         },
         {name: dataset[name] for name in ("seed", "time", "direction")},
     )
+    return with_meanings(found)
 
 
 def measure_histogram(dataset: xr.Dataset, of: str = "m1", bins: int = 60, range: Any = None) -> xr.DataArray:

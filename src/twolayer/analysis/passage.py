@@ -17,6 +17,7 @@ import numpy as np
 import xarray as xr
 
 from twolayer.numerics.errors import InputError
+from twolayer.numerics.html import field_summary
 from twolayer.task.method import Outcome
 
 __all__ = ["Passage", "first_passage"]
@@ -82,6 +83,22 @@ class Passage:
         """
         ordered = np.sort(self.reached)
         return ordered, np.arange(1, ordered.size + 1) / len(self.times)
+
+    def __repr__(self) -> str:
+        return field_summary(
+            self,
+            (
+                "times",
+                "censored",
+                "diverged",
+                "end",
+            ),
+        )
+
+    def _repr_html_(self) -> str:
+        from twolayer.analysis.showing import passage_html
+
+        return passage_html(self)
 
     def __str__(self) -> str:
         text = f"{self.mean:.4g} ± {self.standard_error:.2g} (median {self.median:.4g}, {len(self.times)} runs"

@@ -106,6 +106,11 @@ class Phase:
     expandable: bool
     note: str
 
+    def _repr_html_(self) -> str:
+        from twolayer.analysis.showing import phase_html
+
+        return phase_html(self)
+
     def __str__(self) -> str:
         rows = [("regime", self.regime), ("learns", "yes" if self.learns else "no")]
         if self.theta is not None:
@@ -304,6 +309,11 @@ class PhaseDiagram:
             value = "" if self.kappa is None else f" (κ = {self.kappa:.4g})"
             return f"Learns for γ0 κ < 1 only{value}."
         return ""
+
+    def _repr_html_(self) -> str:
+        from twolayer.analysis.showing import diagram_html
+
+        return diagram_html(self)
 
     def __str__(self) -> str:
         points = ", ".join(f"{name} μ = {mu:g}, δ = {delta:g}" for name, (mu, delta) in self.points.items())

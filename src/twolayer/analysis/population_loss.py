@@ -27,6 +27,7 @@ from twolayer.functions.hermite import gauss_panels, hermite_coefficients
 from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.nodes import vanishes
 from twolayer.numerics.errors import InputError, choice, positive_integer, reject, require
+from twolayer.numerics.html import field_summary
 from twolayer.numerics.precision import float64
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem, finite_array
@@ -99,6 +100,21 @@ class PopulationLoss:
     products: np.ndarray
     constant: float
     engine: Engine
+
+    def __repr__(self) -> str:
+        return field_summary(
+            self,
+            (
+                "problem",
+                "information",
+                "growth",
+            ),
+        )
+
+    def _repr_html_(self) -> str:
+        from twolayer.analysis.showing import landscape_html
+
+        return landscape_html(self)
 
     @staticmethod
     def _checked(m: Any) -> np.ndarray:

@@ -64,6 +64,9 @@ class Rates:
     engine: str
     error: float
 
+    def __repr__(self) -> str:
+        return f"Rates(p={len(self.total.a)}, regime={self.regime!r}, engine={self.engine!r}, error={self.error:.1e})"
+
     @property
     def total(self) -> Part:
         """The right-hand side of the ODE: the sum of the two parts."""

@@ -11,6 +11,8 @@ it counts as later than all others, in medians and in probabilities.
 
 from __future__ import annotations
 
+import contextlib
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,18 +23,21 @@ from twolayer.analysis.population_loss import PopulationLoss, critical_alpha, po
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.chain import Chain
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require
+from twolayer.numerics.html import field_summary
 from twolayer.numerics.random import check_seed
 from twolayer.numerics.statistics import Fraction, Median, median, told, wilson
+from twolayer.running.cost import Cost, cost_of
 from twolayer.running.solve import solve
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Until
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
-__all__ = ["Recovery", "recovery", "thresholds_of"]
+__all__ = ["Recovery", "foreseen_recovery", "recovery", "thresholds_of"]
 
-STARTS = {"positive": "hemisphere", "uniform": "sphere"}
+STARTS = {"positive": "hemisphere", "random": "sphere"}
 PATIENCE = 10.0  # runs end after so many times what the flow takes from m = N^{−1/2}, unless told otherwise
+LAST = 3.0  # the slowest of many runs takes so many times what the flow takes
 PIECES = 64  # a run stops at the first of so many save points at which all its seeds have crossed
 STRIDE = 64  # and these are so many steps apart at least: blocks of random numbers then have one size, compiled once
 LATER = 0x5EA7  # added to the seed of the search gives that of the descent
@@ -113,6 +118,24 @@ class Recovery:
         """α_c N, the order of the number of samples that the search takes."""
         return self.dim * critical_alpha(self.dim, self.information)
 
+    def __repr__(self) -> str:
+        return field_summary(
+            self,
+            (
+                "weak",
+                "strong",
+                "thresholds",
+                "dim",
+                "information",
+                "samples",
+            ),
+        )
+
+    def _repr_html_(self) -> str:
+        from twolayer.analysis.showing import recovery_html
+
+        return recovery_html(self)
+
     def __str__(self) -> str:
         (a, b), (p, q) = self.thresholds, (self.weak_probability, self.strong_probability)
         rows = []
@@ -152,7 +175,7 @@ def recovery(
     threshold : float or pair
         η in (0, ½): recovery is weak at m ≥ η and strong at m ≥ 1 − η; or the two thresholds themselves.
     start : str or Overlaps
-        ``"positive"``: uniform on the half sphere m > 0; ``"uniform"``: on the whole sphere; or unit overlaps, one
+        ``"positive"``: uniform on the half sphere m > 0; ``"random"``: on the whole sphere; or unit overlaps, one
         start for all runs or one for each of the ``seeds``.
     samples : float, optional
         Runs are censored after so many samples; by default ten times what the flow takes from m = N^{−1/2}.
@@ -176,6 +199,58 @@ def recovery(
     >>> found.weak_probability.value, bool(found.search.value < found.strong.max())
     (1.0, True)
     """
+    thresholds, landscape, starts, steps = _prepared(problem, algorithm, dim, threshold, start, samples, seeds, seed)
+    batch = algorithm.batch_at(dim)
+    pieces = max(1, min(PIECES, steps // STRIDE))
+    quantity = "overlap" if landscape.even else "alignment"
+
+    def run(threshold: float, starts: Overlaps, seed: int) -> Any:
+        options: dict[str, Any] = {"steps": steps, "save": pieces, "until": Until(quantity, threshold)}
+        return solve(problem, algorithm, Chain(dim), starts, seed=seed, progress=progress, **options)
+
+    search = run(thresholds[0], starts, seed)
+    weak, strong = first_passage(search).steps, np.full(seeds, np.inf)
+    found = np.isfinite(weak)
+    if found.any():
+        # runs that found nothing start at the end: as many as before, for the same compiled code
+        there = np.where(found[:, None, None], search.M.values[:, -1], 1.0)
+        further = first_passage(
+            run(thresholds[1], Overlaps(search.Q.values[:, -1], there, dim=dim), seed + LATER)
+        ).steps
+        # the state is that after the whole step in which the threshold was passed
+        strong = np.where(found & (np.ceil(weak) + further <= steps), np.ceil(weak) + further, np.inf)
+    return Recovery(weak * batch, strong * batch, thresholds, dim, landscape.information, float(steps * batch))
+
+
+def foreseen_recovery(
+    problem: Problem,
+    algorithm: SGD,
+    dim: int,
+    threshold: float | tuple[float, float] = 0.25,
+    *,
+    start: str | Overlaps = "positive",
+    samples: float | None = None,
+    seeds: int = 64,
+    seed: int = 0,
+) -> Cost:
+    """What `recovery` with these arguments would take: runs end when the last one has recovered, or are censored.
+
+    Examples
+    --------
+    >>> foreseen_recovery(Problem("z1", "linear"), SGD(lr="0.2/d", geometry="spherical"), dim=200, seeds=16).runs
+    16
+    """
+    thresholds, landscape, starts, steps = _prepared(problem, algorithm, dim, threshold, start, samples, seeds, seed)
+    with contextlib.suppress(InputError):
+        expected = _expected(landscape, algorithm, dim, thresholds[1]) / algorithm.batch_at(dim)
+        steps = min(steps, math.ceil(LAST * expected))
+    return cost_of(problem, algorithm, Chain(dim), starts, steps=steps, save=1, seed=seed)
+
+
+def _prepared(
+    problem: Problem, algorithm: SGD, dim: int, threshold: Any, start: Any, samples: float | None, seeds: int, seed: int
+) -> tuple[tuple[float, float], PopulationLoss, Overlaps, int]:
+    """Levels, landscape, starts and the number of steps, checked."""
     dim, seeds = positive_integer("dim", dim, 2), positive_integer("seeds", seeds)
     thresholds = thresholds_of(threshold)
     check_seed(seed)
@@ -201,25 +276,7 @@ def recovery(
         starts = Overlaps(Q, M, dim=dim)
     else:
         starts = Overlaps.random(problem, dim, seed, seeds, STARTS[choice("start", start, STARTS)])
-    pieces = max(1, min(PIECES, steps // STRIDE))
-    quantity = "overlap" if landscape.even else "alignment"
-
-    def run(threshold: float, starts: Overlaps, seed: int) -> Any:
-        options: dict[str, Any] = {"steps": steps, "save": pieces, "until": Until(quantity, threshold)}
-        return solve(problem, algorithm, Chain(dim), starts, seed=seed, progress=progress, **options)
-
-    search = run(thresholds[0], starts, seed)
-    weak, strong = first_passage(search).steps, np.full(seeds, np.inf)
-    found = np.isfinite(weak)
-    if found.any():
-        # runs that found nothing start at the end: as many as before, for the same compiled code
-        there = np.where(found[:, None, None], search.M.values[:, -1], 1.0)
-        further = first_passage(
-            run(thresholds[1], Overlaps(search.Q.values[:, -1], there, dim=dim), seed + LATER)
-        ).steps
-        # the state is that after the whole step in which the threshold was passed
-        strong = np.where(found & (np.ceil(weak) + further <= steps), np.ceil(weak) + further, np.inf)
-    return Recovery(weak * batch, strong * batch, thresholds, dim, landscape.information, float(steps * batch))
+    return thresholds, landscape, starts, steps
 
 
 def thresholds_of(threshold: Any) -> tuple[float, float]:

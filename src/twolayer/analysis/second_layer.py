@@ -24,9 +24,11 @@ from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.moments import check_start
 from twolayer.numerics import random
 from twolayer.numerics.errors import InputError, finite_number, positive_integer, require
+from twolayer.numerics.html import field_summary
 from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import sobol_normals
 from twolayer.running.dataset import unpack
+from twolayer.running.meanings import with_meanings
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
@@ -54,6 +56,17 @@ class SecondLayer:
     risk: np.ndarray
     excess_risk: np.ndarray
     excess_per_sample: np.ndarray
+
+    def __repr__(self) -> str:
+        return field_summary(
+            self,
+            (
+                "a",
+                "risk",
+                "excess_risk",
+                "excess_per_sample",
+            ),
+        )
 
     def risk_at(self, samples: int) -> np.ndarray:
         """Mean test risk of a fit to so many samples, to first order in 1/n₂."""
@@ -222,4 +235,4 @@ def layerwise(result: xr.Dataset, ridge: float = 0.0) -> xr.Dataset:
     variables: dict[str, Any] = {name: (("seed", "time"), getattr(fit, name).reshape(lead)) for name in names}
     variables["a"] = ("seed", "time", "neuron"), fit.a.reshape(result.a.shape)
     clocks = ("seed", "neuron", "time", "step", "sample", "alpha")
-    return xr.Dataset(variables, {name: result.coords[name] for name in clocks})
+    return with_meanings(xr.Dataset(variables, {name: result.coords[name] for name in clocks}))

@@ -23,7 +23,9 @@ from twolayer.functions.activation import Activation
 from twolayer.functions.exponents import analyse
 from twolayer.methods.chain import Chain, tail_of
 from twolayer.numerics.errors import InputError, choice, positive_integer, reject
+from twolayer.numerics.html import field_summary
 from twolayer.numerics.statistics import Fit, Median, median, median_power_law, resolved, told
+from twolayer.running.cost import Cost, cost_of
 from twolayer.running.solve import solve
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Until
@@ -31,7 +33,7 @@ from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 from twolayer.task.scaling import positive_law
 
-__all__ = ["WeakRecovery", "growth_of", "oriented", "weak_recovery"]
+__all__ = ["WeakRecovery", "foreseen_recovery", "growth_of", "oriented", "weak_recovery"]
 
 SIGNS = ("positive", "negative", "random")
 LEAST = 64  # steps that every measurement may take: blocks of random numbers then have one size, compiled once
@@ -118,6 +120,22 @@ class WeakRecovery:
         fit = self.fit()
         return None if fit is None else fit.error
 
+    def __repr__(self) -> str:
+        return field_summary(
+            self,
+            (
+                "threshold",
+                "dims",
+                "steps",
+                "growth",
+            ),
+        )
+
+    def _repr_html_(self) -> str:
+        from twolayer.analysis.showing import weak_html
+
+        return weak_html(self)
+
     def __str__(self) -> str:
         rows = [
             f"d = {dim:<9} T = {told(m.value, 5):<9} (95 %: {m.interval(5)})"
@@ -185,24 +203,7 @@ def weak_recovery(
     >>> result.learned, result.steps.shape
     (True, (2, 16))
     """
-    eta = check_threshold(threshold)
-    choice("sign", sign, SIGNS)
-    choice("start", start, ("random", "typical"))
-    choice("batch_sums", batch_sums, ("auto", "exact", "gaussian"))
-    seeds = positive_integer("seeds", seeds)
-    sizes = tuple(positive_integer("dim", n, 2) for n in np.atleast_1d(np.asarray(dim, dtype=object)))
-    if not sizes:
-        reject("dim", dim, "at least one dimension")
-    if algorithm.loss.registered:
-        raise InputError(
-            f"Argument `loss` must be 'squared' or 'correlation', for which it is known where starts are drawn to and "
-            f"how long recovery takes, but got {algorithm.loss.name!r}: measure it with solve(…, "
-            f"until=Until('overlap', {eta:g})) and first_passage."
-        )
-    if algorithm.geometry == "free":
-        reject("geometry", "free", "'projected' or 'spherical': an overlap is a cosine only on the sphere")
-    if start == "typical" and (problem.p, problem.k) != (1, 1):
-        reject("start", start, "'random' for several neurons or directions")
+    eta, seeds, sizes = _checked(problem, algorithm, dim, threshold, seeds, sign, start, batch_sums)
     limits = tuple(_limit(problem, algorithm, size, eta, sign, start, steps) for size in sizes)
     rows, sums = [], []
     for size, limit in zip(sizes, limits, strict=True):
@@ -228,6 +229,59 @@ def weak_recovery(
     return WeakRecovery(
         problem, algorithm, eta, sizes, np.array(rows), limits, tuple(sums), growth_of(problem, algorithm)
     )
+
+
+def foreseen_recovery(
+    problem: Problem,
+    algorithm: SGD,
+    dim: Sequence[int] | int,
+    *,
+    threshold: float = 0.5,
+    seeds: int = 32,
+    seed: int = 0,
+    sign: str = "positive",
+) -> Cost:
+    """What `weak_recovery` with these arguments would take: half of the steps after which runs are given up.
+
+    Examples
+    --------
+    >>> algorithm = SGD(lr="0.2", batch="2*d", loss="correlation", geometry="projected")
+    >>> foreseen_recovery(Problem("h2(z1)", "h2"), algorithm, dim=(100, 200), seeds=16).runs
+    32
+    """
+    eta, seeds, sizes = _checked(problem, algorithm, dim, threshold, seeds, sign, "random", "auto")
+    parts = []
+    for size in sizes:
+        steps = max(1, _limit(problem, algorithm, size, eta, sign, "random", None) // 2)
+        sums = "gaussian" if algorithm.batch_at(size) > GAUSSIAN_ABOVE else "exact"
+        starts = _starts(problem, size, seeds, seed, sign, "random")
+        parts.append(cost_of(problem, algorithm, Chain(size, batch_sums=sums), starts, steps=steps, save=1, seed=seed))
+    return Cost.total(parts)
+
+
+def _checked(
+    problem: Problem, algorithm: SGD, dim: Any, threshold: float, seeds: int, sign: str, start: str, batch_sums: str
+) -> tuple[float, int, tuple[int, ...]]:
+    """Level, seeds and dimensions."""
+    eta = check_threshold(threshold)
+    choice("sign", sign, SIGNS)
+    choice("start", start, ("random", "typical"))
+    choice("batch_sums", batch_sums, ("auto", "exact", "gaussian"))
+    seeds = positive_integer("seeds", seeds)
+    sizes = tuple(positive_integer("dim", n, 2) for n in np.atleast_1d(np.asarray(dim, dtype=object)))
+    if not sizes:
+        reject("dim", dim, "at least one dimension")
+    if algorithm.loss.registered:
+        raise InputError(
+            f"Argument `loss` must be 'squared' or 'correlation', for which it is known where starts are drawn to and "
+            f"how long recovery takes, but got {algorithm.loss.name!r}: measure it with solve(…, "
+            f"until=Until('overlap', {eta:g})) and first_passage."
+        )
+    if algorithm.geometry == "free":
+        reject("geometry", "free", "'projected' or 'spherical': an overlap is a cosine only on the sphere")
+    if start == "typical" and (problem.p, problem.k) != (1, 1):
+        reject("start", start, "'random' for several neurons or directions")
+    return eta, seeds, sizes
 
 
 def growth_of(problem: Problem, algorithm: SGD) -> str | None:

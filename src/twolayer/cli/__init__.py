@@ -11,34 +11,50 @@ import io
 import os
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from twolayer.numerics.errors import InputError, RunFailed, closest, short
 
-__all__ = ["main"]
+__all__ = ["COMMANDS", "WIDTH", "Parser", "command_of", "main", "usage"]
+
+WIDTH = 79  # columns of everything that is printed
 
 COMMANDS = {
     "analyse": "exponents, leap and staircase of a target",
     "solve": "run a task file through one method",
-    "compare": "run a task file through several methods and judge whether they agree",
-    "sweep": "run a grid of task files, resumable, here or on a cluster",
-    "escape": "how long phase retrieval needs to leave a random start, in formulas and measured",
-    "recovery": "information exponent of a single-index task, and samples until it is recovered",
-    "phase-diagram": "where batch size and learning rate let SGD learn a target, in formulas and measured",
+    "compare": "run a task through several methods, and judge if they agree",
+    "sweep": "run a grid of tasks, resumable, here or on a cluster",
+    "escape": "how long phase retrieval needs to leave a random start",
+    "recovery": "samples until a single-index task is recovered",
+    "phase-diagram": "where batch size and learning rate let SGD learn a target",
     "gallery": "figures of the sources, each with its data and a verdict",
-    "zoo": "published set-ups with their numbers, and whether the package gives the same",
+    "zoo": "published set-ups, and whether the package gives their numbers",
     "moments": "the averages that drive the dynamics, with engine and error",
-    "plot": "draw a saved result again",
-    "rerun": "run a saved result again from its own description",
-    "cite": "the papers behind a saved result or a method",
+    "plot": "draw a saved result, sweep or comparison again",
+    "rerun": "run a saved result or comparison again from its description",
+    "cite": "the papers behind a saved result or a method, and the package",
     "about": "versions, device, and a check of this machine",
+    "completion": "completion of commands and flags in bash, zsh or fish",
+    "help": "pages on task files, methods, clocks, formulas and results",
 }
 
 
-class _Parser(argparse.ArgumentParser):
-    """argparse that reports in one line and lets `main` choose the exit code."""
+class Parser(argparse.ArgumentParser):
+    """argparse that reports in one line, lets `main` choose the exit code, and shows examples under its help."""
+
+    def __init__(self, name: str, examples: Sequence[tuple[str, str]] = ()) -> None:
+        about = COMMANDS[name]
+        super().__init__(
+            prog=f"twolayer {name}",
+            description=f"{about[0].upper()}{about[1:]}.",
+            epilog=_examples(examples),
+            allow_abbrev=False,
+            formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=22, width=WIDTH),
+        )
 
     def error(self, message: str) -> NoReturn:
+        """One sentence, with where to look."""
         raise InputError(f"{self.prog}: {message}. See '{self.prog} --help'.")
 
     def read(self, argv: list[str]) -> argparse.Namespace:
@@ -52,21 +68,43 @@ class _Parser(argparse.ArgumentParser):
         return args
 
 
-def _usage() -> str:
+def _examples(examples: Sequence[tuple[str, str]]) -> str:
+    """Commands with what they do, as they stand under the help."""
+    lines = [f"  {command}\n      {text}" for command, text in examples]
+    return "\n".join(["examples:", *lines])
+
+
+def command_of(name: str) -> tuple[Parser, Any]:
+    """The parser of a command and its module, which has ``EXAMPLES``, ``add_arguments`` and ``run``.
+
+    Examples
+    --------
+    >>> command_of("cite")[0].prog
+    'twolayer cite'
+    """
+    command: Any = importlib.import_module(f"twolayer.cli.{name.replace('-', '_')}")
+    parser = Parser(name, command.EXAMPLES)
+    command.add_arguments(parser)
+    return parser, command
+
+
+def usage() -> str:
+    """What the program can do."""
     width = max(map(len, COMMANDS))
     rows = "\n".join(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items())
     return (
         "usage: twolayer COMMAND [arguments]\n\n"
-        "Exact learning dynamics of two-layer neural networks: theory and simulation side by side.\n\n"
+        "Exact learning dynamics of two-layer neural networks: theory and simulation\n"
+        "side by side.\n\n"
         f"commands:\n{rows}\n\n"
-        "'twolayer COMMAND --help' shows the arguments of a command.\n"
-        "Exit code 0: done, 1: the run failed, 2: bad input.\n"
+        "'twolayer COMMAND --help' shows the arguments of a command with examples,\n"
+        "'twolayer help' the pages. Exit code 0: done, 1: the run failed, 2: bad input.\n"
     )
 
 
 def _dispatch(argv: list[str]) -> int:
-    if not argv or argv[0] in ("-h", "--help", "help"):
-        print(_usage(), end="")
+    if not argv or argv[0] in ("-h", "--help"):
+        print(usage(), end="")
         return 0 if argv else 2
     if argv[0] == "--version":
         from twolayer import __version__
@@ -77,9 +115,7 @@ def _dispatch(argv: list[str]) -> int:
     if name not in COMMANDS:
         known = ", ".join(COMMANDS)
         raise InputError(f"Unknown command {short(name)}{closest(name, COMMANDS)}; commands are {known}.")
-    parser = _Parser(prog=f"twolayer {name}", description=COMMANDS[name].capitalize() + ".", allow_abbrev=False)
-    command: Any = importlib.import_module(f"twolayer.cli.{name.replace('-', '_')}")
-    command.add_arguments(parser)
+    parser, command = command_of(name)
     return int(command.run(parser.read(rest)))
 
 
@@ -107,7 +143,7 @@ def main(argv: list[str] | None = None) -> int:
     except InputError as error:
         return _fail(str(error), 2)
     except KeyboardInterrupt:
-        return _fail("interrupted.", 1)
+        return _fail("interrupted before anything was done: give the same command again.", 1)
     except SystemExit as stop:  # argparse after --help
         return int(stop.code or 0)
     except RunFailed as error:
@@ -118,7 +154,7 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:  # a full disk
-        return _fail(f"{error}.", 1)
+        return _fail(f"{error}: make room, or write elsewhere with --out.", 1)
 
 
 def _fail(message: str, code: int) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from twolayer.cli.common import add_common, settings, tell
+from twolayer.cli.common import add_common, tell, wrapped
+
+EXAMPLES = (("twolayer about", "versions, and whether this machine computes correctly"),)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,9 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print versions and the check; exit code 1 if this JAX is wrong."""
-    settings(args)
     from twolayer.files.environment import about
 
     facts = about()
-    tell(args, "\n".join(f"{name:<10} {value}" for name, value in facts.items()), facts)
+    tell(args, wrapped(facts.items()), facts)
     return int(facts["fields"] != "right")

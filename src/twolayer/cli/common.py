@@ -6,50 +6,67 @@ import argparse
 import json
 import math
 import sys
+import textwrap
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twolayer.numerics.errors import InputError, closest, short
-from twolayer.numerics.writing import check_writable, named, write_atomically
+from twolayer.cli import WIDTH
+from twolayer.numerics.errors import InputError, short
+from twolayer.numerics.writing import FIGURES, check_writable, named, write_atomically
 
 if TYPE_CHECKING:
     from twolayer.files.taskfile import Task
 
 __all__ = [
+    "CHANGE",
     "add_common",
+    "add_dry_run",
+    "check_report",
+    "drawn",
     "emit",
     "figure_path",
+    "fold",
+    "idle",
     "keep",
     "one_line_warnings",
     "output_base",
-    "settings",
+    "say",
     "task_of",
     "tell",
+    "wrapped",
+    "wrote",
 ]
 
-FIGURES = (".png", ".pdf", ".svg")
+DATA = (".json", ".txt")
 
 
-def add_common(
-    parser: argparse.ArgumentParser,
-    out: str,
-    seed: str = "nothing here is random: no effect",
-    change: str = "change a key, such as algorithm.lr=0.1/d in a task file",
-) -> None:
-    """The flags of every command: --out, --seed, --json, --set."""
+def add_common(parser: argparse.ArgumentParser, out: str, seed: str | None = None, change: str | None = None) -> None:
+    """The flags that commands share, with what they mean here: --out, --json, and --seed and --set where they act."""
     parser.add_argument("--out", metavar="PATH", help=out)
-    parser.add_argument("--seed", type=int, metavar="N", help=seed)
+    if seed is not None:
+        parser.add_argument("--seed", type=int, metavar="N", help=seed)
+    if change is not None:
+        parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=change)
     parser.add_argument("--json", action="store_true", help="print JSON for programs instead of text")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help=change,
-    )
+
+
+CHANGE = "change a key of the file, such as algorithm.lr=0.1/d"
+
+
+def add_dry_run(parser: argparse.ArgumentParser) -> None:
+    """The flag that tells the cost of a command beforehand."""
+    parser.add_argument("--dry-run", action="store_true", help="say what it will take; run and write nothing")
+
+
+def idle(args: argparse.Namespace, why: str, *flags: str) -> None:
+    """Refuse flags that were given and would do nothing."""
+    for flag in flags:
+        value = getattr(args, flag.removeprefix("--").replace("-", "_"))
+        if not (value is None or value is False or value == []):
+            raise InputError(f"{flag} has no effect {why}: leave it out.")
 
 
 def task_of(args: argparse.Namespace, **flags: str) -> Task:
@@ -60,36 +77,89 @@ def task_of(args: argparse.Namespace, **flags: str) -> Task:
     return read_task(args.task, [*args.set, *given])
 
 
-def settings(args: argparse.Namespace, known: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The keys of --set for a command that reads no task file."""
-    from twolayer.files.taskfile import assign
-
-    values: dict[str, Any] = {}
-    for assignment in args.set:
-        assign(values, assignment)
-    for key in values:
-        if key not in known:
-            accepted = f"the keys are {', '.join(known)}" if known else "this command has none"
-            raise InputError(f"--set: unknown key {short(key)}{closest(key, known)}; {accepted}.")
-    return values
-
-
 def tell(args: argparse.Namespace, text: str, values: dict[str, Any]) -> None:
-    """Print the text, or the values as JSON, and write the same to --out if that is given."""
-    shown = _json(values) if args.json else text
+    """Print the text, or the values as JSON, and write the same to --out if that is given; .json is always JSON."""
+    files = []
     if args.out is not None:
-        path = Path(args.out)
+        path, data = Path(args.out), args.json or Path(args.out).suffix == ".json"
         check_writable(path, "--out")
+        shown = as_json(values) if data else text
         write_atomically(path, lambda file: file.write_text(f"{shown}\n", "utf-8"))
-    print(shown)
+        files = [str(path)]
+    say(args, text, values, files)
+
+
+def say(args: argparse.Namespace, text: str, values: dict[str, Any], files: list[str]) -> None:
+    """Print the text and which files were written, or the values and their names as JSON."""
+    if args.json:
+        emit({**values, **({"files": files} if files else {})})
+        return
+    print(text)
+    wrote(files)
+
+
+def wrote(files: list[str]) -> None:
+    """One line for each file."""
+    for file in files:
+        print(f"wrote {file}")
+
+
+def drawn(args: argparse.Namespace, text: str, values: dict[str, Any], draw: Callable[[], Any]) -> None:
+    """As `tell`; a --out that names a figure is drawn instead."""
+    path = None if args.out is None else Path(args.out)
+    if path is None or path.suffix not in FIGURES:
+        tell(args, text, values)
+        return
+    from twolayer import plot
+
+    say(args, text, values, [str(plot.save_figure(draw(), path))])
+
+
+def check_report(out: str | None) -> None:
+    """Refuse a --out that is neither a figure nor data, or cannot be written, before any work."""
+    known = (*FIGURES, *DATA)
+    if out is not None:
+        if Path(out).suffix not in known:
+            raise InputError(f"--out must end in {', '.join(known[:-1])} or {known[-1]}, but got {short(out)}.")
+        check_writable(Path(out), "--out")
+
+
+def fold(text: str, first: str = "", then: str = "") -> str:
+    """Text within the width of a terminal, its lines led by ``first`` and ``then``; "k = 1" is not taken apart.
+
+    Examples
+    --------
+    >>> print(fold("the second Hermite polynomial, with unit leading coefficient, where k = 1", then="  "))
+    the second Hermite polynomial, with unit leading coefficient, where k = 1
+    """
+    together = text.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+    lines = textwrap.wrap(
+        together, WIDTH, initial_indent=first, subsequent_indent=then, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def wrapped(rows: Iterable[tuple[str, str]], gap: int = 2) -> str:
+    """Two columns within the width of a terminal; what is too long goes on below its own column.
+
+    Examples
+    --------
+    >>> print(wrapped([("He2", "the second Hermite polynomial, with unit leading coefficient, " * 2)]))
+    He2  the second Hermite polynomial, with unit leading coefficient, the second
+         Hermite polynomial, with unit leading coefficient,
+    """
+    listed = list(rows)
+    width = max((len(name) for name, _ in listed), default=0) + gap
+    return "\n".join(fold(text, f"{name:<{width}}", " " * width) for name, text in listed)
 
 
 def emit(values: dict[str, Any]) -> None:
     """One JSON object on standard output."""
-    print(_json(values))
+    print(as_json(values))
 
 
-def _json(values: dict[str, Any]) -> str:
+def as_json(values: dict[str, Any]) -> str:
+    """One line that programs can read."""
     return json.dumps(_plain(values), ensure_ascii=False, allow_nan=False)
 
 
@@ -121,7 +191,10 @@ def figure_path(out: str) -> Path:
 
 
 def keep(result: Any, base: Path, figure: bool = True) -> list[str]:
-    """Write a result of `solve` or `compare` and its figure, BASE.nc and BASE.png; returns the names of the files."""
+    """Write a result of `solve` or `compare` and its figure, BASE.nc and BASE.png; returns the names of the files.
+
+    The figure has the format of BASE where that ends in one.
+    """
     from twolayer import plot
     from twolayer.files.results import save
     from twolayer.running.comparison import Comparison
@@ -129,8 +202,8 @@ def keep(result: Any, base: Path, figure: bool = True) -> list[str]:
     base.parent.mkdir(exist_ok=True)
     files = [save(result, named(base, ".nc"))]
     if figure:
-        drawn = plot.compare(result) if isinstance(result, Comparison) else plot.trajectory(result)
-        files.append(plot.save_figure(drawn, named(base, ".png")))
+        picture = plot.compare(result) if isinstance(result, Comparison) else plot.trajectory(result)
+        files.append(plot.save_figure(picture, named(base, base.suffix if base.suffix in FIGURES else ".png")))
     return [str(file) for file in files]
 
 

@@ -3,24 +3,44 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from twolayer.cli.common import add_common, emit, keep, one_line_warnings, output_base, task_of
-from twolayer.cli.solve import failed
+from twolayer.cli.common import (
+    CHANGE,
+    add_common,
+    add_dry_run,
+    emit,
+    idle,
+    keep,
+    one_line_warnings,
+    output_base,
+    task_of,
+    wrote,
+)
+from twolayer.cli.solve import failed, told
 from twolayer.numerics.errors import InputError
 
 if TYPE_CHECKING:
     from twolayer.running.comparison import Comparison
 
+EXAMPLES = (
+    ("twolayer compare task.toml", "the methods of the file, judged by the first theory"),
+    ("twolayer compare task.toml --methods ode,chain --dim 400", "these methods, at this dimension"),
+    ("twolayer compare task.toml --set run.seeds=64 --out both", "more seeds, in both.nc and both.png"),
+    ("twolayer compare task.toml --dry-run", "what it would take"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The task and the methods."""
-    parser.add_argument("task", metavar="TASK.toml", help="the task file")
+    parser.add_argument("task", metavar="TASK.toml", help="the task file (see 'twolayer help tasks')")
     parser.add_argument("--methods", metavar="A,B", help="methods to compare, instead of the file's")
     parser.add_argument("--dim", type=int, metavar="D", help="dimension, instead of the file's run.dim")
-    add_common(parser, "write PATH.nc and PATH.png (default: results/TASK)", "instead of the file's run.seed")
+    add_dry_run(parser)
+    add_common(parser, "write PATH.nc and PATH.png (default: results/TASK)", "instead of the file's run.seed", CHANGE)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,31 +50,39 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(
             f"{task.name}: compare follows all methods to the same end: leave out `run.until`, or use solve."
         )
-    import dataclasses
-
     from twolayer.numerics.errors import Interrupted
     from twolayer.running.compare import compare
 
     problem, algorithm = task.problem(), task.stages() or task.algorithm()
     methods = task.methods(None if args.methods is None else [word.strip() for word in args.methods.split(",")])
-    base = output_base(args.out, Path(args.task).stem)
     start, arguments = task.start(problem), task.run_arguments()
+    if args.dry_run:
+        from twolayer.running.cost import cost_of_comparison
+
+        idle(args, "with --dry-run, which writes nothing", "--out")
+        return told(args, cost_of_comparison(problem, algorithm, methods or None, start, **arguments))
+    base = output_base(args.out, Path(args.task).stem)
     try:
         with one_line_warnings():
             done = compare(problem, algorithm, methods or None, start, progress=not args.json, **arguments)
     except Interrupted as stop:
         (path,) = keep(stop.result, base, figure=False)
-        print(f"interrupted; {', '.join(stop.result.results)} so far are in {path}")
+        done_so_far = ", ".join(stop.result.results)
+        print(f"interrupted; {done_so_far} so far are in {path}: draw them with 'twolayer plot {path}'")
         return 1
     files = keep(done, base)
     if args.json:
-        rows = [dataclasses.asdict(row) for row in done.verdicts]
-        emit({"reference": done.reference, "skipped": done.skipped, "rows": rows, "files": files})
+        emit({**rows_of(done), "files": files})
     else:
         show(done)
-        for file in files:
-            print(f"wrote {file}")
+        wrote(files)
     return int(any(failed(result) for result in done.results.values()))
+
+
+def rows_of(done: Comparison) -> dict[str, Any]:
+    """A comparison as plain values."""
+    rows = [dataclasses.asdict(row) for row in done.verdicts]
+    return {"reference": done.reference, "skipped": done.skipped, "rows": rows}
 
 
 def show(done: Comparison) -> None:

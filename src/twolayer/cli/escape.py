@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import argparse
 import math
+from typing import Any
 
-from twolayer.cli.common import add_common, settings, tell
+from twolayer.cli.common import add_common, add_dry_run, check_report, drawn, fold, idle, one_line_warnings, wrapped
+from twolayer.cli.solve import told
 
+EXAMPLES = (
+    ("twolayer escape --width 4 --noise 0.1", "formulas, at the rate with the fewest steps"),
+    ("twolayer escape --dim 1000 --lr 0.05/d --measure 32", "and 32 runs beside them"),
+    ("twolayer escape --dim 1000 --measure 32 --out escape.png", "passage times with the formulas, drawn"),
+    ("twolayer escape --dim 100000 --measure 256 --dry-run", "what the runs would take"),
+)
 LEAST, MOST = 0.01, 0.03  # thresholds taken by default: at the best rate wide networks lose 4 % of their risk at most
 ROWS = ("annealed", "quenched", "quenched_error", "ode", "ode_error", "corrected", "from_zero")
 
@@ -27,17 +35,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="T in R = (1 − T) R(0) (default: from 0.01 to 0.03, the least for which the noise of samples is known)",
     )
     parser.add_argument("--measure", type=int, metavar="N", help="also measure N runs of the exact chain")
-    add_common(parser, "write what is printed to PATH as well", "seed of random starts and runs")
+    add_dry_run(parser)
+    add_common(
+        parser, "draw passage times (.png, .pdf, .svg), or write what is printed (.txt, .json)", "of starts and runs"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the formulas, and the measurement if asked for."""
-    settings(args)
-    from twolayer.analysis.escape import escape_time, resolved_threshold
+    check_report(args.out)
+    if args.measure is None:
+        idle(args, "without --measure: formulas are not run", "--dry-run")
+        if args.width == 1 and args.out is None:
+            idle(args, "without --measure: for one neuron the formulas are integrals", "--seed")
+    from twolayer.analysis.escape import escape_time, passage_law, resolved_threshold
     from twolayer.analysis.mediocrity import admissible_lr, escape_gain, optimal_lr
     from twolayer.analysis.passage import first_passage
     from twolayer.methods.chain import Chain
     from twolayer.numerics.errors import positive_integer
+    from twolayer.running.cost import cost_of
     from twolayer.running.solve import solve
     from twolayer.task.algorithm import SGD
     from twolayer.task.method import Until
@@ -57,11 +73,14 @@ def run(args: argparse.Namespace) -> int:
     measured = None
     if args.measure is not None:
         starts = Overlaps.random(problem, args.dim, seed, size=positive_integer("--measure", args.measure))
+        method = Chain(args.dim)
+        if args.dry_run:  # the last runs cross at about twice the mean
+            return told(args, cost_of(problem, algorithm, method, starts, time=2 * times.ode, save=1, seed=seed))
         until = Until("excess_risk", 1 - args.threshold, relative=True)
-        end = 4 * times.ode
-        runs = solve(problem, algorithm, Chain(args.dim), starts, time=end, save=1, seed=seed, until=until)
+        with one_line_warnings():
+            runs = solve(problem, algorithm, method, starts, time=4 * times.ode, save=1, seed=seed, until=until)
         measured = first_passage(runs)
-    values = {
+    values: dict[str, Any] = {
         "lr": str(algorithm.lr),
         "optimal_lr": str(best),
         "largest_lr": str(high),
@@ -72,17 +91,38 @@ def run(args: argparse.Namespace) -> int:
         "time": {name: getattr(times, name) for name in ROWS},
         "steps": {name: getattr(times.steps, name) for name in ROWS},
     }
-    lines = [f"lr        {algorithm.lr}   (fewest steps {best}, escape below {high}, gain {escape_gain(problem):.4g})"]
-    lines.append(f"threshold R = (1 − {args.threshold:g}) R(0), d = {args.dim}")
+    lines = [
+        f"lr         {algorithm.lr:.4g}   (fewest steps {best:.4g}, escape below {high:.4g})",
+        f"gain       {escape_gain(problem):.4g} times fewer steps than one neuron, each at its best rate",
+        f"threshold  R = (1 − {args.threshold:g}) R(0) at d = {args.dim}",
+    ]
+    rows = []
     for name in (row for row in ROWS if not row.endswith("_error")):
-        value, steps, word = getattr(times, name), getattr(times.steps, name), name.replace("_", " ")
-        shown = times.missing[name] if value is None else f"t = {value:<9.5g} steps {steps:.5g}"
-        lines.append(f"{word:<9} {'not given: ' if value is None else ''}{shown}")
-    if times.reached < 0.995:
-        lines.append(f"the ODE reaches the threshold from {times.reached:.0%} of the starts")
+        value, steps = getattr(times, name), getattr(times.steps, name)
+        shown = f"not given: {times.missing[name]}" if value is None else f"t = {value:<9.5g} steps {steps:.5g}"
+        rows.append((name.replace("_", " "), shown))
     if measured is not None:
         numbers = ("mean", "standard_error", "median", "mean_steps", "censored", "diverged")
         values["chain"] = {name: getattr(measured, name) for name in numbers}
-        lines.append(f"chain     t = {measured}   steps {measured.mean_steps:.5g}")
-    tell(args, "\n".join(lines), values)
+        rows.append(("chain", f"t = {measured}   steps {measured.mean_steps:.5g}"))
+    lines.append(wrapped([(f"{name:<9}", text) for name, text in rows]))
+    if times.reached < 0.995:
+        lines.append(fold(f"the ODE reaches the threshold from {times.reached:.0%} of the starts"))
+
+    def draw() -> Any:
+        from twolayer import plot
+
+        law = passage_law(problem, algorithm, args.dim, args.threshold, seed=seed)
+        return plot.passage(times, law, measured, _title(args, algorithm))
+
+    drawn(args, "\n".join(lines), values, draw)
     return 0
+
+
+def _title(args: argparse.Namespace, algorithm: Any) -> str:
+    noise = f", Δ = {args.noise:g}" if args.noise else ""
+    batch = f", batch {args.batch}" if args.batch > 1 else ""
+    return (
+        f"Phase retrieval, p = {args.width}{noise}, lr = {algorithm.lr:.3g}{batch}, d = {args.dim}: "
+        f"time until R = (1 − {args.threshold:g}) R(0)"
+    )

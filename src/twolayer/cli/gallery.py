@@ -1,22 +1,31 @@
-"""``twolayer gallery list`` and ``twolayer gallery run NAME``."""
+"""``twolayer gallery list``, ``twolayer gallery show NAME`` and ``twolayer gallery run NAME``."""
 
 from __future__ import annotations
 
 import argparse
-import os
-from pathlib import Path
+from typing import Any
 
-from twolayer.cli.common import add_common, emit, one_line_warnings
-from twolayer.numerics.errors import InputError
-from twolayer.numerics.writing import check_writable
+from twolayer.cli.catalogue import Listed, gallery
+from twolayer.cli.common import add_common, add_dry_run, emit, fold, idle, wrapped
+from twolayer.numerics.errors import InputError, choice
+
+EXAMPLES = (
+    ("twolayer gallery list", "all figures, with what they take"),
+    ("twolayer gallery show escape-dimension", "the settings of one"),
+    ("twolayer gallery run mediocrity --quick", "figure, data and verdict, in results/"),
+    ("twolayer gallery run mediocrity --set dims=4,8 --set starts=100", "with other settings"),
+    ("twolayer gallery run all --quick --dry-run", "how long all of them take"),
+)
+RUN = ("--quick", "--record", "--out", "--seed", "--set", "--dry-run")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to do, the figure and its settings."""
-    parser.add_argument("action", choices=("list", "run"), help="list the figures, or run one")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the figure to run")
+    parser.add_argument("action", choices=("list", "show", "run"), help="list all, show the settings of one, or run it")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the figure; 'run all' makes all of them")
     parser.add_argument("--quick", action="store_true", help="a smaller version that takes seconds")
-    parser.add_argument("--record", metavar="FILE.json", help="put the verdict, settings and data hash into this file")
+    parser.add_argument("--record", metavar="FILE.json", help="put verdict, settings and data hash into this file")
+    add_dry_run(parser)
     add_common(
         parser,
         "folder for NAME.png and NAME.nc (default: results)",
@@ -26,61 +35,91 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """List the figures, or make one; exit code 1 if measurement and theory differ."""
-    import time
+    """List the figures, show one, or make them; exit code 1 if measurement and theory differ."""
+    if args.action == "list":
+        if args.name is not None:
+            raise InputError(f"twolayer gallery list takes no name; see 'twolayer gallery show {args.name}'.")
+        idle(args, "on the list", *RUN)
+        return _list(args, gallery())
+    if args.name is None:
+        raise InputError(f"twolayer gallery {args.action} needs a NAME; figures are {', '.join(gallery())}.")
+    if args.action == "show":
+        idle(args, "on what is shown", *RUN)
+        return _show(args)
+    if args.name == "all":
+        idle(args, "on all figures, each of which has its own settings", "--set")
+    if args.dry_run:
+        idle(args, "with --dry-run, which runs nothing", "--record", "--out", "--seed", "--set")
+        return _forecast(args)
+    from twolayer.cli.plates import make_all, make_one
 
-    from twolayer.gallery.shared.records import read, record
-    from twolayer.gallery.shared.registry import figures, files_of, read_setting
-    from twolayer.gallery.shared.registry import run as make
-    from twolayer.numerics.errors import choice
+    return make_all(args) if args.name == "all" else make_one(args)
+
+
+def _list(args: argparse.Namespace, known: dict[str, Listed]) -> int:
+    if args.json:
+        from twolayer.gallery.shared.registry import figures
+
+        emit({n: {**known[n]._asdict(), "settings": entry.settings} for n, entry in figures().items()})
+        return 0
+    width, group = max(map(len, known)) + 2, ""
+    print(f"{'':{width + 2}}{'quick':>6} {'full':>12}")
+    for name, entry in known.items():
+        if entry.group != group:
+            group = entry.group
+            print(group)
+        print(f"  {name:<{width}}{entry.quick:>6} {entry.full:>12}\n{fold(entry.title, ' ' * 6, ' ' * 6)}")
+    print("\nTimes are those of one core, or of one H200 where it says GPU.")
+    print("'twolayer gallery show NAME' tells the settings, 'gallery run NAME' makes it.")
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    from twolayer.gallery.shared.registry import figures
 
     known = figures()
-    if args.action == "list":
-        if args.json:
-            emit({n: {"group": e.group, "title": e.title, "settings": e.settings} for n, e in known.items()})
-        else:
-            for name, entry in known.items():
-                print(f"{name:<{max(map(len, known))}}  {entry.group:<13}  {entry.title}")
-        return 0
-    if args.name is None:
-        raise InputError(f"twolayer gallery run needs a NAME; figures are {', '.join(known)}.")
-    entry = known[choice("name", args.name, known)]
-    settings = dict(read_setting(text, entry.settings) for text in args.set)
-    if args.record is not None:
-        check_writable(Path(args.record), "--record")
-        if args.set:
-            raise InputError("--record takes the full or the quick version as it is, but --set changes it.")
-        read(args.record)  # refused now if it holds something else
-    folder, began = _folder(args.out), time.process_time()
-    with one_line_warnings():
-        plate = make(args.name, quick=args.quick, seed=args.seed or 0, out=folder, **settings)
-    files, found = [str(path) for path in files_of(plate, folder)], plate.verdict
-    if args.record is not None:
-        cost = f"{time.process_time() - began:.0f} s of CPU"
-        record(plate, args.record, "quick" if args.quick else "full", cost)
-        files.append(args.record)
+    name = choice("name", args.name, known)
+    entry, listed = known[name], gallery()[name]
     if args.json:
-        checks = [check._asdict() for check in found.checks]
-        told = {"outcome": found.outcome, "agrees": found.agrees, "claim": found.claim, "checks": checks}
-        emit({"name": args.name, **told, "note": found.note, "verdict": found.text, "files": files})
-    else:
-        print(f"{found.outcome if found.outcome != 'differs' else 'DIFFERS'}: {found.claim}")
-        for check in found.checks:
-            print(f"  [{check.outcome}] {check.text}")
-        if found.note:
-            print(f"  {found.note}")
-        for file in files:
-            print(f"wrote {file}")
-    return 1 if found.outcome == "differs" else 0
+        emit({**listed._asdict(), "settings": entry.settings, "quick_settings": entry.quick, "papers": entry.papers})
+        return 0
+    print(fold(f"{name}: {listed.title}", then="  "))
+    print(f"takes {listed.full}, with --quick {listed.quick}\n")
+    rows = []
+    for key, value in entry.settings.items():
+        quick = f"   (quick: {_written(entry.quick[key])})" if key in entry.quick else ""
+        rows.append((f"  {key}", f"{_written(value)}{quick}"))
+    print(wrapped(rows))
+    first, value = min(entry.settings.items(), key=lambda item: len(_written(item[1])))
+    print(f"\nchange them with --set, such as --set {first}={_written(value)}")
+    print(f"papers: {', '.join(entry.papers)}")
+    return 0
 
 
-def _folder(out: str | None) -> Path:
-    """The folder for the files, made if it is missing, writable before any work is done."""
-    folder = Path(out or "results")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--out must be a folder, but {str(folder)!r} cannot be one ({error.strerror}).") from None
-    if not os.access(folder, os.W_OK):
-        raise InputError(f"--out must be a writable folder, but {str(folder)!r} is not.")
-    return folder
+def _written(value: Any) -> str:
+    """A setting as --set takes it."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _seconds(text: str) -> float:
+    """What a duration of the list is in seconds."""
+    number, unit = text.split()[:2]
+    return float(number) * (60 if unit == "min" else 1)
+
+
+def _forecast(args: argparse.Namespace) -> int:
+    """How long figures took when they were measured."""
+    from twolayer.running.cost import lasting
+
+    known = gallery()
+    names = list(known) if args.name == "all" else [choice("name", args.name, known)]
+    told = {name: known[name].quick if args.quick else known[name].full for name in names}
+    seconds = sum(map(_seconds, told.values()))
+    if args.json:
+        emit({"figures": told, "seconds": seconds})
+        return 0
+    print(f"{len(told)} figure{'s' if len(told) > 1 else ''}: about {lasting(seconds)} on one core")
+    on_gpu = [name for name, text in told.items() if text.endswith("GPU")]
+    if on_gpu:
+        print(fold(f"measured on a GPU, and longer without one: {', '.join(on_gpu)}"))
+    return 0

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 
-from twolayer.cli.common import add_common, emit, figure_path, task_of
+from twolayer.cli.common import CHANGE, add_common, figure_path, say, task_of
+
+EXAMPLES = (
+    ("twolayer moments task.toml", "the averages at the start of a task"),
+    ("twolayer moments task.toml --engine quadrature", "the same by another route"),
+    ("twolayer moments task.toml --out moments.png", "a figure of the matrices"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The task whose start is looked at."""
     parser.add_argument("task", metavar="TASK.toml", help="the task file")
-    parser.add_argument("--engine", default="auto", help="auto, quadrature or sobol")
-    add_common(
-        parser, "write a figure of the matrices to this .png, .pdf or .svg", "seed of a random start, start.seed"
-    )
+    parser.add_argument("--engine", default="auto", metavar="NAME", help="auto (default), quadrature or sobol")
+    add_common(parser, "draw the matrices into this .png, .pdf or .svg", "seed of a random start, start.seed", CHANGE)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -24,17 +28,15 @@ def run(args: argparse.Namespace) -> int:
 
     problem, algorithm = task.problem(), task.algorithm()
     result = moments(problem, task.start(problem), algorithm.loss, args.engine)
+    files = []
     if path is not None:
         from twolayer import plot
 
-        plot.save_figure(plot.moments(result), path)
+        files = [str(plot.save_figure(plot.moments(result), path))]
     values = {name: getattr(result, name) for name in ("psi", "phi", "chi", "second")}
-    if args.json:
-        scalars = ("risk", "excess_risk", "error", "engine")
-        emit({**values, **{name: getattr(result, name) for name in scalars}})
-        return 0
-    for name, value in values.items():
-        print(f"{name:<7}{str(value.round(6)).replace(chr(10), chr(10) + ' ' * 7)}")
-    print(f"risk   {result.risk:.8g}   excess {result.excess_risk:.8g}")
-    print(f"engine {result.engine}   error {result.error:.1e}")
+    lines = [f"{name:<7}{str(value.round(6)).replace(chr(10), chr(10) + ' ' * 7)}" for name, value in values.items()]
+    lines.append(f"risk   {result.risk:.8g}   excess {result.excess_risk:.8g}")
+    lines.append(f"engine {result.engine}   error {result.error:.1e}")
+    scalars = {name: getattr(result, name) for name in ("risk", "excess_risk", "error", "engine")}
+    say(args, "\n".join(lines), {**values, **scalars}, files)
     return 0

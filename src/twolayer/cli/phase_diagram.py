@@ -6,42 +6,58 @@ import argparse
 import dataclasses
 from typing import Any
 
-from twolayer.cli.common import add_common, emit, figure_path, one_line_warnings, settings
+from twolayer.cli.common import add_common, add_dry_run, figure_path, fold, idle, one_line_warnings, say
+from twolayer.cli.solve import told
 from twolayer.numerics.errors import InputError, short
 
+EXAMPLES = (
+    ("twolayer phase-diagram --target 'He3(z1)'", "lines, optimum, and a diagram in text"),
+    ("twolayer phase-diagram --ell 3 --loss correlation --mu 2 --delta=-0.5", "one point of the plane"),
+    ("twolayer phase-diagram --ell 2 --out phases.png", "the figure"),
+    ("twolayer phase-diagram --ell 2 --measure 8 --dim 32,64", "measured at two points"),
+    ("twolayer phase-diagram --ell 3 --measure 32 --dry-run", "what the measurement would take"),
+)
 SPACING = 0.5  # in μ, between the optimum and the other point measured by default
+DIMS, GAMMA0, N0, LEVEL, SIGN = "100,200,400,800", 0.05, 4.0, 0.5, "positive"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The target and the algorithm, points of the plane, and what to measure there."""
     parser.add_argument("--target", metavar="FORMULA", help="what is learned, such as 'He3(z1)'")
     parser.add_argument("--ell", type=int, metavar="L", help="its information exponent, instead of a target")
-    parser.add_argument(
-        "--activation", metavar="NAME", help="activation (default: h_L, the Hermite polynomial of order L)"
-    )
+    parser.add_argument("--activation", metavar="NAME", help="activation (default: h_L, a Hermite polynomial)")
     parser.add_argument("--width", type=int, default=1, metavar="P", help="neurons (default 1)")
     parser.add_argument("--loss", default="squared", metavar="LOSS", help="squared (default) or correlation")
     parser.add_argument("--geometry", default="projected", metavar="G", help="projected (default) or spherical")
     parser.add_argument("--mu", metavar="μ", help="batch n0·d^μ: a number, or several with commas")
     parser.add_argument("--delta", metavar="δ", help="learning rate γ0·d^(−δ): as many numbers")
-    parser.add_argument("--plane", default="both", metavar="P", help="of the figure: delta, theta or both (default)")
+    parser.add_argument("--plane", metavar="P", help="of the figure: delta, theta or both (default)")
     parser.add_argument(
         "--measure", type=int, metavar="N", help="measure N runs of the exact chain at each d and point"
     )
-    parser.add_argument("--dim", default="100,200,400,800", metavar="D,…", help="dimensions to measure at")
-    parser.add_argument("--gamma0", type=float, default=0.05, metavar="γ0", help="prefactor of the rate (default 0.05)")
-    parser.add_argument("--n0", type=float, default=4.0, metavar="n0", help="prefactor of the batch (default 4)")
-    parser.add_argument("--threshold", type=float, default=0.5, metavar="η", help="overlap to reach (default 0.5)")
+    parser.add_argument("--dim", metavar="D,…", help=f"dimensions to measure at (default {DIMS})")
     parser.add_argument(
-        "--sign", default="positive", metavar="S", help="of the starts: positive (default), negative or random"
+        "--gamma0", type=float, metavar="γ0", help=f"measured: prefactor of the rate (default {GAMMA0})"
     )
-    add_common(parser, "write the figure to this .png, .pdf or .svg", "seed of random starts and runs (default 0)")
+    parser.add_argument("--n0", type=float, metavar="n0", help=f"measured: prefactor of the batch (default {N0:g})")
+    parser.add_argument("--threshold", type=float, metavar="η", help=f"measured: overlap to reach (default {LEVEL})")
+    parser.add_argument("--sign", metavar="S", help="measured starts: positive (default), negative or random")
+    add_dry_run(parser)
+    add_common(parser, "draw it into this .png, .pdf or .svg", "measured: of starts and runs (default 0)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the diagram and its points, measure if asked, and draw."""
-    settings(args)
     path = None if args.out is None else figure_path(args.out)
+    if path is None:
+        idle(args, "without a figure (--out)", "--plane")
+    if args.measure is None:
+        flags = ("--dim", "--gamma0", "--n0", "--threshold", "--sign", "--seed", "--dry-run")
+        idle(args, "without --measure", *flags)
+    for name, value in (("dims", DIMS), ("gamma0", GAMMA0), ("n0", N0), ("level", LEVEL), ("sign", SIGN)):
+        if getattr(args, name) is None:
+            setattr(args, name, value)
+    args.plane = args.plane or "both"
     mus, deltas = _numbers("--mu", args.mu), _numbers("--delta", args.delta)
     if len(mus) != len(deltas):
         raise InputError(f"--mu and --delta must hold as many numbers, but got {len(mus)} and {len(deltas)}.")
@@ -68,26 +84,35 @@ def run(args: argparse.Namespace) -> int:
         if not pairs:
             first = max(0.0, diagram.optimal_mu - SPACING)
             pairs = [(mu, diagram.optimal_delta(mu)) for mu in (first, diagram.optimal_mu)]
+        if args.dry_run:
+            return told(args, _forecast(args, diagram.ell, pairs, dims))
         with one_line_warnings():
             measured = [_measure(args, diagram.ell, mu, delta, dims) for mu, delta in pairs]
     points = [diagram.at(mu, delta) for mu, delta in pairs]
+    files = []
     if path is not None:
         from twolayer import plot
 
-        plot.save_figure(plot.phases(diagram, args.plane, measured), path)
-    if args.json:
-        emit(_values(diagram, points, measured))
-        return 0
-    print(diagram)
+        files = [str(plot.save_figure(plot.phases(diagram, args.plane, measured), path))]
+    lines = [_folded(str(diagram))]
+    if path is None:
+        from twolayer.analysis.sketch import sketch
+
+        lines.append(f"\n{sketch(diagram, pairs)}")
     for i, point in enumerate(points):
-        print(f"\nμ = {point.mu:g}, δ = {point.delta:g}\n{point}")
+        lines.append(f"\nμ = {point.mu:g}, δ = {point.delta:g}\n{_folded(str(point))}")
         if measured:
-            print(f"measured\n{measured[i]}")
+            lines.append(f"measured\n{_folded(str(measured[i]))}")
+    say(args, "\n".join(lines), _values(diagram, points, measured), files)
     return 0
 
 
-def _measure(args: argparse.Namespace, ell: int, mu: float, delta: float, dims: list[int]) -> Any:
-    from twolayer.analysis.weak_recovery import weak_recovery
+def _folded(text: str) -> str:
+    return "\n".join(fold(line, then="    ") if line else line for line in text.splitlines())
+
+
+def _task(args: argparse.Namespace, ell: int, mu: float, delta: float) -> tuple[Any, Any]:
+    """The problem and the algorithm at a point of the plane."""
     from twolayer.task.algorithm import SGD
     from twolayer.task.problem import Problem
     from twolayer.task.scaling import Scaling
@@ -95,10 +120,23 @@ def _measure(args: argparse.Namespace, ell: int, mu: float, delta: float, dims: 
     hermite = f"h{ell}" if ell > 1 else "linear"
     problem = Problem(args.target or (f"h{ell}(z1)" if ell > 1 else "z1"), args.activation or hermite, args.width)
     lr, batch = Scaling(args.gamma0, -delta), Scaling(args.n0, mu)
-    algorithm = SGD(lr, batch, args.loss, args.geometry)
-    return weak_recovery(
-        problem, algorithm, dims, threshold=args.threshold, seeds=args.measure, seed=args.seed or 0, sign=args.sign
-    )
+    return problem, SGD(lr, batch, args.loss, args.geometry)
+
+
+def _forecast(args: argparse.Namespace, ell: int, pairs: list[tuple[float, float]], dims: list[int]) -> Any:
+    from twolayer.analysis.weak_recovery import foreseen_recovery
+    from twolayer.running.cost import Cost
+
+    seed, points = args.seed or 0, [_task(args, ell, mu, delta) for mu, delta in pairs]
+    options = {"level": args.threshold, "seeds": args.measure, "seed": seed, "sign": args.sign}
+    return Cost.total([foreseen_recovery(*point, dims, **options) for point in points])
+
+
+def _measure(args: argparse.Namespace, ell: int, mu: float, delta: float, dims: list[int]) -> Any:
+    from twolayer.analysis.weak_recovery import weak_recovery
+
+    options = {"level": args.threshold, "seeds": args.measure, "seed": args.seed or 0, "sign": args.sign}
+    return weak_recovery(*_task(args, ell, mu, delta), dims, **options)
 
 
 def _values(diagram: Any, points: list[Any], measured: list[Any]) -> dict[str, Any]:

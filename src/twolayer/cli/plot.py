@@ -5,20 +5,34 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from twolayer.cli.common import add_common, emit, figure_path, settings
+from twolayer.cli.common import add_common, figure_path, idle, say
+from twolayer.numerics.errors import InputError, short
+
+EXAMPLES = (
+    ("twolayer plot results/task-chain.nc", "beside the result, as .png"),
+    ("twolayer plot results/task.nc --out task.pdf", "a comparison, for print"),
+    ("twolayer plot s.zarr --of M", "a sweep: curves, or a heat map of two axes"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The saved result and the figure."""
-    parser.add_argument("result", metavar="RESULT.nc", help="a file written by solve, compare or gallery run")
+    parser.add_argument(
+        "result", metavar="RESULT", help="a .nc file of solve, compare or gallery, or a .zarr store of sweep"
+    )
+    parser.add_argument("--of", metavar="NAME", help="of a sweep: the variable to draw (default: its main one)")
     add_common(parser, "the figure, .png, .pdf or .svg (default: beside the result)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Draw the figure of a saved result."""
-    settings(args)
     if args.out is not None:
         figure_path(args.out)
+    suffix = Path(args.result).suffix
+    if suffix not in (".nc", ".zarr"):
+        raise InputError(f"RESULT must be a .nc file or a .zarr store, but got {short(args.result)}.")
+    if suffix == ".nc":
+        idle(args, "on a .nc file, of which risk and overlaps are drawn", "--of")
     from twolayer import plot
     from twolayer.files.results import load
     from twolayer.running.comparison import Comparison
@@ -32,10 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
         figure = gallery.draw(result).figure
     else:
-        figure = plot.trajectory(result)
-    plot.save_figure(figure, path)
-    if args.json:
-        emit({"files": [str(path)]})
-    else:
-        print(f"wrote {path}")
+        figure = plot.trajectory(result) if suffix == ".nc" else plot.swept(result, args.of)
+    files = [str(plot.save_figure(figure, path))]
+    say(args, "\n".join(f"wrote {file}" for file in files), {"files": files}, [])
     return 0

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
-from twolayer.cli.common import add_common, settings, tell
+from twolayer.cli.common import add_common, add_dry_run, check_report, drawn, fold, idle, one_line_warnings
+from twolayer.cli.solve import told
+
+EXAMPLES = (
+    ("twolayer recovery 'h3(z1)' h3 --loss correlation", "the landscape, and how many samples it takes"),
+    ("twolayer recovery z1 relu --dim 500 --measure 32", "and 32 runs beside it"),
+    ("twolayer recovery z1 relu --dim 500 --measure 32 --out r.png", "recovery curves"),
+    ("twolayer recovery 'h2(z1)' h2 --measure 64 --dry-run", "what the runs would take"),
+)
+ETA = 0.25
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,33 +28,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lr", metavar="LAW", help="δ/N as a law such as 0.2/d (default: half the largest step)")
     parser.add_argument("--dim", type=int, default=1000, metavar="N", help="dimension (default 1000)")
     parser.add_argument(
-        "--threshold", type=float, default=0.25, metavar="η", help="weak at η, strong at 1 − η (default 0.25)"
+        "--threshold", type=float, metavar="η", help=f"weak at η, strong at 1 − η (default {ETA}; measured or drawn)"
     )
-    parser.add_argument("--start", default="positive", metavar="NAME", help="positive (default) or uniform")
-    parser.add_argument("--samples", type=float, metavar="N", help="censor runs after so many samples")
     parser.add_argument("--measure", type=int, metavar="N", help="also measure N runs of the exact chain")
-    add_common(parser, "write what is printed to PATH as well", "seed of random starts and runs")
+    parser.add_argument("--start", metavar="NAME", help="of the runs: positive (default) or random")
+    parser.add_argument("--samples", type=float, metavar="N", help="censor runs after so many samples")
+    add_dry_run(parser)
+    add_common(
+        parser, "draw recovery curves (.png, .pdf, .svg), or write what is printed (.txt, .json)", "of starts and runs"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the landscape, and the measurement if asked for."""
-    settings(args)
+    check_report(args.out)
+    if args.measure is None:
+        idle(args, "without --measure", "--start", "--samples", "--seed", "--dry-run")
+        if args.out is None:
+            idle(args, "without --measure or a figure", "--threshold")
     from twolayer.analysis.population_loss import critical_alpha, population_loss
-    from twolayer.analysis.recovery import recovery, thresholds_of
+    from twolayer.analysis.recovery import foreseen_recovery, recovery, thresholds_of
     from twolayer.task.algorithm import SGD
     from twolayer.task.problem import Problem
     from twolayer.task.scaling import Scaling
 
     problem = Problem(args.target, args.activation, noise=args.noise)
     landscape = population_loss(problem, args.loss)
-    thresholds = thresholds_of(args.threshold)
+    thresholds = thresholds_of(ETA if args.threshold is None else args.threshold)
     k, noise = landscape.information, float(landscape.noise())
     alpha, grows = critical_alpha(args.dim, k), landscape.growth > 0
     # without a bound for k = 1 the noise of the steps still has to be small against what is left to learn
     largest, usual = landscape.largest_step(args.dim) if grows else None, 2 * abs(landscape.growth) / noise
-    default = Scaling(min(usual if largest is None else largest, usual) / 2 / args.dim)
+    default = Scaling(min(usual if largest is None else largest, usual) / 2, -1.0)
     algorithm = SGD(default if args.lr is None else args.lr, loss=args.loss, geometry="spherical")
-    values = {
+    values: dict[str, Any] = {
         "information": k,
         "critical_alpha": alpha,
         "critical_samples": alpha * args.dim,
@@ -60,21 +77,16 @@ def run(args: argparse.Namespace) -> int:
         f"growth                ṁ ≈ {landscape.growth:.5g}·m^{k - 1}"
         + ("" if landscape.descends else "   (φ' is not negative on all of (0, 1))"),
         f"step                  δ = {values['step']:.4g}, "
-        + (
-            "but overlaps do not grow from a random start, at any step" if largest is None else f"largest {largest:.4g}"
-        ),
+        + ("but overlaps do not grow from a random start" if largest is None else f"largest {largest:.4g}"),
     ]
+    found = None
     if args.measure is not None:
-        found = recovery(
-            problem,
-            algorithm,
-            args.dim,
-            thresholds,
-            start=args.start,
-            samples=args.samples,
-            seeds=args.measure,
-            seed=args.seed or 0,
-        )
+        seed, start = args.seed or 0, args.start or "positive"
+        options = {"start": start, "samples": args.samples, "seeds": args.measure, "seed": seed}
+        if args.dry_run:
+            return told(args, foreseen_recovery(problem, algorithm, args.dim, thresholds, **options))
+        with one_line_warnings():
+            found = recovery(problem, algorithm, args.dim, thresholds, **options)
         values |= {
             "thresholds": found.thresholds,
             "samples": found.samples,
@@ -85,7 +97,15 @@ def run(args: argparse.Namespace) -> int:
             "strong_probability": found.strong_probability._asdict(),
             "censored": found.censored,
         }
-        lines += str(found).splitlines()
+        lines += [fold(line, then="    ") for line in str(found).splitlines()]
         lines.append(f"censored after {found.samples:.4g} samples: {found.censored[0]} and {found.censored[1]}")
-    tell(args, "\n".join(lines), values)
+
+    def draw() -> Any:
+        from twolayer import plot
+
+        noise = f", Δ = {args.noise:g}" if args.noise else ""
+        title = f"{args.target} by {args.activation}, {args.loss} loss{noise}, lr = {algorithm.lr:.3g}, N = {args.dim}"
+        return plot.recovery(landscape, algorithm, args.dim, thresholds, found, title)
+
+    drawn(args, "\n".join(lines), values, draw)
     return 0

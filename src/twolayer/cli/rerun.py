@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
-from twolayer.cli.common import add_common, keep, one_line_warnings, output_base, settings
-from twolayer.cli.solve import report
-from twolayer.numerics.errors import InputError
+from twolayer.cli.common import add_common, emit, keep, one_line_warnings, output_base, wrote
+from twolayer.cli.compare import rows_of, show
+from twolayer.cli.solve import failed, report
+
+EXAMPLES = (
+    ("twolayer rerun results/task-chain.nc", "whether this machine gives the same numbers"),
+    ("twolayer rerun results/task.nc --seed 1 --out other", "a comparison, with other random numbers"),
+)
+NUMBERS = ("M", "Q", "q", "a", "risk", "outcome")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The saved result."""
-    parser.add_argument("result", metavar="RESULT.nc", help="a file written by solve")
+    parser.add_argument("result", metavar="RESULT.nc", help="a file written by solve or compare")
     add_common(parser, "write PATH.nc and PATH.png (default: nothing is written)", "run with other random numbers")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run again and say whether the numbers are the same."""
-    settings(args)
     base = None if args.out is None else output_base(args.out, "")
     from twolayer.files.results import load
     from twolayer.numerics.errors import Interrupted
@@ -25,17 +31,27 @@ def run(args: argparse.Namespace) -> int:
     from twolayer.running.rerun import rerun
 
     old = load(args.result)
-    if isinstance(old, Comparison):
-        raise InputError("rerun takes a result of solve, but this file holds a comparison.")
     try:
         with one_line_warnings():
-            new = rerun(old, seed=args.seed)
+            new: Any = rerun(old, seed=args.seed)
     except Interrupted as stop:
         where = f"; the finished part is in {keep(stop.result, base, figure=False)[0]}" if base else ""
-        print(f"interrupted{where}")
+        print(f"interrupted{where}: give the same command again")
         return 1
-    same = all(new[name].equals(old[name]) for name in ("M", "Q", "q", "a", "risk", "outcome") if name in old)
+    both = isinstance(old, Comparison)
+    same = all(_same(old.results[name], new.results[name]) for name in old.results) if both else _same(old, new)
     files = keep(new, base) if base else []
     if not args.json and args.seed is None:
-        print("the same numbers" if same else "other numbers (see versions)")
-    return report(new, files, args.json, same=same)
+        print("the same numbers" if same else "other numbers ('twolayer about' tells the versions)")
+    if not both:
+        return report(new, files, args.json, same=same)
+    if args.json:
+        emit({**rows_of(new), "same": same, "files": files})
+    else:
+        show(new)
+        wrote(files)
+    return int(any(failed(result) for result in new.results.values()))
+
+
+def _same(old: Any, new: Any) -> bool:
+    return all(new[name].equals(old[name]) for name in NUMBERS if name in old)

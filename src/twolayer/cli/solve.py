@@ -7,15 +7,35 @@ import json
 from pathlib import Path
 from typing import Any
 
-from twolayer.cli.common import add_common, emit, keep, one_line_warnings, output_base, task_of
+from twolayer.cli.common import (
+    CHANGE,
+    add_common,
+    add_dry_run,
+    emit,
+    idle,
+    keep,
+    one_line_warnings,
+    output_base,
+    task_of,
+)
+
+EXAMPLES = (
+    ("twolayer solve task.toml", "the first method of the file; data and figure in results/"),
+    ("twolayer solve task.toml --method chain --dim 400", "another method, at another dimension"),
+    ("twolayer solve task.toml --set algorithm.lr=0.1/d --out slow", "another rate, in slow.nc and slow.png"),
+    ("twolayer solve task.toml --method vectors --dry-run", "what it would take"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The task, the method and its dimension."""
-    parser.add_argument("task", metavar="TASK.toml", help="the task file")
-    parser.add_argument("--method", default=None, help="chain, vectors, ode, …; the first of the file by default")
+    parser.add_argument("task", metavar="TASK.toml", help="the task file (see 'twolayer help tasks')")
+    parser.add_argument("--method", metavar="NAME", help="chain, vectors, ode, …; the first of the file by default")
     parser.add_argument("--dim", type=int, metavar="D", help="dimension, instead of the file's run.dim")
-    add_common(parser, "write PATH.nc and PATH.png (default: results/TASK-METHOD)", "instead of the file's run.seed")
+    add_dry_run(parser)
+    add_common(
+        parser, "write PATH.nc and PATH.png (default: results/TASK-METHOD)", "instead of the file's run.seed", CHANGE
+    )
 
 
 def summary(dataset: Any) -> dict[str, Any]:
@@ -67,6 +87,15 @@ def report(dataset: Any, files: list[str], as_json: bool, **more: Any) -> int:
     return int(failed(dataset))
 
 
+def told(args: argparse.Namespace, cost: Any) -> int:
+    """What a run would take."""
+    if args.json:
+        emit(vars(cost))
+    else:
+        print(cost)
+    return 0
+
+
 def run(args: argparse.Namespace) -> int:
     """Solve, write data and figure, print the end."""
     task = task_of(args, dim="run.dim", seed="run.seed")
@@ -81,8 +110,13 @@ def run(args: argparse.Namespace) -> int:
     named = task.methods(None if args.method is None else [args.method])
     possible = support(problem, algorithm).methods or tuple(METHODS)  # if none can, let the first say why
     method = (named or task.methods(possible[:1]))[0]
-    base = output_base(args.out, f"{Path(args.task).stem}-{method.name}")
     start, arguments = task.start(problem), task.run_arguments()
+    if args.dry_run:
+        from twolayer.running.cost import cost_of
+
+        idle(args, "with --dry-run, which writes nothing", "--out")
+        return told(args, cost_of(problem, algorithm, method, start, **arguments))
+    base = output_base(args.out, f"{Path(args.task).stem}-{method.name}")
     try:
         with one_line_warnings():
             if stages:
@@ -91,6 +125,6 @@ def run(args: argparse.Namespace) -> int:
                 dataset = solve(problem, algorithm, method, start, **arguments)
     except Interrupted as stop:
         (path,) = keep(stop.result, base, figure=False)
-        print(f"interrupted; the finished part is in {path}")
+        print(f"interrupted; the finished part is in {path}: draw it with 'twolayer plot {path}'")
         return 1
     return report(dataset, keep(dataset, base), args.json)

@@ -7,10 +7,13 @@ from typing import Any
 
 import xarray as xr
 
-from twolayer.numerics.errors import InputError
+from twolayer.files.bibtex import entry_of
+from twolayer.numerics.errors import InputError, choice
 from twolayer.task.method import Method
 
 __all__ = ["PAPERS", "cite"]
+
+TITLE = "twolayer: exact learning dynamics of two-layer neural networks"
 
 PAPERS: dict[str, str] = {
     "saad1995": "D. Saad and S. A. Solla, On-line learning in soft committee machines, Phys. Rev. E 52, 4225 (1995).",
@@ -123,15 +126,32 @@ PAPERS: dict[str, str] = {
 }
 
 
-def cite(*results: Any) -> str:
-    """The papers behind methods or results, one per line.
+def package() -> str:
+    """The package itself, as a line like those of the papers."""
+    from twolayer import __version__
+
+    return f"The twolayer developers, {TITLE}, version {__version__}."
+
+
+def cite(*results: Any, style: str = "text") -> str:
+    """The papers behind methods or results, and the package itself.
+
+    Parameters
+    ----------
+    *results : Method, Dataset or Comparison
+        Methods, or results of `solve`, `compare` and `sweep`; without any, the package alone.
+    style : str
+        ``"text"``: one line each; ``"bibtex"``: entries of BibTeX.
 
     Examples
     --------
     >>> from twolayer.methods.ode import ODE
     >>> cite(ODE()).splitlines()[0][:21]
     'D. Saad and S. A. Sol'
+    >>> print(cite(style="bibtex").splitlines()[0])
+    @software{twolayer,
     """
+    choice("style", style, ("text", "bibtex"))
     keys: list[str] = []
     for result in results:
         tree = getattr(result, "tree", result)  # of a comparison
@@ -144,4 +164,14 @@ def cite(*results: Any) -> str:
             keys += json.loads(result.attrs.get("papers", "[]"))
         else:
             raise InputError(f"Argument `results` must be methods or results of twolayer, but got {result!r}.")
-    return "\n".join(PAPERS[key] for key in dict.fromkeys(keys))
+    chosen = list(dict.fromkeys(keys))
+    if style == "text":
+        return "\n".join([*(PAPERS[key] for key in chosen), package()])
+    return "\n\n".join([*(entry_of(key, PAPERS[key]) for key in chosen), _software()])
+
+
+def _software() -> str:
+    from twolayer import __version__
+
+    rows = {"author": "{The twolayer developers}", "title": f"{{{TITLE}}}", "version": __version__}
+    return "@software{twolayer,\n" + "".join(f"  {name} = {{{text}}},\n" for name, text in rows.items()) + "}"

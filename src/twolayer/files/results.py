@@ -11,6 +11,7 @@ from twolayer.numerics.errors import InputError, short
 from twolayer.numerics.writing import write_atomically
 from twolayer.running.comparison import Comparison
 from twolayer.running.dataset import SCHEMA
+from twolayer.sweeps.files import load_sweep
 
 __all__ = ["load", "save"]
 
@@ -32,8 +33,16 @@ def save(result: xr.Dataset | xr.DataTree | Comparison, path: str | os.PathLike[
 
 
 def load(path: str | os.PathLike[str]) -> xr.Dataset | Comparison:
-    """Read a result back: a Dataset from `solve`, a Comparison from `compare`."""
+    """Read a result back: a Dataset from `solve`, a Comparison from `compare`, what a store of `sweep` holds so far.
+
+    Parameters
+    ----------
+    path : str or path
+        A ``.nc`` file or a ``.zarr`` store.
+    """
     source = Path(path)
+    if source.suffix == ".zarr":
+        return load_sweep(source)
     if not source.is_file():
         raise InputError(f"Argument `path` must be an existing file, but {str(path)!r} is none.")
     try:

@@ -401,6 +401,15 @@ class Analysis:
         never = never[[not _lies_in(row, self.unused) for row in never]]
         return Staircase([*steps, *[None] * len(never)], np.concatenate([known, never]))
 
+    def __repr__(self) -> str:
+        numbers = f"information={self.information}, leap={self.leap}, generative={self.generative}"
+        return f"Analysis({self.target.name!r}, {numbers})"
+
+    def _repr_html_(self) -> str:
+        from twolayer.functions.showing import analysis_html
+
+        return analysis_html(self)
+
     def __str__(self) -> str:
         def along(directions: np.ndarray) -> str:
             return f" along {_written(*directions)}" if len(directions) else ""

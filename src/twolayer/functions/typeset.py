@@ -6,10 +6,11 @@ import math
 
 from twolayer.functions.syntax import FUNCTIONS, Binary, Call, Negative, Node, Number, Power, Variable, hermite_order
 
-__all__ = ["to_latex", "to_text"]
+__all__ = ["number_text", "to_latex", "to_text"]
 
 
-def _number_text(value: float) -> str:
+def number_text(value: float) -> str:
+    """A number as it is typed: 2, not 2.0."""
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
 
@@ -17,13 +18,13 @@ def to_text(node: Node, level: int = 0) -> str:
     """Canonical text; level is the binding strength required by the surroundings."""
     match node:
         case Number(value):
-            return _number_text(value)
+            return number_text(value)
         case Variable(name):
             return name
         case Call(name, argument):
             return f"{name}({to_text(argument)})"
         case Power(base, exponent):
-            text, own = f"{to_text(base, 4)}**{_number_text(exponent)}", 3
+            text, own = f"{to_text(base, 4)}**{number_text(exponent)}", 3
         case Negative(operand):
             text, own = f"-{to_text(operand, 3)}", 1
         case Binary(op, left, right):
@@ -36,7 +37,7 @@ def to_latex(node: Node, level: int = 0) -> str:
     """LaTeX without dollar signs; level is the binding strength required by the surroundings."""
     match node:
         case Number(value):
-            return r"\pi" if value == math.pi else _number_text(value)
+            return r"\pi" if value == math.pi else number_text(value)
         case Variable(name):
             return f"{name[0]}_{{{name[1:]}}}" if name[1:] else name
         case Call(name, argument):
@@ -51,7 +52,7 @@ def to_latex(node: Node, level: int = 0) -> str:
                 return rf"\sqrt{{{inner}}}"
             return rf"{FUNCTIONS[name].latex}\left({inner}\right)"
         case Power(base, exponent):
-            text, own = f"{to_latex(base, 4)}^{{{_number_text(exponent)}}}", 3
+            text, own = f"{to_latex(base, 4)}^{{{number_text(exponent)}}}", 3
         case Negative(operand):
             text, own = f"-{to_latex(operand, 2)}", 1
         case Binary("/", left, right):

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
-from twolayer.gallery.shared.measuring import canvas, points
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.registry import Plate, figure
-from twolayer.gallery.shared.stepping import headline
+from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer, require
 from twolayer.numerics.significance import limit_of
 
@@ -48,7 +48,7 @@ def passes(
     noise: float = 0.2,
     sampling: str = "reshuffled",
     tolerance: float = 6e-3,
-) -> Plate:
+) -> Finding:
     """Excess risk after every pass, and its deviation from the ODE, for each α; small-batch DMFT for some."""
     positive_integer("seeds", seeds, 2)
     positive_integer("passes", passes, 2)
@@ -57,7 +57,7 @@ def passes(
     problem = tl.Problem("tanh(2*z1)", "erf", second_layer=[1.5], noise=noise)
     start = tl.Overlaps([[1.0]], [[0.1]])
     fresh = tl.SGD(lr=gamma / tl.d)
-    data = xr.Dataset(coords={"alpha": list(alphas), "passed": np.arange(passes + 1)}, attrs={"dim": dim})
+    data = xr.Dataset(coords={"alpha": list(alphas), "passed": np.arange(passes + 1)})
     each = [
         part(f"alpha={a:g}", partial(_runs, problem, start, fresh, a, sampling, dim, passes, seeds, seed))
         for a in alphas
@@ -71,7 +71,7 @@ def passes(
     ]
     for name in limits[0] if limits else ():
         data[f"{name}_limit"] = ("theory", "passed"), np.stack([x[name].values for x in limits])
-    return Plate(_draw(data), data, _verdict(data, noise, seeds))
+    return Finding(data, _verdict(data, noise, seeds, dim), task_of(problem, fresh))
 
 
 def _runs(
@@ -123,8 +123,8 @@ def online_passes(data: xr.Dataset) -> np.ndarray:
     return np.where(off.any(1), np.argmax(off, axis=1) - 1, data.sizes["passed"] - 1)
 
 
-def _verdict(data: xr.Dataset, noise: float, seeds: int) -> Verdict:
-    finite = PER_DIMENSION / data.attrs["dim"]
+def _verdict(data: xr.Dataset, noise: float, seeds: int, dim: int) -> Verdict:
+    finite = PER_DIMENSION / dim
     gap, error = (data.excess_risk - data.online).values, data.excess_risk_error.values
     many, few = int(np.argmax(data.alpha.values)), int(np.argmin(data.alpha.values))
     scale = float(data.online.values[:, 0].max())
@@ -151,8 +151,9 @@ def _verdict(data: xr.Dataset, noise: float, seeds: int) -> Verdict:
     return verdict("few samples are online for one pass, many for all", checks, note)
 
 
-def _draw(data: xr.Dataset) -> Any:
-    drawn, (risks, training, answer) = canvas(3)
+def draw(data: xr.Dataset) -> Figure:
+    """Excess and training risk after every pass, and how many passes are online."""
+    drawn, (risks, training, answer) = sheet(3)
     passed, shown = data.passed.values, {float(a): i for i, a in enumerate(data.theory.values)}
     for i, alpha in enumerate(data.alpha.values):
         hue, seen = HUES[i % len(HUES)], alpha * passed
@@ -180,7 +181,5 @@ def _draw(data: xr.Dataset) -> Any:
     risks.set(yscale="log", title="excess risk after every pass")
     training.set(title="training risk")
     risks.legend(fontsize=7)
-    headline(
-        drawn, f"How many passes are still online? Points d\u00a0=\u00a0{data.attrs['dim']}, lines small-batch DMFT"
-    )
+    headline(drawn, data, f"How many passes are still online? Points d = {told(data).dim}, lines small-batch DMFT")
     return drawn

@@ -11,12 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 import xarray as xr
+from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, verdict
-from twolayer.gallery.shared.measuring import canvas, points
-from twolayer.gallery.shared.registry import Plate, figure
-from twolayer.gallery.shared.stepping import Pair, agree, follow, headline
+from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.gallery.shared.stepping import Pair, agree, follow
 from twolayer.numerics.errors import choice, positive_integer
 
 PATTERNS: dict[str, dict[str, Any]] = {
@@ -64,7 +65,7 @@ def reuse_patterns(
     eta: float = 0.5,
     noise: float = 0.1,
     tolerance: float = 3e-3,
-) -> Plate:
+) -> Finding:
     """Overlaps and risks against samples seen; a full batch takes one step where the others take one for each part."""
     positive_integer("seeds", seeds, 2)
     problem = tl.Problem("tanh(z1 + He2(z2)/2) + z2/2", "tanh(z + 0.7)", width=2, second_layer=[2.0, -1.5], noise=noise)
@@ -78,12 +79,12 @@ def reuse_patterns(
         lenses = tl.DMFT(tolerance=tolerance), tl.Vectors(dim)
         steps = passes if name == "full" else passes * parts
         pairs[name] = follow(name, problem, algorithm, *lenses, steps, seeds, seed, start)
-    data = _data(pairs, dim)
-    return Plate(_draw(data), data, _verdict(pairs, dim))
+    task = task_of(problem, tl.SGD(lr=alpha * eta, batch=alpha * tl.d, dataset=alpha * tl.d))
+    return Finding(_data(pairs), _verdict(pairs, dim), task)
 
 
-def _data(pairs: dict[str, Pair], dim: int) -> xr.Dataset:
-    data = xr.Dataset(attrs={"dim": dim})
+def _data(pairs: dict[str, Pair]) -> xr.Dataset:
+    data = xr.Dataset()
     for name, pair in pairs.items():
         data[f"alpha_{name}"] = f"step_{name}", pair.theory.alpha.values
         for word in JUDGED:
@@ -101,13 +102,14 @@ def _verdict(pairs: dict[str, Pair], dim: int) -> Verdict:
     if {"full", "repeat"} <= set(gaps):
         more = gaps["repeat"] - gaps["full"]
         checks.append(holds(more > 0, f"batches used up at once are overfitted by {more:.3f} more than the whole set"))
-    told = ", ".join(f"{name} {gap:.3f}" for name, gap in gaps.items())
-    return verdict("one theory covers all patterns of reuse", checks, f"Test less training risk at the end: {told}")
+    each = ", ".join(f"{name} {gap:.3f}" for name, gap in gaps.items())
+    return verdict("one theory covers all patterns of reuse", checks, f"Test less training risk at the end: {each}")
 
 
-def _draw(data: xr.Dataset) -> Any:
+def draw(data: xr.Dataset) -> Figure:
+    """Test risk, training risk and an overlap of every pattern."""
     names = [name for name in PATTERNS if f"risk_{name}" in data]
-    drawn, (risks, training, overlaps) = canvas(3)
+    drawn, (risks, training, overlaps) = sheet(3)
     for name in names:
         x, label = data[f"alpha_{name}"].values, WORDS[name]
         for ax, word in ((risks, "risk"), (training, "train_risk")):
@@ -123,5 +125,5 @@ def _draw(data: xr.Dataset) -> Any:
     risks.legend(fontsize=7)
     for ax in (risks, training, overlaps):
         ax.set_xlabel("samples seen / $d$")
-    headline(drawn, f"Patterns of reuse: lines DMFT, points d\u00a0=\u00a0{data.attrs['dim']}")
+    headline(drawn, data, f"Patterns of reuse: lines DMFT, points runs at d = {told(data).dim} (bars: 2 s.e.)")
     return drawn

@@ -13,6 +13,7 @@ import numpy as np
 
 from twolayer.gaussian.engines import LOG2_POINTS, adapt, relative_error
 from twolayer.numerics.errors import InputError, reject
+from twolayer.numerics.html import card, cells, escaped, field_summary, matrix
 from twolayer.numerics.precision import float64
 from twolayer.task.losses import Loss
 from twolayer.task.overlaps import Overlaps
@@ -47,6 +48,15 @@ class Moments:
     error: float
     errors: dict[str, float]
     engine: str
+
+    def __repr__(self) -> str:
+        return field_summary(self, ("psi", "phi", "chi", "second", "risk", "excess_risk", "error", "engine"))
+
+    def _repr_html_(self) -> str:
+        rows = [(name, matrix(getattr(self, name))) for name in ("psi", "phi", "chi", "second")]
+        rows += [("risk", f"{self.risk:.6g}, excess {self.excess_risk:.6g}")]
+        rows += [("engine", f"{escaped(self.engine)}, error {self.error:.1e}")]
+        return card("Moments", "", rows, cells(self.chi, names=("chi", "")))
 
 
 def check_start(problem: Problem, start: Overlaps | Particles) -> None:

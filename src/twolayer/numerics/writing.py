@@ -12,7 +12,10 @@ from pathlib import Path
 
 from twolayer.numerics.errors import InputError, short
 
-__all__ = ["check_writable", "named", "write_atomically"]
+__all__ = ["FIGURES", "check_writable", "named", "write_atomically"]
+
+FIGURES = (".png", ".pdf", ".svg")
+"""Formats of figures, by the end of the name."""
 
 
 def named(out: str | os.PathLike[str], suffix: str) -> Path:
@@ -24,7 +27,7 @@ def named(out: str | os.PathLike[str], suffix: str) -> Path:
     ('run.png', 'lr_0.1.nc')
     """
     path = Path(out)
-    base = path.with_suffix("") if path.suffix in (".nc", ".png") else path
+    base = path.with_suffix("") if path.suffix in (".nc", *FIGURES) else path
     return base.with_name(base.name + suffix) if base.name.strip(".") else base
 
 

@@ -3,8 +3,23 @@
 from twolayer.plot.averages import moments
 from twolayer.plot.dynamics import compare, trajectory
 from twolayer.plot.measure import measure
+from twolayer.plot.passage import passage, recovery
 from twolayer.plot.phases import phases
 from twolayer.plot.style import save_figure, style
+from twolayer.plot.sweeps import heatmap, swept
 from twolayer.plot.target import analysis
 
-__all__ = ["analysis", "compare", "measure", "moments", "phases", "save_figure", "style", "trajectory"]
+__all__ = [
+    "analysis",
+    "compare",
+    "heatmap",
+    "measure",
+    "moments",
+    "passage",
+    "phases",
+    "recovery",
+    "save_figure",
+    "style",
+    "swept",
+    "trajectory",
+]

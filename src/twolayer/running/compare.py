@@ -18,16 +18,16 @@ from twolayer.numerics.errors import InputError, Interrupted, Refused, reject
 from twolayer.running.announcing import Announcer
 from twolayer.running.comparison import Comparison, tree_of
 from twolayer.running.judging import Judgement, entries, judge, ranges
-from twolayer.running.pilots import Finite, Pair, Pilots, clock_ratio
+from twolayer.running.pilots import Finite, Pair, Pilots, clock_ratio, planned_pilots
 from twolayer.running.plan import Plan
-from twolayer.running.solve import given_start
+from twolayer.running.solve import given_start, make_task
 from twolayer.running.stages import Stage
 from twolayer.task.algorithm import SGD
-from twolayer.task.method import METHODS, Method, Outcome
+from twolayer.task.method import METHODS, Method, Outcome, Task
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
-__all__ = ["compare", "default_methods"]
+__all__ = ["compare", "default_methods", "foreseen"]
 
 MAX_VECTOR_WORK = 3e10  # numbers moved by Vectors beyond which it is left out unless asked for
 ALONE = 5.0  # starts below so many d^(−1/2) are ruled by the noise of single samples
@@ -95,21 +95,11 @@ def compare(
         its rows, ``.results`` the results by name, ``.tree`` the DataTree that `save` writes.
     """
     announcer = Announcer(progress)
-    plan, ends = Plan.of(problem, algorithm), {"time": time, "steps": steps}
-    ends = {name: end for name, end in ends.items() if end is not None}
-    if plan.stages and ends:
-        raise InputError(
-            f"Argument `{next(iter(ends))}` must be left out where stages are compared: they have their own."
-        )
-    if isinstance(start, str):
-        dims = {method.dimension for method in methods or () if isinstance(method, Method)} - {None}
-        start = given_start(
-            problem, start, dims.pop() if len(dims) == 1 else None, seed, why="the methods have not one"
-        )
-    if not isinstance(start, Overlaps):
-        reject("start", start, "Overlaps, or 'random'")
-    usable, skipped = _usable(plan, _asked(plan, methods, start, ends, seeds))
+    plan, ends = _planned(problem, algorithm, time, steps)
+    asked, start = _prepared(plan, methods, start, ends, seeds, seed)
+    usable, skipped = _usable(plan, asked)
     start = _placed(start, usable)
+    told = _told(plan, asked, **ends, save=save, seeds=seeds, seed=seed)
     names = dict(zip(_labels(usable), usable, strict=True))
     results: dict[str, xr.Dataset] = {}
     rows: list[Judgement] = []
@@ -137,9 +127,93 @@ def compare(
             results[name] = stop.result  # of pilots nothing is kept
         if not results:
             raise
-        part = tree_of([n for n in names if n in results], results, [], skipped, complete=False)
+        part = tree_of([n for n in names if n in results], results, [], skipped, told, complete=False)
         raise Interrupted(Comparison(part)) from None
-    return Comparison(tree_of(list(done), results, rows, skipped))
+    return Comparison(tree_of(list(done), results, rows, skipped, told))
+
+
+def foreseen(
+    problem: Problem,
+    algorithm: SGD | Sequence[Stage],
+    methods: Sequence[Method] | None,
+    start: Overlaps | str | None,
+    *,
+    time: Any = None,
+    steps: Any = None,
+    save: Any = 200,
+    seeds: int = 32,
+    seed: int = 0,
+) -> list[tuple[Method, Task]]:
+    """The runs of `compare` with these arguments, and its pilots as far as they are known beforehand.
+
+    Examples
+    --------
+    >>> from twolayer import ODE, Chain
+    >>> problem, algorithm, start = Problem("z1", "erf"), SGD(lr="0.1/d"), Overlaps([[1.0]], [[0.5]])
+    >>> [m.dimension for m, _ in foreseen(problem, algorithm, [ODE(), Chain(1600)], start, time=1) if m.name == "chain"]
+    [1600, 400, 100]
+    """
+    plan, ends = _planned(problem, algorithm, time, steps)
+    asked, start = _prepared(plan, methods, start, ends, seeds, seed)
+    usable, _ = _usable(plan, asked)
+    start = _placed(start, usable)
+    more: dict[str, Any] = {"save": save, "seeds": seeds, "seed": seed}
+    runs = [(method, _tasks(plan, method, start, ends, more)) for method in usable]
+    (first, _), *others = runs
+    pilots: dict[Method, list[Task]] = {}
+    for method, tasks in others:
+        task = tasks[0]
+        last = task.clocks.time(task.points) if method.stepwise else task.points
+        for pilot in planned_pilots(plan, method, first, start, last):
+            if pilot not in pilots:
+                pilots[pilot] = _tasks(plan, pilot, start, {} if plan.stages else {"time": last}, more)
+    return [(method, task) for method, tasks in [*runs, *pilots.items()] for task in tasks]
+
+
+def _tasks(plan: Plan, method: Method, start: Overlaps, ends: dict[str, Any], more: dict[str, Any]) -> list[Task]:
+    """The run of a method as tasks, one for each stage."""
+    if not plan.stages:
+        return [make_task(plan.problem, plan.algorithm, method, start, **ends, **more)]
+    own = [{**more, "time": x.time, "steps": x.steps, "save": x.save} for x in plan.stages]
+    return [make_task(*part, method, start, **stage) for part, stage in zip(plan.parts, own, strict=True)]
+
+
+def _planned(problem: Problem, algorithm: SGD | Sequence[Stage], time: Any, steps: Any) -> tuple[Plan, dict[str, Any]]:
+    """What is followed, and to which end; stages have their own."""
+    plan = Plan.of(problem, algorithm)
+    ends = {name: end for name, end in (("time", time), ("steps", steps)) if end is not None}
+    if plan.stages and ends:
+        raise InputError(
+            f"Argument `{next(iter(ends))}` must be left out where stages are compared: they have their own."
+        )
+    return plan, ends
+
+
+def _prepared(
+    plan: Plan, methods: Any, start: Any, ends: dict[str, Any], seeds: int, seed: int
+) -> tuple[list[Method], Overlaps]:
+    """The methods asked for, and the start of all."""
+    if isinstance(start, str):
+        dims = {method.dimension for method in methods or () if isinstance(method, Method)} - {None}
+        start = given_start(
+            plan.problem, start, dims.pop() if len(dims) == 1 else None, seed, why="the methods have not one"
+        )
+    if not isinstance(start, Overlaps):
+        reject("start", start, "Overlaps, or 'random'")
+    return _asked(plan, methods, start, ends, seeds), start
+
+
+def _told(plan: Plan, methods: list[Method], **arguments: Any) -> dict[str, Any]:
+    """Methods and arguments as plain values, for a comparison to be run again."""
+    told: dict[str, Any] = {"methods": [m.describe() for m in methods], **_plain(**arguments)}
+    if plan.stages:
+        told["stages"] = [_plain(time=x.time, steps=x.steps, save=x.save) for x in plan.stages]
+    return told
+
+
+def _plain(**values: Any) -> dict[str, Any]:
+    plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in values.items()}
+    return {name: value for name, value in plain.items() if value is not None}
 
 
 def _asked(plan: Plan, methods: Any, start: Overlaps, ends: dict[str, Any], seeds: int) -> list[Method]:

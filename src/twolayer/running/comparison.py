@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import json
 import textwrap
 from functools import cached_property
@@ -13,10 +12,12 @@ import numpy as np
 import xarray as xr
 
 from twolayer.numerics.errors import reject
+from twolayer.numerics.html import card, curves, escaped, table
 from twolayer.numerics.significance import LEVEL
 from twolayer.running import dataset as storage
 from twolayer.running.finite_size import LEVELS
 from twolayer.running.judging import SHARE, Judgement
+from twolayer.running.meanings import with_meanings
 
 __all__ = ["Comparison", "tree_of"]
 
@@ -129,15 +130,18 @@ class Comparison:
         return lines
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            "<tr>"
-            + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(row)[:-1])
-            + f'<td style="color:{COLOURS.get(row.verdict, "inherit")}"><b>{html.escape(row.verdict)}</b></td></tr>'
-            for row in self.verdicts
-        )
-        head = "".join(f"<th>{html.escape(word)}</th>" for word in HEADER)
-        text = html.escape("\n".join([*self._head(), *self._notes()]))
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table><pre>{text}</pre>"
+        rows = [_cells(row) for row in self.verdicts]
+        claim, notes = " ".join(" ".join(self._head()).split()[1:]), escaped("\n".join(self._notes()))
+        explained = f'<pre style="font-size:11px;opacity:.75;white-space:pre-wrap;max-width:52em">{notes}</pre>'
+        return card("Comparison", escaped(claim) + table(HEADER, rows, COLOURS), (), self._picture()) + explained
+
+    def _picture(self) -> str:
+        """The mean risks of all methods against time."""
+        every = {name: result for name, result in self.results.items() if "stage" not in result.coords}
+        times = [result.time.values for result in every.values()]
+        grid = np.linspace(max(t[0] for t in times), min(t[-1] for t in times), 100)
+        risks = [np.interp(grid, r.time.values, r.risk.values.mean(axis=0)) for r in every.values()]
+        return curves(grid, risks, ("t", "risk"), list(every))
 
 
 def tree_of(
@@ -145,19 +149,21 @@ def tree_of(
     results: dict[str, xr.Dataset],
     rows: list[Judgement],
     skipped: dict[str, str],
+    run: dict[str, Any],
     complete: bool = True,
 ) -> xr.DataTree:
-    """The tree of a comparison."""
+    """The tree of a comparison; ``run`` holds the methods asked for and the arguments of `compare`, as plain values."""
     table = {}
     if rows:
         for name, kind in COLUMNS.items():
             values = np.array([getattr(row, name) for row in rows], dtype=object if kind == "str" else float)
             table[name] = ("row", values)
-    root = xr.Dataset(table)
+    root = with_meanings(xr.Dataset(table))
     root.attrs = {
         "schema": storage.SCHEMA,
         "reference": names[0],
         "skipped": json.dumps(skipped),
+        "run": json.dumps(run),
         "versions": json.dumps(storage.versions()),
         "complete": json.dumps(complete),
         "papers": "[]",

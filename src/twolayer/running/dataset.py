@@ -32,6 +32,7 @@ from twolayer.gaussian.risk import excess_risks
 from twolayer.loops.host import Record
 from twolayer.numerics import random
 from twolayer.numerics.errors import InputError
+from twolayer.running.meanings import with_meanings
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import METHODS, Measure, Method, Outcome, Snapshot, Task
 from twolayer.task.overlaps import Overlaps, pseudo_inverse
@@ -43,6 +44,7 @@ __all__ = [
     "describe_problem",
     "description_of",
     "known_risks",
+    "method_of",
     "parts_of",
     "quantities",
     "start_of",
@@ -160,6 +162,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
         "complete": json.dumps(not record.interrupted),
         "papers": json.dumps(list(method.papers)),
     }
+    with_meanings(dataset)
     # a start that was not asked for is no save point, unless the run has got no further
     return dataset.isel(time=slice(task.hidden, None)) if count > task.hidden else dataset
 
@@ -255,11 +258,23 @@ def parts_of(description: dict[str, Any]) -> tuple[Problem, SGD, Method]:
             )
     problem = Problem(**description["problem"])
     algorithm = SGD(**description["algorithm"])
-    knobs = dict(description["method"])
+    return problem, algorithm, method_of(description["method"])
+
+
+def method_of(described: dict[str, Any]) -> Method:
+    """The method that describes itself so.
+
+    Examples
+    --------
+    >>> from twolayer.methods.chain import Chain
+    >>> method_of(Chain(100).describe()).dimension
+    100
+    """
+    knobs = dict(described)
     word = knobs.pop("name")
     if word not in METHODS:
         raise InputError(f"The method of this result, {word!r}, is not known here: register it to run it again.")
-    return problem, algorithm, METHODS[word](**knobs)
+    return METHODS[word](**knobs)
 
 
 def start_of(dataset: xr.Dataset, problem: Problem, dim: int | None) -> Overlaps | Particles:

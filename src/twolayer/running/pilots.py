@@ -34,7 +34,7 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.method import Method, Outcome
 from twolayer.task.overlaps import Overlaps
 
-__all__ = ["Finite", "Pair", "Pilots", "clock_ratio"]
+__all__ = ["Finite", "Pair", "Pilots", "clock_ratio", "planned_pilots"]
 
 EXACT = (Chain, Vectors)  # in law, at any dimension
 AFFORDABLE = 20.0  # estimated seconds that the mean step at d may take
@@ -177,9 +177,7 @@ class Pilots:
 
     def _run(self, method: Method, dim: int, times: np.ndarray) -> xr.Dataset:
         """A method at a dimension, to the given times."""
-        if isinstance(method, Vectors) and not self.plan.reuses:
-            method = Chain(dim)  # the same law, for less
-        pilot: Method = dataclasses.replace(method, dim=dim)  # type: ignore[call-arg]
+        pilot = _at(method, dim, self.plan)
         key = pilot, tuple(np.round(times, 14))
         if key not in self._kept:
             self._kept[key] = self._solved(pilot, dim, times)
@@ -206,6 +204,32 @@ class Pilots:
         if lost.any():
             raise Lost(f"{lost.mean():.0%} of the pilot at d = {dim} ended as {run.outcome.values[lost][0]!r}")
         return run
+
+
+def planned_pilots(plan: Plan, method: Method, first: Method, start: Overlaps, times: np.ndarray) -> list[Method]:
+    """The pilots that a comparison of a method with the reference is going to run, as far as can be told before it."""
+    dim, problem, algorithm = method.dimension, plan.problem, plan.algorithm
+    exact = isinstance(method, EXACT)
+    if dim is None or first.dimension not in (None, dim) or (exact and isinstance(first, EXACT)):
+        return []
+    dims = dimensions([part[1] for part in plan.parts], dim)
+    if dims[-1] < problem.p + problem.k + 1 or not usable(plan.slowest):
+        return []
+    found = [_at(one, n, plan) for one in (method, first) if one.dimension is not None for n in dims[1:]]
+    step = Map(dim, without=("dimension", "ratio"))
+    helps = exact and first.dimension is None and plan.left_by_the_mean_step > plan.slowest + 1e-9
+    if not helps or plan.objection(step) is not None:
+        return found
+    cheap = step.cost(make_task(problem, algorithm, step, start, time=times)) <= AFFORDABLE
+    return found + [_at(step, n, plan) for n in dims] if cheap else found
+
+
+def _at(method: Method, dim: int, plan: Plan) -> Method:
+    """The method at another dimension; of explicit vectors the chain, which has the same law, for less."""
+    if isinstance(method, Vectors) and not plan.reuses:
+        return Chain(dim)
+    other: Method = dataclasses.replace(method, dim=dim)  # type: ignore[call-arg]
+    return other
 
 
 def _place(dim: int | None) -> str:

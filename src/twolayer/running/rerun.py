@@ -5,7 +5,8 @@ description, start, save points and seed of a dataset  →  the same task  →  
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import Any, overload
 
 import numpy as np
 import xarray as xr
@@ -13,9 +14,11 @@ import xarray as xr
 from twolayer.numerics.errors import InputError
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
-from twolayer.running.dataset import description_of, parts_of, start_of, unpack
+from twolayer.running.compare import compare
+from twolayer.running.comparison import Comparison
+from twolayer.running.dataset import description_of, method_of, parts_of, start_of, unpack
 from twolayer.running.solve import finish
-from twolayer.running.stages import Leg, follow_legs
+from twolayer.running.stages import Leg, Stage, follow_legs
 from twolayer.task.clocks import Clocks
 from twolayer.task.method import Task, Until, from_start
 from twolayer.task.overlaps import Overlaps
@@ -23,16 +26,26 @@ from twolayer.task.overlaps import Overlaps
 __all__ = ["rerun"]
 
 
+@overload
+def rerun(dataset: Comparison, *, seed: int | None = None, progress: Any = None, throw: bool = True) -> Comparison: ...
+
+
+@overload
+def rerun(dataset: xr.Dataset, *, seed: int | None = None, progress: Any = None, throw: bool = True) -> xr.Dataset: ...
+
+
 @float64
-def rerun(dataset: xr.Dataset, *, seed: int | None = None, progress: Any = None, throw: bool = True) -> xr.Dataset:
+def rerun(dataset: Any, *, seed: int | None = None, progress: Any = None, throw: bool = True) -> Any:
     """Run a result again from its own description; on the same machine and versions the numbers are the same.
 
     Parameters
     ----------
-    dataset : xarray.Dataset
-        From `solve` or `solve_stages`, or loaded from a file.
+    dataset : xarray.Dataset or Comparison
+        From `solve`, `solve_stages` or `compare`, or loaded from a file.
     seed : int, optional
         Other random numbers.
+    progress, throw
+        As for `solve`; a comparison keeps what its methods gave up on, whatever ``throw`` says.
 
     Examples
     --------
@@ -44,6 +57,8 @@ def rerun(dataset: xr.Dataset, *, seed: int | None = None, progress: Any = None,
     """
     if seed is not None:
         check_seed(seed)
+    if isinstance(dataset, Comparison):
+        return _comparison(dataset, seed, progress)
     description = description_of(dataset)
     if "stages" in description:
         return _stages(dataset, description["stages"], seed, progress, throw)
@@ -58,6 +73,31 @@ def rerun(dataset: xr.Dataset, *, seed: int | None = None, progress: Any = None,
     points, hidden = from_start(known["points"])
     runs = (known["seeds"], known["seed"] if seed is None else seed, until, known.get("first", 0), hidden)
     return finish(Task(problem, algorithm, start, points, clocks, *runs), method, progress, throw)
+
+
+def _comparison(known: Comparison, seed: int | None, progress: Any) -> Comparison:
+    """All methods that were asked for, those that refused too, from the start of the reference."""
+    if "run" not in known.tree.attrs:
+        raise InputError(
+            "Argument `dataset` must say how the comparison was run, but this file is older than that: rerun its "
+            "results one by one, or compare again."
+        )
+    arguments = json.loads(known.tree.attrs["run"])
+    methods = [method_of(knobs) for knobs in arguments.pop("methods")]
+    reference = known.results[known.reference]
+    description = description_of(reference)
+    if "stages" in arguments:
+        parts = description["stages"]
+        given = [(*parts_of(part)[:2], ends) for part, ends in zip(parts, arguments.pop("stages"), strict=True)]
+        algorithm: Any = [Stage(one, problem=own, **ends) for own, one, ends in given]
+        problem, dim = given[0][0], parts[0]["run"]["start_dim"]
+    else:
+        problem, algorithm, _ = parts_of(description)
+        dim = description["run"]["start_dim"]
+    start = start_of(reference, problem, dim)
+    assert isinstance(start, Overlaps)
+    own = arguments if seed is None else {**arguments, "seed": seed}
+    return compare(problem, algorithm, methods, start, progress=progress, **own)
 
 
 def _stages(

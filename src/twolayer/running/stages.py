@@ -25,6 +25,7 @@ import xarray as xr
 from twolayer.numerics.errors import InputError, Refused, positive_integer, reject
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
+from twolayer.running.meanings import with_meanings
 from twolayer.running.solve import check_parts, given_start, make_task, run, told
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
@@ -269,7 +270,7 @@ def _joined(parts: Sequence[xr.Dataset], stepwise: bool) -> xr.Dataset:
     }
     coords |= {name: parts[0][name].values for name in ("seed", "neuron", "neuron_", "direction")}
     coords |= {"stage": ("point", np.array(numbers)), "stage_number": np.arange(1, len(parts) + 1)}
-    return xr.Dataset(variables, coords, dict(parts[0].attrs))
+    return with_meanings(xr.Dataset(variables, coords, dict(parts[0].attrs)))
 
 
 def _absent(parts: Sequence[xr.Dataset], part: xr.Dataset, name: str) -> np.ndarray:

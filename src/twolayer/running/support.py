@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from twolayer.numerics.errors import reject
+from twolayer.numerics.html import card, escaped
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import METHODS
 from twolayer.task.problem import Problem
@@ -44,6 +45,10 @@ class Support:
 
     def __contains__(self, method: object) -> bool:
         return method in self.methods
+
+    def _repr_html_(self) -> str:
+        said = {**dict.fromkeys(self.methods, "<b>yes</b>"), **{n: escaped(why) for n, why in self.reasons.items()}}
+        return card("Methods", "", sorted(said.items()))
 
     def __str__(self) -> str:
         lines = {**dict.fromkeys(self.methods, "yes"), **{name: f"no: {why}" for name, why in self.reasons.items()}}

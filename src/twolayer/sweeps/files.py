@@ -16,6 +16,7 @@ from twolayer.sweeps.batch import Result
 from twolayer.sweeps.grid import digest, unmarked
 from twolayer.sweeps.store import Store, read_header
 from twolayer.sweeps.table import Index, Table
+from twolayer.task.method import METHODS
 
 __all__ = ["load_sweep", "merge_sweeps"]
 
@@ -90,7 +91,13 @@ def load_sweep(path: str | os.PathLike[str]) -> xr.Dataset:
     table, store = Table(grid, grid.seeds), Store(path, grid)
     store.load(table)
     store.close()
-    return table.dataset(grid.seeds, ())
+    return table.dataset(grid.seeds, _papers(grid))
+
+
+def _papers(grid: StoredGrid) -> tuple[str, ...]:
+    """Those of the method, if it is known here."""
+    name = grid.description["method"].get("name")
+    return METHODS[name].papers if name in METHODS else ()
 
 
 @float64
@@ -128,7 +135,7 @@ def merge_sweeps(into: str | os.PathLike[str], *stores: str | os.PathLike[str]) 
         target.load(table)
     finally:
         target.close()
-    return table.dataset(grid.seeds, ())
+    return table.dataset(grid.seeds, _papers(grid))
 
 
 def _copy(source: Store, target: Store, table: Table) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from twolayer.numerics.errors import InputError
+from twolayer.running.cost import lasting
 from twolayer.sweeps.batch import SEED_BLOCK, outline
 from twolayer.sweeps.grid import Grid
 from twolayer.sweeps.reductions import Reduction, Variable
@@ -76,17 +77,9 @@ class Plan:
     memory: int
 
     def __str__(self) -> str:
-        minutes = self.seconds / 60
-        time = (
-            f"{self.seconds:.3g} s"
-            if minutes < 2
-            else f"{minutes:.3g} min"
-            if minutes < 120
-            else f"{minutes / 60:.3g} h"
-        )
         return (
-            f"{self.cells} cells, {self.runs} runs ({self.finished} finished before) in {self.batches} batches; "
-            f"about {time} on one core, {self.memory / 2**20:.3g} MiB"
+            f"{self.cells} cells, {self.runs} runs ({self.finished} finished) in {self.batches} batches: "
+            f"about {lasting(self.seconds)} on one core, {self.memory / 2**20:.2g} MiB"
         )
 
 

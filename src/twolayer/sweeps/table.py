@@ -14,6 +14,8 @@ import xarray as xr
 
 from twolayer.numerics.errors import InputError
 from twolayer.running.dataset import versions
+from twolayer.running.meanings import with_meanings
+from twolayer.sweeps.coordinates import law_values
 from twolayer.sweeps.grid import FORMAT
 from twolayer.sweeps.reductions import Values, Variable
 from twolayer.task.method import Outcome
@@ -143,7 +145,8 @@ class Table:
         data["runs"] = (axes, self.done[cut].sum(-1))
         cells = [self.grid.cell(index) for index in self.grid]
         data["cell_seed"] = (axes, np.array([cell.seed for cell in cells], np.uint64).reshape(self.grid.shape))
-        coords: dict[str, Any] = {**self.grid.labels(), "seed": np.arange(seeds)}
+        labels = self.grid.labels()
+        coords: dict[str, Any] = {**labels, **law_values(labels, self.grid.description), "seed": np.arange(seeds)}
         failures = [
             {"cell": self._named(index), "first_seed": low, "error": error}
             for (index, low), error in sorted(self.failures.items())
@@ -156,7 +159,7 @@ class Table:
             "versions": json.dumps(versions()),
             "papers": json.dumps(list(papers)),
         }
-        return xr.Dataset(data, coords, attrs)
+        return with_meanings(xr.Dataset(data, coords, attrs))
 
     def _named(self, index: Index) -> dict[str, Any]:
         return {key: labels[i] for (key, labels), i in zip(self.grid.labels().items(), index, strict=True)}

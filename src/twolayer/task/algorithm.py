@@ -228,6 +228,11 @@ class SGD:
             "average": self.average,
         }
 
+    def _repr_html_(self) -> str:
+        from twolayer.task.showing import sgd_html
+
+        return sgd_html(self)
+
     def __repr__(self) -> str:
         defaults = SGD(lr=self.lr).describe()
         shown = {k: v for k, v in self.describe().items() if k in ("lr", "batch") or v != defaults[k]}

@@ -210,6 +210,11 @@ class Overlaps:
             raise InputError("Overlaps of a single start cannot be indexed: they have no leading axis.")
         return _unflatten(self.dim, (self.Q[index], self.M[index], self.P, None if self.a is None else self.a[index]))
 
+    def _repr_html_(self) -> str:
+        from twolayer.task.showing import overlaps_html
+
+        return overlaps_html(self)
+
     def __repr__(self) -> str:
         many = f", starts={self.batch[0]}" if self.batch else ""
         where = f", dim={self.dim}" if self.dim else ""

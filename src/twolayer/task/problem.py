@@ -148,6 +148,11 @@ class Problem:
             choice("changes", name, [*known, "gram", "directions"])
         return Problem(**{**known, **changes})
 
+    def _repr_html_(self) -> str:
+        from twolayer.task.showing import problem_html
+
+        return problem_html(self)
+
     def __repr__(self) -> str:
         parts = [
             f"target={self.target.name!r}",

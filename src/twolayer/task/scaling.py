@@ -31,6 +31,8 @@ class Scaling:
     Scaling(0.2/d)
     >>> (2 * d**1.5)(dim=100)
     2000.0
+    >>> f"{1 / (12 * d):.3g}"
+    '0.0833/d'
     """
 
     coefficient: Any
@@ -99,7 +101,13 @@ class Scaling:
         return Scaling(-self.coefficient, self.exponent)
 
     def __str__(self) -> str:
-        number = "…" if traced(self.coefficient) else _shortest(self.coefficient)
+        return self._written("…" if traced(self.coefficient) else _shortest(self.coefficient))
+
+    def __format__(self, spec: str) -> str:
+        """The law with its coefficient in the given format, such as ``.3g``; as text without one."""
+        return self._written(format(self.coefficient, spec)) if spec else str(self)
+
+    def _written(self, number: str) -> str:
         x = self.exponent
         if x == 0:
             return number

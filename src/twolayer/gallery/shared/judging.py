@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from twolayer.numerics.html import card, escaped
 from twolayer.numerics.significance import LEVEL, limit_of
 
 __all__ = ["OUTCOMES", "Check", "Verdict", "between", "holds", "largest", "near", "same_law", "unknown", "verdict"]
@@ -58,6 +59,10 @@ class Verdict(NamedTuple):
     def agrees(self) -> bool:
         """Whether measurement and theory agree."""
         return self.outcome == "agrees"
+
+    def _repr_html_(self) -> str:
+        rows = [(check.outcome, escaped(check.text)) for check in self.checks]
+        return card(f"{self.outcome}: {self.claim}", "", rows, note=self.note)
 
     @property
     def text(self) -> str:

@@ -178,7 +178,11 @@ def setting_of(task: Task, steps: int) -> Setting:
     per_batch = algorithm.batch.coefficient
     alpha = per_batch if algorithm.dataset is None else algorithm.dataset.coefficient
     pattern = Pattern(algorithm.sampling, alpha / per_batch, algorithm.repeat, algorithm.dataset is None)
-    rules = kernel_of(problem, algorithm), form_of(algorithm), rates_of(algorithm, problem.divisor, 1)  # the same at every d
+    rules = (
+        kernel_of(problem, algorithm),
+        form_of(algorithm),
+        rates_of(algorithm, problem.divisor, 1),
+    )  # the same at every d
     return Setting(*rules, float(np.sqrt(problem.noise)), alpha, pattern, *target_frame(problem.P), steps)
 
 

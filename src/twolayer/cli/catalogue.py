@@ -1,0 +1,95 @@
+"""What the gallery and the zoo hold, read from their files without importing anything heavy.
+
+gallery/*.py            @figure("name", "title", quick={…}, group="…")    is read, not run
+docs/gallery.json       what the recorded versions of each figure took; in installed packages gallery/records.json
+gallery/durations.json  what full versions took that are not on record
+files/published/*.toml  [[setup]] name, title
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["Listed", "gallery", "zoo_titles"]
+
+PACKAGE = Path(__file__).parent.parent
+RECORDS = (PACKAGE / "gallery" / "records.json", PACKAGE.parents[1] / "docs" / "gallery.json")
+
+
+class Listed(NamedTuple):
+    """A figure of the gallery: what it shows, its group, and how long its versions take."""
+
+    title: str
+    group: str
+    quick: str
+    full: str
+
+
+def gallery() -> dict[str, Listed]:
+    """All figures by name, group after group, as `twolayer.gallery.figures` has them.
+
+    Examples
+    --------
+    >>> gallery()["mediocrity"].group
+    'escape'
+    """
+    folder = PACKAGE / "gallery"
+    earlier, records = _read(folder / "durations.json"), _read(*RECORDS)
+    groups = list(_constant(folder / "shared" / "registry.py", "GROUPS"))
+    found: dict[str, Listed] = {}
+    for file in sorted(folder.glob("*.py")):
+        for call in _decorators(file):
+            name, title = (str(ast.literal_eval(argument)) for argument in call.args)
+            group = next((str(ast.literal_eval(k.value)) for k in call.keywords if k.arg == "group"), groups[0])
+            took = {version: _duration(entry["cost"]) for version, entry in records.get(name, {}).items()}
+            found[name] = Listed(title, group, took.get("quick", "?"), took.get("full", earlier.get(name, "?")))
+    return dict(sorted(found.items(), key=lambda item: (groups.index(item[1].group), item[0])))
+
+
+def _read(*places: Path) -> dict[str, Any]:
+    """The first of these JSON files that is there."""
+    return next((dict(json.loads(p.read_text(encoding="utf-8"))) for p in places if p.exists()), {})
+
+
+def _duration(cost: str) -> str:
+    """The cost of a record in few characters.
+
+    Examples
+    --------
+    >>> _duration("13 s of CPU"), _duration("690 s of CPU")
+    ('13 s', '12 min')
+    """
+    number, unit = cost.split()[:2]
+    seconds = float(number)
+    return f"{seconds / 60:.2g} min" if unit == "s" and seconds > 99 else f"{number} {unit}"
+
+
+def _decorators(file: Path) -> list[ast.Call]:
+    """The calls of ``figure`` that decorate the functions of a file."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    calls = [node for f in tree.body if isinstance(f, ast.FunctionDef) for node in f.decorator_list]
+    return [c for c in calls if isinstance(c, ast.Call) and isinstance(c.func, ast.Name) and c.func.id == "figure"]
+
+
+def _constant(file: Path, name: str) -> Any:
+    """The value of a name that a file assigns at its top."""
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
+            return ast.literal_eval(node.value)
+    raise LookupError(f"{file.name} does not assign {name}")
+
+
+def zoo_titles() -> dict[str, str]:
+    """Names and titles of all published set-ups.
+
+    Examples
+    --------
+    >>> "saad1995-plateau" in zoo_titles()
+    True
+    """
+    pages = (tomllib.loads(f.read_text("utf-8")) for f in sorted((PACKAGE / "files" / "published").glob("*.toml")))
+    return {setup["name"]: setup["title"] for page in pages for setup in page["setup"]}

@@ -1,0 +1,104 @@
+"""Making figures of the gallery: one with its verdict in full, or all of them with a line each."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from twolayer.cli.catalogue import gallery
+from twolayer.cli.common import emit, fold, one_line_warnings, wrote
+from twolayer.gallery.shared.records import read, record
+from twolayer.gallery.shared.registry import figures, files_of, read_setting, run
+from twolayer.numerics.errors import InputError, RunFailed, choice
+from twolayer.numerics.writing import check_writable
+
+__all__ = ["make_all", "make_one"]
+
+
+def make_one(args: argparse.Namespace) -> int:
+    """Make a figure, print its verdict; exit code 1 if measurement and theory differ."""
+    known = figures()
+    entry = known[choice("name", args.name, known)]
+    settings = dict(read_setting(text, entry.settings) for text in args.set)
+    _check_record(args)
+    folder = _folder(args.out)
+    plate, files = _made(args, args.name, folder, settings)
+    found = plate.verdict
+    if args.json:
+        checks = [check._asdict() for check in found.checks]
+        told = {"outcome": found.outcome, "agrees": found.agrees, "claim": found.claim, "checks": checks}
+        emit({"name": args.name, **told, "note": found.note, "verdict": found.text, "files": files})
+    else:
+        print(fold(f"{found.outcome if found.outcome != 'differs' else 'DIFFERS'}: {found.claim}", then="    "))
+        for check in found.checks:
+            print(fold(f"[{check.outcome}] {check.text}", "  ", "    "))
+        if found.note:
+            print(fold(found.note, "  ", "    "))
+        if found.outcome != "agrees" and args.quick:
+            print("The full version, without --quick, resolves more.")
+        wrote(files)
+    return int(found.outcome == "differs")
+
+
+def make_all(args: argparse.Namespace) -> int:
+    """Make every figure: a line when it begins and one when it is done; exit code 1 if one differs or fails."""
+    known, listed = figures(), gallery()
+    _check_record(args)
+    folder, width = _folder(args.out), max(map(len, known))
+    outcomes: dict[str, str] = {}
+    for number, name in enumerate(known, 1):
+        expected = listed[name].quick if args.quick else listed[name].full
+        print(f"[{number}/{len(known)}] {name}, about {expected}", file=sys.stderr, flush=True)
+        began = time.monotonic()
+        try:
+            outcomes[name] = _made(args, name, folder, {})[0].verdict.outcome
+        except (InputError, RunFailed) as error:
+            outcomes[name] = "failed"
+            print(f"twolayer: {name}: {error}", file=sys.stderr)
+        if not args.json:
+            print(f"{name:<{width}}  {outcomes[name]:<9}  {time.monotonic() - began:6.0f} s", flush=True)
+    words = list(outcomes.values())
+    counts = {word: words.count(word) for word in ("agrees", "undecided", "differs", "failed") if word in words}
+    if args.json:
+        emit({"outcomes": outcomes, "counts": counts, "folder": str(folder)})
+    else:
+        print(f"{', '.join(f'{n} {word}' for word, n in counts.items())}; figures and data are in {folder}")
+    return int("differs" in words or "failed" in words)
+
+
+def _made(args: argparse.Namespace, name: str, folder: Path, settings: dict[str, Any]) -> tuple[Any, list[str]]:
+    """The figure and its files, put on record if asked for."""
+    began = time.process_time()
+    with one_line_warnings():
+        plate = run(name, quick=args.quick, seed=args.seed or 0, out=folder, **settings)
+    files = [str(path) for path in files_of(plate, folder)]
+    if args.record is not None:
+        cost = f"{time.process_time() - began:.0f} s of CPU"
+        record(plate, args.record, "quick" if args.quick else "full", cost)
+        files.append(args.record)
+    return plate, files
+
+
+def _check_record(args: argparse.Namespace) -> None:
+    if args.record is None:
+        return
+    check_writable(Path(args.record), "--record")
+    if args.set:
+        raise InputError("--record takes the full or the quick version as it is, but --set changes it.")
+    read(args.record)  # refused now if it holds something else
+
+
+def _folder(out: str | None) -> Path:
+    """The folder for the files, made if it is missing, writable before any work is done."""
+    folder = Path(out or "results")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--out must be a folder, but {str(folder)!r} cannot be one ({error.strerror}).") from None
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"--out must be a writable folder, but {str(folder)!r} is not.")
+    return folder

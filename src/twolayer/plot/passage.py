@@ -1,0 +1,199 @@
+"""Figures of waiting times: escape from a random start, and recovery of a direction.
+
+Escape: the law of the quenched formula over random starts, measured passage times over it, the formulas as lines.
+Recovery: the overlap along the limiting flow from m = N^(−1/2), and the fraction of runs that have passed each level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from twolayer.analysis.escape import EscapeTime
+from twolayer.analysis.passage import Passage
+from twolayer.analysis.population_loss import PopulationLoss
+from twolayer.numerics.errors import reject
+from twolayer.plot.canvas import canvas
+from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, house_style, house_title
+
+if TYPE_CHECKING:
+    from twolayer.analysis.recovery import Recovery
+    from twolayer.task.algorithm import SGD
+
+__all__ = ["passage", "recovery"]
+
+LINES = {
+    "annealed": (DIRECTIONS[1], ":"),
+    "quenched": (DIRECTIONS[2], "--"),
+    "ode": (COLOURS["theory"], "-."),
+    "corrected": (COLOURS["theory"], "-"),
+    "from_zero": (DIRECTIONS[3], (0, (1, 3))),
+}
+"""Colour and dash of each formula."""
+
+NAMES = {"ode": "ODE", "from_zero": "from m = 0"}
+BINS = 40
+CURVE = 80
+
+
+def passage(
+    times: EscapeTime,
+    law: Any = None,
+    measured: Passage | None = None,
+    title: str = "",
+    figure: Figure | None = None,
+    ax: Axes | None = None,
+) -> Figure:
+    """Escape times: their law over random starts, what was measured, and the formulas.
+
+    Parameters
+    ----------
+    times : EscapeTime
+        From `escape_time`.
+    law : array, optional
+        Times at many random starts, such as those of `tl.escape.passage_law`.
+    measured : Passage, optional
+        From `tl.escape.first_passage`.
+    title : str
+        What was solved.
+    figure : matplotlib Figure, optional
+        Where to draw: an empty figure.
+    ax : Axes, optional
+        A panel of a figure of your own.
+
+    Examples
+    --------
+    >>> import twolayer as tl
+    >>> problem, algorithm = tl.Problem("z1**2", "square"), tl.SGD("0.08/d", geometry="projected")
+    >>> drawn = passage(tl.escape_time(problem, algorithm, dim=1000))
+    >>> drawn.axes[0].get_legend_handles_labels()[1][0]
+    'annealed, 1.155'
+    """
+    if not isinstance(times, EscapeTime):
+        reject("times", type(times).__name__, "a result of escape_time")
+    with house_style():
+        figure, (ax,), whole = canvas(1, (6.8, 3.8), figure, ax)
+        known = {name: value for name in LINES if (value := getattr(times, name)) is not None}
+        drawn = [np.asarray(x, dtype=float) for x in (law, None if measured is None else measured.reached)]
+        every = np.concatenate([np.array(list(known.values())), *(x[np.isfinite(x)] for x in drawn if x.ndim)])
+        edges = np.linspace(0.0, float(np.quantile(every, 0.998)) * 1.05, BINS + 1)
+        if law is not None:
+            height, _ = np.histogram(drawn[0], edges)
+            share = height / len(drawn[0]) / np.diff(edges)
+            ax.stairs(share, edges, color=DIRECTIONS[2], lw=1.4, label="quenched formula over random starts")
+        if measured is not None:
+            few = np.linspace(edges[0], edges[-1], min(BINS, max(6, round(2 * len(measured.times) ** 0.5))) + 1)
+            height, _ = np.histogram(measured.reached, few)
+            ax.stairs(
+                height / len(measured.times) / np.diff(few),
+                few,
+                fill=True,
+                color=COLOURS["chain"],
+                alpha=0.35,
+                label=f"Chain, {measured}",
+            )
+        for name, value in known.items():
+            colour, dash = LINES[name]
+            label = f"{NAMES.get(name, name)}, {value:.4g}"
+            ax.axvline(value, color=colour, ls=dash, lw=1.5, label=label)
+        ax.set(xlabel="time of escape  $t = \\mathrm{lr}\\cdot\\mathrm{step}\\,/\\,p$", xlim=(edges[0], edges[-1]))
+        ax.set_ylabel("density" if law is not None or measured is not None else "")
+        if law is None and measured is None:
+            ax.set_yticks([])
+        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=7.5)
+        if whole and title:
+            house_title(figure, *title.split("\n"))
+    return figure
+
+
+def recovery(
+    landscape: PopulationLoss,
+    algorithm: SGD,
+    dim: int,
+    levels: tuple[float, float],
+    measured: Recovery | None = None,
+    title: str = "",
+    figure: Figure | None = None,
+    ax: Sequence[Axes] | None = None,
+) -> Figure:
+    """Recovery curves: the overlap along the flow, and the fraction of runs beyond each level against samples.
+
+    Parameters
+    ----------
+    landscape : PopulationLoss
+        From `tl.single_index.population_loss`.
+    algorithm : SGD
+    dim : int
+        N.
+    levels : pair of float
+        Overlaps of weak and strong recovery.
+    measured : Recovery, optional
+        From `recovery`; its fractions have a panel of their own.
+    title : str
+        What was solved.
+    figure : matplotlib Figure, optional
+        Where to draw: an empty figure.
+    ax : one or two Axes, optional
+        The panels, in a figure of your own.
+
+    Examples
+    --------
+    >>> import twolayer as tl
+    >>> landscape = tl.single_index.population_loss(tl.Problem("z1", "linear"))
+    >>> drawn = recovery(landscape, tl.SGD("0.2/d", geometry="spherical"), 1000, (0.25, 0.75))
+    >>> drawn.axes[0].get_ylabel()
+    'overlap $m$'
+    """
+    if not isinstance(landscape, PopulationLoss):
+        reject("landscape", type(landscape).__name__, "a result of population_loss")
+    panels = 1 if measured is None else 2
+    with house_style():
+        figure, axes, whole = canvas(panels, (4.6 * panels, 3.5), figure, ax)
+        left = axes[0]
+        samples, m = _flow(landscape, algorithm, dim)
+        label = "flow of this step from $m = N^{-1/2}$" if len(m) > 1 else "the flow does not leave a random start"
+        left.plot(samples, m, color=COLOURS["theory"], label=label)
+        for level, name, colour in zip(levels, ("weak", "strong"), DIRECTIONS, strict=False):
+            left.axhline(level, color=colour, ls="--", lw=1.0, label=f"{name} recovery, $m = {level:g}$")
+        left.set(xlabel="samples", ylabel="overlap $m$", ylim=(0, 1.02))
+        left.legend(fontsize=7.5)
+        if measured is not None:
+            _fractions(axes[1], measured, samples, m)
+        if whole and title:
+            house_title(figure, *title.split("\n"))
+    return figure
+
+
+def _flow(landscape: PopulationLoss, algorithm: SGD, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """Samples and overlaps along the flow with the step of the algorithm, from m = N^(−1/2) as far as it leads."""
+    first = dim**-0.5
+    unit, step = algorithm.batch_at(dim) / algorithm.lr(dim), algorithm.lr(dim) * dim / algorithm.batch_at(dim)
+    edges = np.concatenate([np.geomspace(first, 0.5, CURVE), 1 - np.geomspace(0.5, 0.002, CURVE)[1:]])
+    points, weights = np.polynomial.legendre.leggauss(8)
+    half, middle = np.diff(edges) / 2, (edges[1:] + edges[:-1]) / 2
+    speed = landscape.flow((middle[:, None] + half[:, None] * points).ravel(), step).reshape(len(half), -1)
+    last = int(np.argmin((speed > 0).all(1))) if (speed <= 0).any() else len(half)
+    taken = (half[:last, None] * weights / speed[:last]).sum(1)
+    return np.concatenate([[0.0], np.cumsum(taken)]) * unit, edges[: last + 1]
+
+
+def _fractions(ax: Axes, measured: Recovery, samples: np.ndarray, m: np.ndarray) -> None:
+    """The fraction of runs that have passed each level, with the samples that the flow takes."""
+    runs = (measured.weak, measured.strong)
+    for level, row, name, colour in zip(measured.thresholds, runs, ("weak", "strong"), DIRECTIONS, strict=False):
+        reached = np.sort(row[np.isfinite(row)])
+        part = np.arange(1, reached.size + 1) / len(row)
+        end = measured.samples
+        ax.step([0, *reached, end], [0, *part, part[-1] if part.size else 0], where="post", color=colour, label=name)
+        if m[0] < level < m[-1]:
+            ax.axvline(float(np.interp(level, m, samples)), color=colour, ls="--", lw=1.0)
+    ax.axvline(measured.critical_samples, color=GREY, ls=":", lw=1.2, label=r"$\alpha_c N$")
+    last = np.concatenate([row[np.isfinite(row)] for row in runs] + [[measured.critical_samples]])
+    ax.set(
+        xlabel="samples", ylabel=f"fraction of {len(measured.weak)} runs", ylim=(0, 1.02), xlim=(0, 1.1 * last.max())
+    )
+    ax.legend(title="dashed: the flow", title_fontsize=7.5, fontsize=7.5)

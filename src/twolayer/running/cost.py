@@ -1,0 +1,97 @@
+"""What runs will take, told beforehand: seconds of one core and bytes, each compiled code counted once.
+
+    seconds = Σ_codes compilation + Σ_runs cost,    as the methods estimate them (`Method.cost`, `Method.compilation`)
+
+An order of magnitude: benchmarks/estimates.py measures how good it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from twolayer.running.compare import foreseen
+from twolayer.running.solve import make_task
+from twolayer.task.algorithm import SGD
+from twolayer.task.method import Method, Task
+from twolayer.task.problem import Problem
+
+__all__ = ["Cost", "cost_of", "cost_of_comparison", "lasting"]
+
+
+def lasting(seconds: float) -> str:
+    """A duration in words.
+
+    Examples
+    --------
+    >>> lasting(0.2), lasting(90), lasting(600), lasting(1e5)
+    ('1 s', '90 s', '10 min', '28 h')
+    """
+    minutes = seconds / 60
+    if minutes < 2:
+        return f"{max(seconds, 1):.2g} s" if seconds < 99.5 else f"{seconds:.0f} s"
+    return f"{minutes:.3g} min" if minutes < 120 else f"{minutes / 60:.2g} h"
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """What runs will take.
+
+    Attributes
+    ----------
+    runs : int
+        Runs of all seeds of all methods.
+    steps : int
+        Steps of SGD of the longest run that takes them one by one; 0 where none does.
+    seconds : float
+        On one core of this machine, compilation included; an order of magnitude.
+    memory : int
+        Bytes of the largest result.
+    """
+
+    runs: int
+    steps: int
+    seconds: float
+    memory: int
+
+    @classmethod
+    def total(cls, parts: Iterable[Cost]) -> Cost:
+        """Of one after the other."""
+        listed = list(parts)
+        sums = (sum(part.runs for part in listed), sum(part.seconds for part in listed))
+        return cls(sums[0], max(p.steps for p in listed), sums[1], max(p.memory for p in listed))
+
+    def __str__(self) -> str:
+        runs = f"{self.runs} run{'s' if self.runs > 1 else ''}"
+        steps = f" of up to {self.steps:.4g} steps" if self.steps else ""
+        return f"{runs}{steps}: about {lasting(self.seconds)} on one core, {self.memory / 2**20:.2g} MiB"
+
+
+def cost_of(problem: Problem, algorithm: SGD, method: Method, start: Any, **arguments: Any) -> Cost:
+    """What `solve` with these arguments would take; nothing is run.
+
+    Examples
+    --------
+    >>> from twolayer import Chain, Overlaps
+    >>> problem, algorithm = Problem("He2(z1)", "He2"), SGD(lr="0.1/d")
+    >>> cost_of(problem, algorithm, Chain(100), Overlaps([[1.0]], [[0.5]]), time=1, seeds=4).steps
+    1000
+    """
+    return _sum([(method, make_task(problem, algorithm, method, start, **arguments))])
+
+
+def cost_of_comparison(problem: Problem, algorithm: Any, methods: Any, start: Any, **arguments: Any) -> Cost:
+    """What `compare` with these arguments would take, with the runs at smaller dimensions."""
+    return _sum(foreseen(problem, algorithm, methods, start, **arguments))
+
+
+def _sum(runs: Iterable[tuple[Method, Task]]) -> Cost:
+    listed = list(runs)
+    codes = {type(method): method.compilation(task) for method, task in listed}
+    return Cost(
+        runs=sum(task.seeds for _, task in listed),
+        steps=max((int(task.points[-1]) for method, task in listed if method.stepwise), default=0),
+        seconds=sum(codes.values()) + sum(task.seeds * method.cost(task) for method, task in listed),
+        memory=max(task.seeds * method.footprint(task) for method, task in listed),
+    )
