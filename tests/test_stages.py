@@ -101,7 +101,7 @@ def test_stages_are_drawn_seed_by_seed(staged, tmp_path: Path) -> None:  # type:
 SMOOTH = tl.Problem("tanh(z1)", "erf", noise=0.1)
 TWO = [
     tl.Stage(tl.SGD(lr=1.0 / d), time=1.0, save=4),
-    tl.Stage(tl.SGD(lr=0.4 / d), time=1.0, save=2, problem=SMOOTH.replace(target="tanh(z1) - z1**2/2")),
+    tl.Stage(tl.SGD(lr=0.4 / d), time=1.0, save=2, problem=SMOOTH.replace(target="-tanh(z1)/2")),
 ]
 
 
