@@ -161,7 +161,7 @@ def vector_field(problem: Problem, algorithm: SGD, at: Overlaps | None = None) -
     if algorithm.dataset is not None or not regime.continuous:
         why = "samples are reused" if algorithm.dataset is not None else f"the regime is {regime.name}"
         raise Refused("vector_field", f"there is no equation of motion where {why}")
-    return field_with(_engine(problem, algorithm.loss, at), problem, algorithm)
+    return field_with(_engine(problem, algorithm.mean_drive, at), problem, algorithm)
 
 
 def field_with(engine: Engine, problem: Problem, algorithm: SGD, limit: Limit | None = None) -> VectorField:
@@ -314,7 +314,7 @@ def mean_step(problem: Problem, algorithm: SGD, dim: int | None = None, at: Over
         terms = Terms(finite=True, ratio=form.normalises and not form.carries)
         nodes = StepNodes.build(problem, algorithm, *target_frame(problem.P))
     rates = Rates(*(jnp.asarray(x, float) for x in rates_of(algorithm, p, lr)))
-    engine = _engine(problem, algorithm.loss, at)
+    engine = _engine(problem, algorithm.drive, at)
     return Mean(MeanStep(engine, rates, weights, problem.P, form, terms, nodes, None), problem.a())
 
 

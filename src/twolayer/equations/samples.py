@@ -28,7 +28,10 @@ INPUTS_AT_ONCE = 2**18  # numbers z_i held per seed
 
 @dataclass(frozen=True)
 class Spec:
-    """Shapes and choices that fix the compiled code; ``dataset`` is None for fresh samples."""
+    """Shapes and choices that fix the compiled code; ``dataset`` is None for fresh samples.
+
+    Where the batch ``varies``, it is the largest one here.
+    """
 
     kernel: Kernel
     form: Form
@@ -37,6 +40,7 @@ class Spec:
     quantity: str | None
     dataset: int | None = None
     sampling: str = "sequence"
+    varies: bool = False
 
     @property
     def chunk(self) -> int:

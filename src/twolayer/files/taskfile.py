@@ -1,9 +1,9 @@
 """Task files: one TOML description for every lens.
 
 [problem]    target, activation, width, noise, gram, second_layer, directions
-[algorithm]  lr, batch, loss, geometry, momentum, weight_decay, dataset, sampling, train_second_layer
+[algorithm]  lr, batch, loss, rule, geometry, momentum, nesterov, weight_decay, dataset, sampling, train_second_layer
 [start]      random = "sphere" | "hemisphere" | "gaussian" with seed, or Q, M, a
-[run]        dim, time | steps, save, seeds, seed, methods, until
+[run]        dim, time | steps | alpha, save, seeds, seed, methods, until
 [method.ode] knobs of one method
 [sweep]      "algorithm.lr" = […], "run.dim" = […]: what `twolayer sweep` varies
 
@@ -71,6 +71,8 @@ class AlgorithmTable(Table):
     dataset: str | int | float | None = None
     sampling: str = "sequence"
     train_second_layer: bool = False
+    nesterov: bool = False
+    rule: str | None = None
 
 
 class StartTable(Table):
@@ -97,6 +99,7 @@ class RunTable(Table):
     dim: Integer | None = None
     time: float | list[float] | None = None
     steps: Integer | list[Integer] | None = None
+    alpha: float | list[float] | None = None
     save: Integer | list[float] | Literal["log"] = 200
     seeds: Integer = 32
     seed: Integer = 0
@@ -257,6 +260,8 @@ class Task:
         from twolayer.task.overlaps import Overlaps
 
         over, run, problem, algorithm = self.swept(), self.table.run, self.problem(), self.algorithm()
+        if run.alpha is not None:
+            raise InputError(f"{self.name}: the runs of a sweep end at `run.time` or `run.steps`, not at an alpha.")
         dims = [v for key in ("run.dim", "method.dim") for v in over.get(key, ()) if isinstance(v, int)]
         dim = run.dim or (dims[0] if dims else None)
         methods = self.methods(names, dim) or self.methods(support(problem, algorithm).methods[:1], dim)
@@ -282,11 +287,12 @@ class Task:
     def run_arguments(self) -> dict[str, Any]:
         """Arguments of solve, and of compare when there is no `until`."""
         run = self.table.run
-        if run.time is None and run.steps is None:
-            raise InputError(f"{self.name}: [run] needs `time` or `steps`.")
+        if run.time is None and run.steps is None and run.alpha is None:
+            raise InputError(f"{self.name}: [run] needs `time`, `steps` or `alpha`.")
         optional = {
             "time": run.time,
             "steps": run.steps,
+            "alpha": run.alpha,
             "until": self.until(),
         }
         given = {name: value for name, value in optional.items() if value is not None}

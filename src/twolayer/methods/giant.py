@@ -68,6 +68,11 @@ class GiantSteps(Method):
         """Only fresh samples, and only where steps stay of order one."""
         if algorithm.dataset is not None:
             return REUSED.format(algorithm.dataset)
+        rule = algorithm.rule
+        if rule is not None and (rule.push is None or rule.coordinates):
+            return (
+                f"the rule {rule} is not one of single samples, whose batch averages are what giant steps are made of"
+            )
         if regime_of(algorithm).name == "giant steps":
             return None
         return (
@@ -78,6 +83,8 @@ class GiantSteps(Method):
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
         """The band is that of overlaps alone."""
+        if self.band and algorithm.rule is not None:
+            return f"the covariances of the band are those of plain gradients, which the rule {algorithm.rule} changes"
         if self.band and form_of(algorithm).carries:
             return "the linearised map of the band has no rows of the step before: use momentum = 0 or band = False"
         return super().objection(problem, algorithm)

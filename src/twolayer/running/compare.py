@@ -35,17 +35,17 @@ ALONE = 5.0  # starts below so many d^(−1/2) are ruled by the noise of single 
 
 
 def default_methods(
-    problem: Problem, algorithm: SGD, dim: int | None, time: Any, steps: Any, seeds: int
+    problem: Problem, algorithm: SGD, dim: int | None, time: Any, steps: Any, seeds: int, alpha: Any = None
 ) -> list[Method]:
     """All methods that can, at the given dimension; explicit vectors only while they are cheap."""
     out: list[Method] = []
+    last = [x if np.ndim(x) == 0 else np.asarray(x)[-1:] for x in (time, steps, alpha)]
     for name in support(problem, algorithm).methods:
         method = METHODS[name.lower()].at(dim)
         if method is None or not method.in_comparisons:
             continue
         if method.name == "vectors" and dim is not None:
-            clocks = Clocks(problem, algorithm, dim)
-            count = np.max(steps) if steps is not None else clocks.steps(float(np.max(time)))
+            count = float(method.save_points(Clocks(problem, algorithm, dim), last[0], last[1], 1, last[2])[-1])
             if count * algorithm.batch_at(dim) * problem.p * dim * seeds > MAX_VECTOR_WORK:
                 continue
         out.append(method)
@@ -67,6 +67,7 @@ def compare(
     *,
     time: Any = None,
     steps: Any = None,
+    alpha: Any = None,
     save: Any = 200,
     seeds: int = 32,
     seed: int = 0,
@@ -82,7 +83,7 @@ def compare(
         table says why.
     start : Overlaps or str
         Or ``"random"``: drawn at the dimension of the methods, one start for all.
-    time, steps : float or int
+    time, steps, alpha : float or int
         End of the run.
     save : int or sequence
         As for `solve`.
@@ -106,7 +107,7 @@ def compare(
         )
     if not isinstance(start, Overlaps):
         reject("start", start, "Overlaps, or 'random'")
-    usable, skipped = _usable(problem, algorithm, _asked(problem, algorithm, methods, start, time, steps, seeds))
+    usable, skipped = _usable(problem, algorithm, _asked(problem, algorithm, methods, start, time, steps, seeds, alpha))
     start = _placed(start, usable)
     names = dict(zip(_labels(usable), usable, strict=True))
     results: dict[str, xr.Dataset] = {}
@@ -116,9 +117,9 @@ def compare(
     try:
         for name, method in sorted(names.items(), key=lambda pair: not pair[1].stepwise):
             # continuous methods are saved where the first stepwise one is
-            ends: dict[str, Any] = {"time": time, "steps": steps}
+            ends: dict[str, Any] = {"time": time, "steps": steps, "alpha": alpha}
             if not method.stepwise and grid is not None:
-                ends = {"time": grid}
+                ends = grid
             announcer.say(_described(method, seeds))
             ends = {k: v for k, v in ends.items() if v is not None}
             run: dict[str, Any] = {"save": save, "seeds": seeds, "seed": seed, "progress": announcer.monitor}
@@ -128,7 +129,9 @@ def compare(
                 skipped[type(method).__name__] = refused.reason
                 continue
             if method.stepwise and grid is None:
-                grid = results[name].time.values
+                # a scheduled rate may vanish, and time stand still; steps go on
+                clock = "step" if algorithm.scheduled else "time"
+                grid = {"steps" if algorithm.scheduled else "time": results[name][clock].values}
         done = {name: method for name, method in names.items() if name in results}
         if not done:
             raise Refused(", ".join(skipped), "; ".join(skipped.values()), support(problem, algorithm).methods)
@@ -144,11 +147,11 @@ def compare(
 
 
 def _asked(
-    problem: Problem, algorithm: SGD, methods: Any, start: Overlaps, time: Any, steps: Any, seeds: int
+    problem: Problem, algorithm: SGD, methods: Any, start: Overlaps, time: Any, steps: Any, seeds: int, alpha: Any
 ) -> list[Method]:
     """The methods to run, as given or all that apply of themselves."""
     if methods is None:
-        found = default_methods(problem, algorithm, start.dim, time, steps, seeds)
+        found = default_methods(problem, algorithm, start.dim, time, steps, seeds, alpha)
         if not found:
             lenses = support(problem, algorithm)
             reasons = {**dict.fromkeys(lenses.methods, "it needs a start with a dim"), **lenses.reasons}

@@ -73,6 +73,7 @@ class Stage:
             reject("algorithm", self.algorithm, "an SGD")
         if self.algorithm.momentum:
             reject("momentum", self.algorithm.momentum, "0 in stages: overlaps alone do not know the last step")
+        self.algorithm.check_constant("a stage")
 
 
 def solve_stages(
@@ -125,7 +126,7 @@ def solve_stages(
         reject("start", start, "Overlaps, or 'random'")
     dim = method.dimension or start.dim
     clocks = [Clocks(problem, stage.algorithm, dim) for stage in stages]
-    units = [x.coordinates(np.zeros(1), method.unit(x.algorithm)) for x in clocks]
+    units = [x.reference(np.zeros(1), method.unit(x.algorithm)) for x in clocks]
     for clock in CLOCKS:
         if len({unit[clock][1] for unit in units}) > 1:
             raise InputError(

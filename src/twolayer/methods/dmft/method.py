@@ -231,6 +231,11 @@ class DMFT(Method):
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Reused samples only, with n = α d, n_b = α_b d and lr of order one."""
+        if algorithm.rule is not None:
+            return f"its responses are derivatives of plain gradients, and the rule {algorithm.rule} changes these"
+        if algorithm.scheduled or algorithm.nesterov:
+            what = "Nesterov's momentum" if algorithm.nesterov else f"lr = {algorithm.lr}, batch = {algorithm.batch}"
+            return f"its responses are those of steps of one size at the weights themselves, which {what} has not"
         if algorithm.dataset is None:
             return (
                 "every sample is new (dataset = None), so that nothing comes back to the fields, and the theories of "

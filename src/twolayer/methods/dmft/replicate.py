@@ -154,7 +154,7 @@ class Replicate:
             room = max(room, min(room_for(self.setting.L.shape[1], p, self.setting.steps), ROOM))
         if room > have:
             self.basis = enlarge(self.basis, room)
-            now, previous = self.state
+            now, previous = self.state[:2]
             self.state = Memory(widened(now, room), previous and widened(previous, room))
 
 
