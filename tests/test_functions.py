@@ -81,7 +81,7 @@ def test_targets_from_text_callable_and_teacher_agree() -> None:
 
 
 def test_registering_an_activation_makes_it_available_everywhere() -> None:
-    @tl.register_activation("bump_for_test")
+    @tl.extend.register_activation("bump_for_test")
     def bump(z: jax.Array) -> jax.Array:
         return z * jnp.exp(-z * z)
 
@@ -109,7 +109,7 @@ def test_registering_an_activation_makes_it_available_everywhere() -> None:
         (lambda: Target.of({"teacher": "erf", "kk": 2}), "teacher, k, weights"),
         (lambda: Teacher("erf", k=2, weights=[1.0]), "2 numbers"),
         (lambda: Teacher("erf", k=0), "positive integer"),
-        (lambda: tl.register_activation("not a name"), "an identifier"),
+        (lambda: tl.extend.register_activation("not a name"), "an identifier"),
     ],
 )
 def test_bad_functions(make: object, why: str) -> None:

@@ -161,7 +161,7 @@ def vector_field(problem: Problem, algorithm: SGD, at: Overlaps | None = None) -
     if algorithm.reused or not regime.continuous:
         why = "samples are reused" if algorithm.reused else f"the regime is {regime.name}"
         raise Refused("vector_field", f"there is no equation of motion where {why}")
-    return field_with(_engine(problem, algorithm.loss, at), problem, algorithm)
+    return field_with(_engine(problem, algorithm.mean_drive, at), problem, algorithm)
 
 
 def field_with(engine: Engine, problem: Problem, algorithm: SGD, limit: Limit | None = None) -> VectorField:
@@ -313,8 +313,9 @@ def mean_step(problem: Problem, algorithm: SGD, dim: int | None = None, at: Over
         weights = Weights(dim / n_b, 1 / n_b, True, problem.noise)
         terms = Terms(finite=True, ratio=form.normalises and not form.carries)
         nodes = StepNodes.build(problem, algorithm, *target_frame(problem.P))
-    rates = Rates(*(jnp.asarray(x, float) for x in rates_of(algorithm, p, dim or 1)))
-    engine = _engine(problem, algorithm.loss, at)
+    numbers = rates_of(algorithm, p, dim)
+    rates = Rates(*(None if x is None else jnp.asarray(x, float) for x in numbers))
+    engine = _engine(problem, algorithm.drive, at)
     return Mean(MeanStep(engine, rates, weights, problem.P, form, terms, nodes, None), problem.a())
 
 
@@ -384,5 +385,5 @@ def chain_step(problem: Problem, algorithm: SGD, dim: int) -> ChainStep:
     columns = p * form.copies
     factor = GramFactor(min(p, batch), dim - L.shape[1] - columns)
     at = Reduced(kernel_of(problem, algorithm), form, p, L.shape[1], columns, batch, factor)
-    rates = Rates(*(jnp.asarray(x, float) for x in rates_of(algorithm, p, dim)))
+    rates = Rates(*(None if x is None else jnp.asarray(x, float) for x in rates_of(algorithm, p, dim)))
     return ChainStep(at, Frame(rates, L, factor.table(), jnp.asarray(problem.noise, float)), inverse, problem.a())

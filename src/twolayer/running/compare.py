@@ -62,6 +62,7 @@ def compare(
     *,
     time: Any = None,
     steps: Any = None,
+    alpha: Any = None,
     save: Any = 200,
     seeds: int = 32,
     seed: int = 0,
@@ -79,7 +80,7 @@ def compare(
         table says why.
     start : Overlaps or str
         Or ``"random"``: drawn at the dimension of the methods, one start for all.
-    time, steps : float or int
+    time, steps, alpha : float or int
         End of the run.
     save : int or sequence
         As for `solve`.
@@ -95,7 +96,7 @@ def compare(
         its rows, ``.results`` the results by name, ``.tree`` the DataTree that `save` writes.
     """
     announcer = Announcer(progress)
-    plan, ends = Plan.of(problem, algorithm), {"time": time, "steps": steps}
+    plan, ends = Plan.of(problem, algorithm), {"time": time, "steps": steps, "alpha": alpha}
     ends = {name: end for name, end in ends.items() if end is not None}
     if plan.stages and ends:
         raise InputError(
@@ -118,7 +119,7 @@ def compare(
     try:
         for name, method in sorted(names.items(), key=lambda pair: not pair[1].stepwise):
             # continuous methods are saved where the first stepwise one is
-            own = {"time": grid} if not method.stepwise and grid is not None else ends
+            own = grid if not method.stepwise and grid is not None else ends
             announcer.say(_described(method, seeds))
             run: dict[str, Any] = {"save": save, "seeds": seeds, "seed": seed, "progress": announcer.monitor}
             try:
@@ -127,7 +128,9 @@ def compare(
                 skipped[type(method).__name__] = refused.reason
                 continue
             if method.stepwise and grid is None:
-                grid = results[name].time.values
+                # a scheduled rate may vanish, and time stand still; steps go on
+                clock = "step" if plan.algorithm.scheduled and not plan.stages else "time"
+                grid = {"steps" if clock == "step" else "time": results[name][clock].values}
         done = {name: method for name, method in names.items() if name in results}
         if not done:
             raise Refused(", ".join(skipped), "; ".join(skipped.values()), plan.support.methods)

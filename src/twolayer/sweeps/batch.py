@@ -218,12 +218,9 @@ def _risks(pairs: Sequence[tuple[Method, Task]], records: Sequence[Record]) -> l
 def _block(method: Method, task: Task, record: Record, risk: np.ndarray) -> Block:
     unit = method.unit(task.algorithm)
     position = np.asarray(task.saved)
-    time = task.clocks.time(position) if method.stepwise else position
-    stop = task.clocks.time(record.stop) if method.stepwise else record.stop
-    clocks = {k: v[0] for k, v in task.clocks.coordinates(np.asarray(time, float), unit).items() if k != "sample"}
-    stops = task.clocks.coordinates(np.asarray(stop, float), unit)
-    if method.stepwise:
-        clocks["step"] = position.astype(float)
+    along = task.clocks.coordinates(position, method.stepwise, unit)
+    clocks = {name: along[name][0] for name in ("time", "step", "alpha")}
+    stops = task.clocks.coordinates(record.stop, method.stepwise, unit)
     M, a, risk = (x[:, task.hidden :] for x in (record.snapshot.M, record.snapshot.a, risk))
     total = risk + task.problem.noise / 2
     return Block(M, a, total, risk, clocks, record.outcome, stops["time"][0], stops["step"][0])
