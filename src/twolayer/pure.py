@@ -157,6 +157,9 @@ def vector_field(problem: Problem, algorithm: SGD, at: Overlaps | None = None) -
     ...     round(float(pull(0.1)), 6), round(float(jax.grad(pull)(0.1)), 6)
     (0.6, -9.0)
     """
+    algorithm.check_constant("tl.pure.vector_field")
+    if algorithm.rule is not None and algorithm.rule.adapts is not None:
+        raise Refused("vector_field", f"the rate of {algorithm.rule} is part of the state, and no number")
     regime = regime_of(algorithm)
     if algorithm.dataset is not None or not regime.continuous:
         why = "samples are reused" if algorithm.dataset is not None else f"the regime is {regime.name}"
@@ -258,6 +261,7 @@ def increment(problem: Problem, algorithm: SGD) -> Increment:
     >>> push(jnp.array([[0.5]]), jnp.array([[2.0]]), jnp.zeros(1)).first.tolist()
     [[1.5]]
     """
+    algorithm.check_constant("tl.pure.increment")
     return Increment(kernel_of(problem, algorithm), problem.a(), problem.noise)
 
 
@@ -301,6 +305,7 @@ def mean_step(problem: Problem, algorithm: SGD, dim: int | None = None, at: Over
     ...     step.overlaps(step(step.start(Overlaps([[1.0]], [[0.0]])))).M.tolist()
     [[0.5]]
     """
+    algorithm.check_plain("tl.pure.mean_step")
     form, p = form_of(algorithm), problem.p
     nodes, terms = None, Terms()
     if dim is None:
@@ -372,6 +377,7 @@ def chain_step(problem: Problem, algorithm: SGD, dim: int) -> ChainStep:
     ...     jax.vmap(run)(jax.random.split(jax.random.key(0), 8)).shape
     (8,)
     """
+    algorithm.check_plain("tl.pure.chain_step")
     if algorithm.dataset is not None:
         raise Refused("chain_step", "samples are reused, so the overlaps are no Markov chain")
     L, inverse = target_frame(problem.P)
