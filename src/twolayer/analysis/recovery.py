@@ -176,6 +176,7 @@ def recovery(
     >>> found.weak_probability.value, bool(found.search.value < found.strong.max())
     (1.0, True)
     """
+    algorithm.check_plain("recovery")
     dim, seeds = positive_integer("dim", dim, 2), positive_integer("seeds", seeds)
     levels = levels_of(eta)
     check_seed(seed)

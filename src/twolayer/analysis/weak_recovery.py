@@ -185,6 +185,7 @@ def weak_recovery(
     >>> result.learned, result.steps.shape
     (True, (2, 16))
     """
+    algorithm.check_plain("weak_recovery")
     eta = check_level(level)
     choice("sign", sign, SIGNS)
     choice("start", start, ("random", "typical"))

@@ -64,8 +64,12 @@ class Result:
     versions: dict[str, str]
 
 
-def portable(problem: Problem) -> str | None:
-    """Why a problem cannot be written down for another process or a store, or None."""
+def portable(problem: Problem, algorithm: SGD) -> str | None:
+    """Why a description cannot be written down for another process or a store, or None."""
+    for name in ("lr", "batch"):
+        law = getattr(algorithm, name)
+        if law.schedule is not None and not law.schedule.portable:
+            return f"the schedule of {name} is a Python function, which other processes and stores cannot hold"
     for part, value in describe_problem(problem).items():
         if isinstance(value, str) and value.startswith("<function"):
             return (
@@ -77,7 +81,7 @@ def portable(problem: Problem) -> str | None:
 
 def job_of(cell: Cell, low: int, high: int) -> Job:
     """The job of a unit; problems made of Python functions can only be run in this process."""
-    if portable(cell.problem) is not None:
+    if portable(cell.problem, cell.algorithm) is not None:
         return Job(cell.problem, cell.algorithm, cell.method, cell.run, cell.seed, low, high)
     problem, algorithm = (json.dumps(x) for x in (describe_problem(cell.problem), cell.algorithm.describe()))
     return Job(problem, algorithm, cell.method, cell.run, cell.seed, low, high)

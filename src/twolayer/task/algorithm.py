@@ -218,6 +218,12 @@ class SGD:
         """
         return self.lr.schedule is not None or self.batch.schedule is not None
 
+    def check_plain(self, who: str) -> None:
+        """Refuse schedules and rules, for what is defined for plain gradients at a constant rate only."""
+        if self.rule is not None:
+            raise InputError(f"Argument `rule` must be left out for {who}, but got {self.rule}.")
+        self.check_constant(who)
+
     def check_constant(self, who: str) -> None:
         """Refuse schedules, for what is defined at a constant rate only."""
         for name in ("lr", "batch"):

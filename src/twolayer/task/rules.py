@@ -136,8 +136,13 @@ class Rule:
     @property
     def _known(self) -> tuple[Any, ...]:
         # rules of the package are the same if they are called the same; functions of users are told apart
-        own = self.push if self.name not in MAKERS else None
+        own = self.push if self.registered else None
         return self.name, self.arguments, own
+
+    @property
+    def registered(self) -> bool:
+        """Whether the name stands for a function of the user's, which may be another one tomorrow."""
+        return self.name not in MAKERS
 
     @classmethod
     def of(cls, value: Any) -> Rule | None:
@@ -149,7 +154,7 @@ class Rule:
         Rule(clip(0.25))
         """
         if value is None or isinstance(value, Rule):
-            return None if value is None or value.name == "gradient" else value
+            return value
         if not isinstance(value, str):
             reject("rule", value, "a rule such as tl.rules.clip(0.25), its text, or None")
         return _read(value)
