@@ -82,7 +82,7 @@ def test_path_by_path(batch: int, geometry: str, loss: str, extra: str) -> None:
     old, a = W.copy(), np.asarray(start.a)
     old_a = a.copy()
     factor = GramFactor(min(p, batch), dim - k - columns)
-    form, rates = form_of(algorithm), rates_of(algorithm, p, algorithm.lr(dim))
+    form, rates = form_of(algorithm), rates_of(algorithm, p, dim)
     at = Reduced(kernel_of(problem, algorithm), form, p, k, columns, batch, factor)
     frame = Frame(rates, L, None, problem.noise)
     state = Memory.at_rest(form, jnp.asarray(np.concatenate([A, B], axis=1)), jnp.asarray(a))

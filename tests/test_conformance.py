@@ -51,7 +51,7 @@ WORDS = tuple(METHODS)
 @pytest.fixture(scope="module", autouse=True)
 def registered_loss() -> None:
     """A loss that is not the package's: the residual of the squared loss, half as large."""
-    tl.register_loss("half")(lambda y, f: 0.5 * (y - f))
+    tl.extend.register_loss("half")(lambda y, f: 0.5 * (y - f))
 
 
 def problem(noise: float = 0.1, width: int = 2) -> tl.Problem:

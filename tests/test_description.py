@@ -118,7 +118,7 @@ PROBLEM = tl.Problem("z1 + z2", "relu", width=2)
         (lambda: tl.Chain(dim=10, batch_sums="fast"), ["`batch_sums`", "'fast'"]),
         (lambda: tl.ODE(engine="magic"), ["`engine`", "'magic'"]),
         (lambda: tl.ODE(rtol=0.0), ["`rtol`", "0.0"]),
-        (lambda: tl.register_loss("no good"), ["`name`", "identifier"]),
+        (lambda: tl.extend.register_loss("no good"), ["`name`", "identifier"]),
     ],
 )
 def test_bad_input_is_one_sentence_with_name_value_and_remedy(make: object, words: list[str]) -> None:

@@ -78,37 +78,47 @@ class Exact(NamedTuple):
 
 
 def recursion(
-    problem: tl.Problem, sgd: tl.SGD, m: float, q: float, moments: tuple[float, float], patterns: Patterns
+    problem: tl.Problem,
+    sgd: tl.SGD,
+    m: float,
+    q: float,
+    moments: tuple[float, float],
+    patterns: Patterns,
+    factors: np.ndarray | None = None,
 ) -> Exact:
     """One linear neuron, σ(x) = x, from (E[y h*], E[y²]): all averages over the fields in closed form.
 
-    g = a (1 + a² R_θ c)⁻¹ (y − a M h* − a ω), so that R_g = −α a² ⟨c (1 + a² R_θ c)⁻¹⟩_c, and C_g is as explicit.
+    g = a (1 + a² R_θ c)⁻¹ (y − a M h* − a ω), so that R_g = −α a² ⟨c (1 + a² R_θ c)⁻¹⟩_c, and C_g is as explicit; M and
+    θ in it are those at which gradients are taken, Y. ``factors`` are those of a schedule.
     """
     b, y2 = moments
     a, steps = float(problem.a()[0]), patterns[0].shape[1]
-    alpha, eta = (sgd.dataset or sgd.batch).coefficient, sgd.lr.coefficient / sgd.batch.coefficient
-    shrink, beta = 1 - sgd.lr.coefficient * sgd.weight_decay, sgd.momentum
+    alpha, beta = (sgd.dataset or sgd.batch).coefficient, sgd.momentum
+    lr = sgd.lr.coefficient * (np.ones(steps) if factors is None else factors)
     X = np.zeros((steps + 1, steps + 1))  # θ^t = X_0 θ⁰ + Σ_s X_{s+1} u^s
     X[0, 0] = 1.0
-    M = np.zeros(steps + 1)
+    M, Y, N = np.zeros(steps + 1), np.zeros_like(X), np.zeros(steps + 1)
     M[0], rest = m, q - m**2
     C_g, R_g = np.zeros((2, steps, steps))
     for t in range(steps):
-        n = t + 1
-        R, ones = X[:n, 1 : n + 1], np.ones(n)
-        C = rest * np.outer(X[:n, 0], X[:n, 0]) + R @ C_g[:n, :n] @ R.T
-        S = y2 - a * b * (np.outer(M[:n], ones) + np.outer(ones, M[:n])) + a**2 * (np.outer(M[:n], M[:n]) + C)
+        n, past, eta = t + 1, max(t - 1, 0), lr[t] / sgd.batch.coefficient
+        ball = beta * (X[t] - X[past]), beta * (M[t] - M[past])
+        Y[t], N[t] = (X[t] + ball[0], M[t] + ball[1]) if sgd.nesterov else (X[t], M[t])
+        R, ones = Y[:n, 1 : n + 1], np.ones(n)
+        C = rest * np.outer(Y[:n, 0], Y[:n, 0]) + R @ C_g[:n, :n] @ R.T
+        S = y2 - a * b * (np.outer(N[:n], ones) + np.outer(ones, N[:n])) + a**2 * (np.outer(N[:n], N[:n]) + C)
         drift = 0.0
         for c, weight in zip(*patterns, strict=True):
             G = c[:n, None] * np.linalg.inv(np.eye(n) + a**2 * R * c[:n])
             R_g[t, :n] -= weight * alpha * a**2 * G[t]
             C_g[t, :n] += weight * alpha * a**2 * (G @ S @ G.T)[t]
-            drift += weight * alpha * a * float(G[t] @ (b - a * M[:n]))
+            drift += weight * alpha * a * float(G[t] @ (b - a * N[:n]))
         C_g[:n, t] = C_g[t, :n]
-        past = max(t - 1, 0)
-        M[t + 1] = shrink * M[t] + beta * (M[t] - M[past]) + eta * drift
-        X[t + 1] = shrink * X[t] + beta * (X[t] - X[past]) + eta * R_g[t, :n] @ X[:n]
+        shrink = 1 - lr[t] * sgd.weight_decay
+        X[t + 1], M[t + 1] = shrink * Y[t] + eta * R_g[t, :n] @ Y[:n], shrink * N[t] + eta * drift
         X[t + 1, t + 1] += eta
+        if not sgd.nesterov:
+            X[t + 1], M[t + 1] = X[t + 1] + ball[0], M[t + 1] + ball[1]
 
     def square(x: np.ndarray, M: float) -> float:
         noise = x[1 : steps + 1]
@@ -172,6 +182,24 @@ def test_sixty_steps_with_momentum_decay_and_labels_that_are_not_linear() -> Non
     for name, error in (("M", 1e-4), ("Q", 4e-4), ("M_average", 1e-4), ("Q_average", 4e-4)):
         np.testing.assert_allclose(result[name][0, :, 0, 0], getattr(exact, name), atol=error, err_msg=name)
     assert np.abs(exact.M - exact.M_average).max() > 0.1 and np.abs(exact.Q - exact.Q_average).max() > 0.1
+
+
+def test_nesterov_and_a_schedule_of_a_linear_student() -> None:
+    """Gradients ahead of the weights, rates that fall, decay, an average, and batches in sequence."""
+    steps, plain = 24, tl.SGD(lr=0.3, batch=2 * d, dataset=4 * d, momentum=0.6, weight_decay=0.2)
+    sgd = plain.replace(lr=0.3 * tl.schedules.inverse(scale=10, clock="step"), nesterov=True, average="uniform")
+    factors = 1 / (1 + np.arange(steps) / 10)
+    exact = recursion(SMOOTH, sgd, 0.1, 1.0, label_moments(SMOOTH), sequence(2, steps), factors)
+    result = solved(SMOOTH, sgd, START, steps, replicates=8)
+    np.testing.assert_allclose(result.lr[:-1], 0.3 * factors, rtol=1e-12)
+    for name in ("M", "Q"):
+        found, error = result[name].values[0, :, 0, 0], result[f"{name}_error"].values[0, :, 0, 0]
+        assert error.max() < 2e-3
+        assert (np.abs(found - getattr(exact, name)) < sigmas(2 * found.size, 7) * error + 1e-5).all()
+        np.testing.assert_allclose(result[f"{name}_average"][0, :, 0, 0], getattr(exact, f"{name}_average"), atol=5e-3)
+    for wrong, which in ((sgd.replace(nesterov=False), factors), (sgd, None)):
+        other = recursion(SMOOTH, wrong, 0.1, 1.0, label_moments(SMOOTH), sequence(2, steps), which)
+        assert np.abs(other.M - exact.M).max() > 0.03
 
 
 def twice(law: Callable[[int, int], Patterns]) -> Callable[[int, int], Patterns]:
@@ -429,6 +457,26 @@ def test_batches_used_twice_as_simulated() -> None:
     np.testing.assert_allclose(result.M[0, -1], [[0.7660, 0.3890], [-0.3800, -0.6851]], atol=4e-3)  # of other points
     np.testing.assert_allclose(result.Q[0, -1], [[1.3112, -0.2124], [-0.2124, 1.1762]], atol=6e-3)
     assert float(result.train_risk[0, 7]) == pytest.approx(0.1122, abs=1.5e-3)
+
+
+@pytest.mark.parametrize("name", ["nesterov", "schedule"])
+def test_nesterov_and_schedules_as_simulated(name: str) -> None:
+    """40 runs at d = 1500, 15 steps: rectifiers with gradients ahead, and erf units with a rate 1.5/(1 + t/5)."""
+    if name == "nesterov":
+        problem = tl.Problem(MIXED, "relu", width=2, second_layer=[1.5, -1.0], noise=0.1)
+        sgd = tl.SGD(lr=1.0, batch=2 * d, dataset=2 * d, momentum=0.7, nesterov=True)
+        M, M_se = np.array([[0.654, 0.795], [-0.812, -0.504]]), np.array([[4e-3, 4e-3], [7e-3, 5e-3]])
+        Q, Q_se, train = np.array([[2.065, -0.780], [-0.780, 2.580]]), 1.2e-2, 0.0421
+    else:
+        problem = tl.Problem(MIXED, "erf", width=2, second_layer=[2.0, -1.5], noise=0.1)
+        lr = 1.5 * tl.schedules.inverse(scale=5, clock="step")
+        sgd = tl.SGD(lr=lr, batch=1.5 * d, dataset=1.5 * d, weight_decay=0.05)
+        M, M_se = np.array([[0.487, 0.337], [-0.309, -0.396]]), np.full((2, 2), 2.3e-3)
+        Q, Q_se, train = np.array([[0.747, -0.203], [-0.203, 0.656]]), 3e-3, 0.04374
+    result = solved(problem, sgd, APART, 15, log2_points=14)
+    assert (np.abs(result.M.values[0, -1] - M) < sigmas(4) * np.hypot(M_se, result.M_error.values[0, -1])).all()
+    assert (np.abs(result.Q.values[0, -1] - Q) < sigmas(4) * np.hypot(Q_se, result.Q_error.values[0, -1])).all()
+    assert float(result.train_risk[0, -1]) == pytest.approx(train, abs=1.5e-3)
 
 
 def test_a_second_layer_with_a_rate_of_its_own_as_simulated() -> None:

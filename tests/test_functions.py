@@ -116,7 +116,7 @@ def test_two_rectifiers_have_closed_averages(name: str, width: int) -> None:
 
 
 def test_registering_an_activation_makes_it_available_everywhere() -> None:
-    @tl.register_activation("bump_for_test")
+    @tl.extend.register_activation("bump_for_test")
     def bump(z: jax.Array) -> jax.Array:
         return z * jnp.exp(-z * z)
 
@@ -144,7 +144,7 @@ def test_registering_an_activation_makes_it_available_everywhere() -> None:
         (lambda: Target.of({"teacher": "erf", "kk": 2}), "teacher, k, weights, normalisation"),
         (lambda: Teacher("erf", k=2, weights=[1.0]), "2 numbers"),
         (lambda: Teacher("erf", k=0), "positive integer"),
-        (lambda: tl.register_activation("not a name"), "an identifier"),
+        (lambda: tl.extend.register_activation("not a name"), "an identifier"),
         (lambda: Activation.of(np.tanh), r"tanh calls NumPy, .*: use jax\.numpy instead of numpy\.$"),
         (lambda: Target.of(lambda z: np.tanh(z[0]), directions=1), r"use jax\.numpy"),
     ],

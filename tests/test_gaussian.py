@@ -249,11 +249,11 @@ def test_singular_overlaps_are_safe_and_continuous(target: Any, activation: str)
 def test_a_loss_of_ones_own() -> None:
     """A residual that is not linear goes through nodes over all fields; the squared loss through them gives the same."""
 
-    @tl.register_loss("squared_again_for_test")
+    @tl.extend.register_loss("squared_again_for_test")
     def residual(y: jax.Array, f: jax.Array) -> jax.Array:
         return y - f
 
-    @tl.register_loss("huber_for_test")
+    @tl.extend.register_loss("huber_for_test")
     def huber(y: jax.Array, f: jax.Array) -> jax.Array:
         return jnp.clip(y - f, -1.0, 1.0)
 

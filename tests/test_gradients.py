@@ -45,8 +45,8 @@ SMOOTH: list[tuple[Any, str, int, Any, str, str]] = [
 
 @pytest.fixture(scope="module", autouse=True)
 def _activations() -> None:
-    tl.register_activation("leaky")(lambda z: jnp.where(z > 0, z, 0.3 * z))
-    tl.register_activation("hardtanh", kinks=(-1.0, 1.0))(lambda z: jnp.clip(z, -1.0, 1.0))
+    tl.extend.register_activation("leaky")(lambda z: jnp.where(z > 0, z, 0.3 * z))
+    tl.extend.register_activation("hardtanh", kinks=(-1.0, 1.0))(lambda z: jnp.clip(z, -1.0, 1.0))
 
 
 def engine_of(

@@ -61,12 +61,12 @@ def moved(name: str, problem: tl.Problem, loss: str = "squared") -> float:
 def test_a_loss_registered_again_is_the_new_one(name: str) -> None:
     """After a loss that pushes, one of the same name that does not: nothing may move."""
     problem = tl.Problem("z1", "linear")
-    tl.register_loss("mine")(lambda y, f: jnp.tanh(y - f))
+    tl.extend.register_loss("mine")(lambda y, f: jnp.tanh(y - f))
     method, algorithm = LENSES[name]
     if method.refusal(problem, tl.SGD(**algorithm, loss="mine")):
         return  # a method that takes no registered loss has compiled nothing for one
     assert moved(name, problem, "mine") > 1e-4
-    tl.register_loss("mine")(lambda y, f: 0.0 * (y - f))
+    tl.extend.register_loss("mine")(lambda y, f: 0.0 * (y - f))
     assert moved(name, problem, "mine") < 1e-15
 
 
@@ -92,7 +92,7 @@ def test_an_activation_registered_again_is_the_new_one(name: str) -> None:
     """σ, then −σ under its name: the second goes the opposite way."""
     ends = []
     for sign in (1.0, -1.0):
-        tl.register_activation("mine")(bent(sign))
+        tl.extend.register_activation("mine")(bent(sign))
         ends.append(shift(name, tl.Problem("z1", "mine")))
     assert ends[0] - ends[1] > 1e-3
 
@@ -117,7 +117,7 @@ def test_functions_given_by_hand_are_told_apart() -> None:
 def test_averages_by_name_follow_the_registry() -> None:
     problem = tl.Problem("z1", "linear")
     for size in (1.0, 3.0):
-        tl.register_loss("scaled")(lambda y, f, size=size: size * (y - f))
+        tl.extend.register_loss("scaled")(lambda y, f, size=size: size * (y - f))
         psi = tl.moments(problem, START, loss="scaled").psi[0, 0]
         assert psi == pytest.approx(size * 0.5, rel=1e-5)
 
@@ -128,9 +128,9 @@ def test_kinks_are_part_of_what_is_registered() -> None:
     def kinked(z: Any) -> Any:
         return jnp.abs(z - 0.37)
 
-    tl.register_activation("bent", kinks=())(kinked)
+    tl.extend.register_activation("bent", kinks=())(kinked)
     forgotten = tl.Problem("z1", "bent")
-    tl.register_activation("bent", kinks=[0.37])(kinked)
+    tl.extend.register_activation("bent", kinks=[0.37])(kinked)
     assert tl.Problem("z1", "bent") != forgotten
     assert Activation.of("relu", kinks=[0.0, 1.0]).kinks == (0.0, 1.0)
     assert hash(Activation.of("abs(z)", kinks=[0.0])) != hash(Activation.of("abs(z)"))
@@ -138,7 +138,7 @@ def test_kinks_are_part_of_what_is_registered() -> None:
 
 def test_formulas_do_not_ask_the_registry() -> None:
     """`exp` in a formula is that, also in the ridge form that averages use, whatever is registered by that name."""
-    tl.register_activation("exp")(jnp.tanh)
+    tl.extend.register_activation("exp")(jnp.tanh)
     ridge = Target.of("2*exp(z1)").ridge
     assert ridge is not None
     assert float(ridge.activation(1.0)) == pytest.approx(np.exp(1.0))
@@ -147,16 +147,16 @@ def test_formulas_do_not_ask_the_registry() -> None:
 @pytest.mark.parametrize("name", ["relu", "erf", "square", "abs", "silu", "He3", "h2", "z"])
 def test_names_of_activations_are_taken(name: str) -> None:
     with pytest.raises(tl.InputError, match="another name"):
-        tl.register_activation(name)
+        tl.extend.register_activation(name)
     with pytest.raises(tl.InputError, match="another name"):
-        tl.register_loss("squared")
+        tl.extend.register_loss("squared")
     with pytest.raises(tl.InputError, match="another name"):
         tl.SGD(0.1, loss=tl.extend.Loss("squared", lambda y, f: 2 * (y - f)))
 
 
 def test_methods_are_found_by_name_and_replaced() -> None:
     def method(marker: int) -> type[Method]:
-        @tl.register_method
+        @tl.extend.register_method
         @dataclass(frozen=True)
         class Still(tl.Chain):
             """A chain with a name of its own."""
@@ -174,7 +174,7 @@ def test_methods_are_found_by_name_and_replaced() -> None:
     with pytest.raises(tl.InputError, match="'still', is not known here"):
         tl.rerun(run)
     with pytest.raises(tl.InputError, match="a method of the package"):
-        tl.register_method(type("Chain", (tl.Chain,), {}))
+        tl.extend.register_method(type("Chain", (tl.Chain,), {}))
 
 
 FRESH_PROCESS = """
@@ -204,33 +204,33 @@ def swept(loss: str, over: dict[str, Any] | None = None, **options: Any) -> Any:
 
 
 def test_sweeps_follow_the_registry() -> None:
-    tl.register_loss("mine")(lambda y, f: y - f)
-    tl.register_activation("bend")(lambda z: z)
+    tl.extend.register_loss("mine")(lambda y, f: y - f)
+    tl.extend.register_activation("bend")(lambda z: z)
     assert float(swept("mine").M.squeeze()) != 0.5
-    tl.register_loss("mine")(lambda y, f: 0.0 * (y - f))
+    tl.extend.register_loss("mine")(lambda y, f: 0.0 * (y - f))
     assert float(swept("mine").M.squeeze()) == 0.5
     over = {"problem.activation": ["bend"]}
     first = float(swept("squared", over).risk.squeeze())
-    tl.register_activation("bend")(lambda z: 3.0 * z)
+    tl.extend.register_activation("bend")(lambda z: 3.0 * z)
     assert abs(float(swept("squared", over).risk.squeeze()) - first) > 0.1
 
 
 def test_a_store_does_not_mix_two_functions_of_one_name(tmp_path: Path) -> None:
-    tl.register_loss("mine")(lambda y, f: y - f)
+    tl.extend.register_loss("mine")(lambda y, f: y - f)
     old = swept("mine", store=tmp_path / "a.zarr")
     assert np.array_equal(swept("mine", store=tmp_path / "a.zarr").M, old.M)
-    tl.register_loss("mine")(lambda y, f: 0.0 * (y - f))
+    tl.extend.register_loss("mine")(lambda y, f: 0.0 * (y - f))
     with pytest.raises(tl.InputError, match=r"holds another sweep: its `functions.algorithm.loss`"):
         swept("mine", store=tmp_path / "a.zarr")
 
 
 def test_a_swept_function_of_the_same_name_is_another_cell(tmp_path: Path) -> None:
     path, over = tmp_path / "b.zarr", {"algorithm.loss": ["mine", "squared"]}
-    tl.register_loss("mine")(lambda y, f: y - f)
+    tl.extend.register_loss("mine")(lambda y, f: y - f)
     first = swept("squared", over, store=path)
     assert np.array_equal(tl.sweeps.load_sweep(path).M, first.M)
     assert list(tl.sweeps.load_sweep(path)["algorithm.loss"].values) == ["mine", "squared"]
-    tl.register_loss("mine")(lambda y, f: 0.0 * (y - f))
+    tl.extend.register_loss("mine")(lambda y, f: 0.0 * (y - f))
     second = swept("squared", over, store=path)
     assert float(second.M[0].squeeze()) == 0.5 and np.array_equal(second.M[1], first.M[1])
     assert np.array_equal(second.cell_seed, first.cell_seed)  # another function, the same random numbers

@@ -101,7 +101,7 @@ def test_stages_are_drawn_seed_by_seed(staged, tmp_path: Path) -> None:  # type:
 SMOOTH = tl.Problem("tanh(z1)", "erf", noise=0.1)
 TWO = [
     tl.Stage(tl.SGD(lr=1.0 / d), time=1.0, save=4),
-    tl.Stage(tl.SGD(lr=0.4 / d), time=1.0, save=2, problem=SMOOTH.replace(target="tanh(z1) - z1**2/2")),
+    tl.Stage(tl.SGD(lr=0.4 / d), time=1.0, save=2, problem=SMOOTH.replace(target="-tanh(z1)/2")),
 ]
 
 
@@ -191,7 +191,7 @@ def test_stages_in_task_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ("old", "new", "words"),
     [
         ("save = 3", "savee = 3", "unknown key 'stages[1].savee' (did you mean 'save'?)"),
-        ("steps = 6", "steps = 6\ntime = 1.0", "stages[1] needs either `time` or `steps`"),
+        ("steps = 6", "steps = 6\ntime = 1.0", "stages[1] needs one of `time`, `steps` and `alpha`"),
         ("algorithm.loss", "algorithm.los", "unknown key 'stages[1].algorithm.los' (did you mean 'loss'?)"),
         ("problem.noise = 0.4", "problem.noise = 'x'", "`stages[1].problem.noise` must be a number"),
         ("dim = 64", "dim = 64\ntime = 3.0", "[run] takes no `time` with [[stages]]"),

@@ -161,7 +161,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"executor": "threads"}, "'processes:N'"),
     ({"executor": "dask://127.0.0.1:9"}, "No Dask scheduler answers"),
     ({"seeds": 0}, "`seeds`"),
-    ({"time": None}, "either `time` or `steps`"),
+    ({"time": None}, "one of `time`, `steps` and `alpha`"),
     ({"target_se": -1.0}, "positive"),
     ({"start": "uniform"}, "`start`"),
     ({"method": tl.ODE(), "over": {"problem.noise": [0.1]}}, "random start needs a dimension"),

@@ -25,11 +25,13 @@ noise = 0.25
 gram = [[1.0, 0.2], [0.2, 1.0]]
 second_layer = [1.0, -1.0, 2]
 [algorithm]
-lr = "0.5*d**-1.5"
+lr = "0.5*d**-1.5 * cosine(horizon=5, clock='time')"
 batch = "2*d**0.5"
 loss = "correlation"
 geometry = "spherical"
 momentum = 0.5
+nesterov = true
+rule = "clip(0.25)"
 weight_decay = 0.1
 dataset = "3*d"
 sampling = "replacement"
@@ -81,11 +83,13 @@ def test_every_key_arrives(tmp_path: Path) -> None:
         second_layer=[1, -1, 2],
     )
     assert task.algorithm() == tl.SGD(
-        lr="0.5*d**-1.5",
+        lr=0.5 * tl.d**-1.5 * tl.schedules.cosine(5, clock="time"),
         batch="2*d**0.5",
         loss="correlation",
         geometry="spherical",
         momentum=0.5,
+        nesterov=True,
+        rule=tl.rules.clip(0.25),
         weight_decay=0.1,
         dataset="3*d",
         sampling="replacement",
@@ -111,7 +115,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
 def test_the_example_has_no_key_that_is_not_in_a_table(tmp_path: Path) -> None:
     """WHOLE above uses every key there is, but for the alternatives that exclude others."""
     tables = read(tmp_path, WHOLE).table
-    left_out = {"problem": {"directions"}, "start": {"random", "seed"}, "run": {"steps"}}
+    left_out = {"problem": {"directions"}, "start": {"random", "seed"}, "run": {"steps", "alpha"}}
     for name in ("problem", "algorithm", "start", "run"):
         table = getattr(tables, name)
         assert set(type(table).model_fields) - table.model_fields_set == left_out.get(name, set())
@@ -165,7 +169,7 @@ def test_the_least_file(tmp_path: Path) -> None:
     assert task.problem() == tl.Problem("z1", "relu")
     assert task.algorithm() == tl.SGD(lr=0.1)
     assert task.methods() == []
-    with pytest.raises(tl.InputError, match=r"task.toml: \[run\] needs `time` or `steps`\."):
+    with pytest.raises(tl.InputError, match=r"task.toml: \[run\] needs `time`, `steps` or `alpha`\."):
         task.run_arguments()
 
 

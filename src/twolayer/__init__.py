@@ -18,7 +18,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from twolayer import errors, escape, extend, gallery, layers, mean_field, plot, pure, relu, single_index, sweeps
+    from twolayer import (
+        errors,
+        escape,
+        extend,
+        gallery,
+        layers,
+        mean_field,
+        plot,
+        pure,
+        relu,
+        rules,
+        schedules,
+        single_index,
+        sweeps,
+    )
     from twolayer.analysis.escape import escape_time
     from twolayer.analysis.mediocrity import optimal_lr
     from twolayer.analysis.phases import phase_diagram
@@ -29,7 +43,6 @@ if TYPE_CHECKING:
     from twolayer.files.papers import cite
     from twolayer.files.results import load, save
     from twolayer.files.zoo import zoo
-    from twolayer.functions.activation import register_activation
     from twolayer.functions.exponents import analyse
     from twolayer.functions.target import Teacher
     from twolayer.gaussian.moments import moments
@@ -50,8 +63,7 @@ if TYPE_CHECKING:
     from twolayer.running.support import support
     from twolayer.sweeps.api import sweep
     from twolayer.task.algorithm import SGD
-    from twolayer.task.losses import register_loss
-    from twolayer.task.method import Until, register_method
+    from twolayer.task.method import Until
     from twolayer.task.overlaps import Overlaps
     from twolayer.task.problem import Problem
     from twolayer.task.scaling import d
@@ -69,7 +81,6 @@ _HOME = {
     "cite": "files.papers",
     **dict.fromkeys(("load", "save"), "files.results"),
     "zoo": "files.zoo",
-    "register_activation": "functions.activation",
     "analyse": "functions.exponents",
     "Teacher": "functions.target",
     "moments": "gaussian.moments",
@@ -90,8 +101,7 @@ _HOME = {
     "support": "running.support",
     "sweep": "sweeps.api",
     "SGD": "task.algorithm",
-    "register_loss": "task.losses",
-    **dict.fromkeys(("Until", "register_method"), "task.method"),
+    "Until": "task.method",
     "Overlaps": "task.overlaps",
     "Problem": "task.problem",
     "d": "task.scaling",
@@ -107,6 +117,8 @@ NAMESPACES = (
     "plot",
     "pure",
     "relu",
+    "rules",
+    "schedules",
     "single_index",
     "sweeps",
 )
@@ -148,12 +160,11 @@ __all__ = [
     "pure",
     "rates",
     "recovery",
-    "register_activation",
-    "register_loss",
-    "register_method",
     "relu",
     "rerun",
+    "rules",
     "save",
+    "schedules",
     "single_index",
     "solve",
     "solve_stages",

@@ -38,7 +38,7 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.losses import Loss
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
-from twolayer.task.regimes import regime_of
+from twolayer.task.regimes import layers_apart, memory_beyond, regime_of
 
 __all__ = [
     "ChainStep",
@@ -157,11 +157,17 @@ def vector_field(problem: Problem, algorithm: SGD, at: Overlaps | None = None) -
     ...     round(float(pull(0.1)), 6), round(float(jax.grad(pull)(0.1)), 6)
     (0.6, -9.0)
     """
+    algorithm.check_constant("tl.pure.vector_field")
+    if algorithm.rule is not None and algorithm.rule.adapts is not None:
+        raise Refused("vector_field", f"the rate of {algorithm.rule} is part of the state, and no number")
     regime = regime_of(algorithm)
     if algorithm.reused or not regime.continuous:
         why = "samples are reused" if algorithm.reused else f"the regime is {regime.name}"
         raise Refused("vector_field", f"there is no equation of motion where {why}")
-    return field_with(_engine(problem, algorithm.loss, at), problem, algorithm)
+    reason = layers_apart(algorithm) or memory_beyond(algorithm)
+    if reason is not None:
+        raise Refused("vector_field", reason)
+    return field_with(_engine(problem, algorithm.mean_drive, at), problem, algorithm)
 
 
 def field_with(engine: Engine, problem: Problem, algorithm: SGD, limit: Limit | None = None) -> VectorField:
@@ -258,6 +264,7 @@ def increment(problem: Problem, algorithm: SGD) -> Increment:
     >>> push(jnp.array([[0.5]]), jnp.array([[2.0]]), jnp.zeros(1)).first.tolist()
     [[1.5]]
     """
+    algorithm.check_constant("tl.pure.increment")
     return Increment(kernel_of(problem, algorithm), problem.a(), problem.noise)
 
 
@@ -301,6 +308,10 @@ def mean_step(problem: Problem, algorithm: SGD, dim: int | None = None, at: Over
     ...     step.overlaps(step(step.start(Overlaps([[1.0]], [[0.0]])))).M.tolist()
     [[0.5]]
     """
+    algorithm.check_plain("tl.pure.mean_step")
+    reason = memory_beyond(algorithm) or (layers_apart(algorithm) if dim is None else None)
+    if reason is not None:
+        raise Refused("mean_step", reason)
     form = form_of(algorithm)
     nodes, terms = None, Terms()
     if dim is None:
@@ -313,8 +324,9 @@ def mean_step(problem: Problem, algorithm: SGD, dim: int | None = None, at: Over
         weights = Weights(dim / n_b, 1 / n_b, True, problem.noise)
         terms = Terms(finite=True, ratio=form.normalises and not form.carries)
         nodes = StepNodes.build(problem, algorithm, *target_frame(problem.P))
-    rates = Rates(*(jnp.asarray(x, float) for x in rates_of(algorithm, problem.divisor, dim or 1)))
-    engine = _engine(problem, algorithm.loss, at)
+    numbers = rates_of(algorithm, problem.divisor, dim)
+    rates = Rates(*(None if x is None else jnp.asarray(x, float) for x in numbers))
+    engine = _engine(problem, algorithm.drive, at)
     return Mean(MeanStep(engine, rates, weights, problem.P, form, terms, nodes, None), problem.a())
 
 
@@ -372,6 +384,7 @@ def chain_step(problem: Problem, algorithm: SGD, dim: int) -> ChainStep:
     ...     jax.vmap(run)(jax.random.split(jax.random.key(0), 8)).shape
     (8,)
     """
+    algorithm.check_plain("tl.pure.chain_step")
     if algorithm.reused:
         raise Refused("chain_step", "samples are reused, so the overlaps are no Markov chain")
     L, inverse = target_frame(problem.P)
@@ -384,5 +397,6 @@ def chain_step(problem: Problem, algorithm: SGD, dim: int) -> ChainStep:
     columns = p * form.copies
     factor = GramFactor(min(p, batch), dim - L.shape[1] - columns)
     at = Reduced(kernel_of(problem, algorithm), form, p, L.shape[1], columns, batch, factor)
-    rates = Rates(*(jnp.asarray(x, float) for x in rates_of(algorithm, problem.divisor, dim)))
+    numbers = rates_of(algorithm, problem.divisor, dim)
+    rates = Rates(*(None if x is None else jnp.asarray(x, float) for x in numbers))
     return ChainStep(at, Frame(rates, L, factor.table(), jnp.asarray(problem.noise, float)), inverse, problem.a())

@@ -140,6 +140,7 @@ def escape_time(
     >>> round(times.annealed, 3), round(times.quenched, 3), round(times.corrected, 2)
     (1.153, 1.47, 1.32)
     """
+    algorithm.check_plain("escape_time")
     dim = positive_integer("dim", dim, 2)
     T = finite_number("threshold", threshold, minimum=0.0, accepted="a number in (0, 1)")
     if not 0 < T < 1:

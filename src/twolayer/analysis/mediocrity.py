@@ -153,6 +153,7 @@ def stationary_risk(problem: Problem, algorithm: SGD) -> float:
     >>> round(stationary_risk(problem, algorithm), 6)
     0.125
     """
+    algorithm.check_plain("stationary_risk")
     rho = noise_ratio(problem, algorithm)
     p, noise = problem.p, problem.noise
     if 6 * rho >= 1:

@@ -151,6 +151,7 @@ def recovery_steps(
     >>> round(recovery_steps(Problem("h3(z1)", "h3"), algorithm, 10**6).steps)
     15635
     """
+    algorithm.check_plain("recovery_steps")
     dim = positive_integer("dim", dim, 2)
     eta = check_threshold(threshold)
     if (problem.p, problem.k) != (1, 1):

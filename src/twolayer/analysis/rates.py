@@ -95,6 +95,7 @@ def rates(problem: Problem, algorithm: SGD, start: Overlaps, method: ODE | None 
     >>> float(abs(rates(problem, SGD(lr="0.2*d**-2"), start).variance.Q).max())
     0.0
     """
+    algorithm.check_plain("rates")
     method = ODE() if method is None else method
     check_point(problem, start)
     reason = method.objection(problem, algorithm)

@@ -250,12 +250,13 @@ def foreseen_recovery(
 def _prepared(
     problem: Problem, algorithm: SGD, dim: int, threshold: Any, start: Any, samples: float | None, seeds: int, seed: int
 ) -> tuple[tuple[float, float], PopulationLoss, Overlaps, int]:
-    """Levels, landscape, starts and the number of steps, checked."""
+    """Thresholds, landscape, starts and the number of steps, checked."""
     dim, seeds = positive_integer("dim", dim, 2), positive_integer("seeds", seeds)
     thresholds = thresholds_of(threshold)
     check_seed(seed)
     if not isinstance(algorithm, SGD):
         reject("algorithm", algorithm, "an SGD")
+    algorithm.check_plain("recovery")
     landscape = population_loss(problem, algorithm.loss)
     if algorithm.geometry == "free":
         raise InputError("Argument `geometry` must be 'spherical' or 'projected' for recovery, but got 'free'.")

@@ -263,6 +263,7 @@ def _checked(
     problem: Problem, algorithm: SGD, dim: Any, threshold: float, seeds: int, sign: str, start: str, batch_sums: str
 ) -> tuple[float, int, tuple[int, ...]]:
     """Level, seeds and dimensions."""
+    algorithm.check_plain("weak_recovery")
     eta = check_threshold(threshold)
     choice("sign", sign, SIGNS)
     choice("start", start, ("random", "typical"))

@@ -4,14 +4,16 @@
     W ← W + (lr/N) ḡ,    ḡ = mean_ν g^ν (z^ν)ᵀ;        a ← a + (lr/N) mean_ν e^ν σ(λ^ν)   if the second layer is trained
 
 Every method follows from g and the fields: the step itself in d dimensions (Vectors) or in an orthonormal basis
-of the few directions that matter (Chain), its mean (ODE) and its covariance. What else a step does is in step.py.
+of the few directions that matter (Chain), its mean (ODE) and its covariance. A rule (task/rules.py) may put another ĝ
+in the place of g. What else a step does is in step.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 from jaxtyping import Float
 
 from twolayer.functions.activation import Activation
@@ -21,16 +23,22 @@ from twolayer.numerics.types import Real
 from twolayer.task.algorithm import SGD
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem
+from twolayer.task.rules import Rule, RuledLoss, Sight
 
 __all__ = ["Kernel", "Push", "Sample", "kernel_of"]
 
 
 class Sample(NamedTuple):
-    """Fields and label noise of a batch: λ (n, p), λ* (n, k), √Δ ξ (n,)."""
+    """Fields and label noise of a batch: λ (n, p), λ* (n, k), √Δ ξ (n,); for rules also |z|²/d (n,) and z·z'/d (n, n).
+
+    Where these are not known they are those of the limit, 1 and δ.
+    """
 
     student: Float[Real, "n p"]
     target: Float[Real, "n k"]
     noise: Float[Real, " n"]
+    size: Any = 1.0
+    products: Any = None
 
 
 class Push(NamedTuple):
@@ -58,9 +66,31 @@ class Kernel:
         sigma = self.activation(sample.student)
         f = (a * sigma).sum(-1) / divisor(self.normalisation, a.shape[-1])
         e = self.loss.residual(self.target(sample.target) + sample.noise, f)[..., None]
-        return Push(a * self.activation.slope(sample.student) * e, sigma * e)
+        g = a * self.activation.slope(sample.student) * e
+        return Push(g if self.rule is None else self._ruled(sample, a, g, e[..., 0]), sigma * e)
+
+    @property
+    def rule(self) -> Rule | None:
+        """What is made of g."""
+        return self.loss.rule if isinstance(self.loss, RuledLoss) else None
+
+    def _ruled(self, sample: Sample, a: Any, g: Any, e: Any) -> Any:
+        """ĝ of every sample in the batch."""
+        loss, label = self.loss, self.target(sample.target) + sample.noise
+        N = divisor(self.normalisation, a.shape[-1])
+        assert isinstance(loss, RuledLoss) and loss.rule is not None and loss.rule.push is not None
+
+        def shift(g: Any, rate: Any) -> Any:
+            if sample.products is None:
+                return rate / (N * loss.batch) * (g * sample.size[..., None] if jnp.ndim(sample.size) else g)
+            return rate / (N * loss.batch) * sample.products @ g
+
+        def at(fields: Any) -> Any:
+            return a * self.activation.slope(fields) * loss.residual(label, self.output(fields, a))[..., None]
+
+        return loss.rule.push(Sight(g, sample.student, e, sample.size, shift, at, N, loss.batch, loss.rate))
 
 
 def kernel_of(problem: Problem, algorithm: SGD) -> Kernel:
     """The increment kernel of a problem and an algorithm."""
-    return Kernel(problem.activation, problem.target, algorithm.loss, problem.normalisation)
+    return Kernel(problem.activation, problem.target, algorithm.drive, problem.normalisation)

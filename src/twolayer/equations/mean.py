@@ -10,7 +10,8 @@ of the ratio,
 
     E[M'/√Q'] = M̄ (1 + ⅜ Var Q') − ½ Cov(M', Q')        in units where the mean norm is one.
 
-With momentum the rows of the step before are carried along: W' = (s + β) W − β W_previous + η ḡ.
+With momentum the rows of the step before are carried along: W' = (s + β) W − β W_previous + η ḡ. Nesterov's gradients
+are taken at the overlaps of Y = (1 + β) W − β W_previous, whose rows have the place of W in T.
 
 Everything is written as W' = T (W, W_previous, W*) + noise, with D = v Ω⁺ = E[∂g/∂u] in T and the Gram matrix of the
 noise added, so Q' is positive for every Ω, singular or not. Fluctuations follow the linearised map,
@@ -22,6 +23,7 @@ Cost per step: the averages, O((p + k)³), with the terms of a finite dimension 
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
@@ -31,8 +33,9 @@ import numpy as np
 
 from twolayer.equations.averages import Engine
 from twolayer.equations.state import Overlap, pack, tangent, unpack
-from twolayer.equations.step import Form, Rates, combine, second_layer
+from twolayer.equations.step import Form, Rates, ahead, combine, second_layer
 from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
+from twolayer.task.tempo import Clock, Tempo
 
 if TYPE_CHECKING:
     from twolayer.gaussian.step_spread import StepNodes
@@ -53,13 +56,14 @@ class Terms(NamedTuple):
 class Rows(NamedTuple):
     """Gram matrix of the rows (W, and W_previous with momentum), their overlaps with W*, the second layer(s).
 
-    ``spread`` is d times the covariance of the packed (M, Q, a), if it is followed.
+    ``spread`` is d times the covariance of the packed (M, Q, a), if it is followed; ``clock`` goes with schedules.
     """
 
     gram: Any
     star: Numbers
     a: Layer
     spread: Any = None
+    clock: Clock | None = None
 
 
 class Step(NamedTuple):
@@ -93,6 +97,7 @@ class MeanStep(eqx.Module):
     terms: Terms = eqx.field(static=True)
     nodes: StepNodes | None
     light: Engine | None  # averages good enough for the linearised map
+    tempo: Tempo | None = None
 
     def overlaps(self, y: Rows) -> Overlap:
         """Overlaps of the present rows."""
@@ -101,12 +106,36 @@ class MeanStep(eqx.Module):
 
     def __call__(self, y: Rows) -> Rows:
         """One step."""
+        if self.tempo is not None:
+            return self._scheduled(y)
         step = self.mean(y, self.engine)
         return step.rows if y.spread is None else step.rows._replace(spread=self._spread(y, step))
 
+    def _scheduled(self, y: Rows) -> Rows:
+        """One step with the rates and the batch at the clocks before it."""
+        assert y.clock is not None and self.tempo is not None
+        f, n = self.tempo(y.clock)
+        # what follows is compiled as if these were numbers from outside: a factor of one changes no bit
+        numbers = (self.rates.step * f, self.rates.decay * f, self.rates.second * f, self.tempo.count / n)
+        step, decay, second, fewer = jax.lax.optimization_barrier(numbers)  # type: ignore[no-untyped-call]
+        rates = self.rates._replace(step=step, decay=decay, second=second)
+        weights = self.weights._replace(norm=self.weights.norm * fewer, single=self.weights.single * fewer)
+        new = dataclasses.replace(self, rates=rates, weights=weights, tempo=None)(y)
+        return new._replace(clock=Clock(y.clock.step + 1, y.clock.time + rates.step, y.clock.sample + n))
+
+    def aimed(self, y: Rows) -> tuple[Overlap, Any]:
+        """Overlaps at which gradients are taken, and their rows as combinations of those carried."""
+        now = self.overlaps(y)
+        p = len(now.Q)
+        own = jnp.eye(p, len(y.gram))
+        if not self.form.nesterov:
+            return now, own
+        own = ahead(self.rates, own, jnp.eye(p, len(y.gram), p))
+        return Overlap(own @ y.gram @ own.T, own @ y.star, ahead(self.rates, y.a[:p], y.a[p:])), own
+
     def mean(self, y: Rows, engine: Engine) -> Step:
         """One step of the means, with the averages of an engine."""
-        now, form, weights, eta = self.overlaps(y), self.form, self.weights, self.rates.step
+        (now, rows), form, weights, eta = self.aimed(y), self.form, self.weights, self.rates.step
         Q, M, a = now
         p = len(Q)
         average, gradient = engine(Q, M, a, weights.noise), engine.gradient(Q, M, a, weights.noise)
@@ -117,9 +146,10 @@ class MeanStep(eqx.Module):
         normal = jnp.diagonal(average.phi) / jnp.diagonal(Q) if form.tangent else None
 
         # T over (W, W_previous, W*): the step of the coefficients of the rows
-        own, star = jnp.eye(p, len(y.gram) + len(self.P)), jnp.eye(p, len(y.gram) + len(self.P), p)
-        push = jnp.concatenate([D[:, :p], jnp.zeros((p, len(y.gram) - p)), D[:, p:]], axis=1)
-        T = combine(self.rates, own, push, star if form.carries else None, normal)
+        own = jnp.concatenate([rows, jnp.zeros((p, len(self.P)))], axis=1)
+        before = jnp.eye(p, own.shape[1], p) if form.carries and not form.nesterov else None
+        push = jnp.concatenate([D[:, :p] @ rows, D[:, p:]], axis=1)
+        T = combine(self.rates, own, push, before, normal)
         with_all = T @ jnp.block([[y.gram, y.star], [y.star.T, self.P]])
 
         # pairs of samples, tangent where gradients are, and from each sample alone the random part
@@ -140,12 +170,12 @@ class MeanStep(eqx.Module):
         Q_next, M_next = new_Q * scale[:, None] * scale, with_all[:, len(y.a) :] * scale[:, None]
         if self.terms.ratio:
             Q_next, M_next = self._ratio(now, step, Q_next, M_next)
-        a_next = second_layer(form, self.rates, a, average.second, y.a[p:] if form.carries else None)
+        a_next = second_layer(form, self.rates, a, average.second, None if before is None else y.a[p:])
         if not form.carries:
             return step._replace(rows=Rows(Q_next, M_next, a_next))
-        side = with_all[:, :p] * scale[:, None]
-        gram = jnp.block([[Q_next, side], [side.T, Q]])
-        return step._replace(rows=Rows(gram, jnp.concatenate([M_next, M]), jnp.concatenate([a_next, a])))
+        side, last = with_all[:, :p] * scale[:, None], self.overlaps(y)
+        gram = jnp.block([[Q_next, side], [side.T, last.Q]])
+        return step._replace(rows=Rows(gram, jnp.concatenate([M_next, last.M]), jnp.concatenate([a_next, last.a])))
 
     def around(self, now: Overlap, step: Step) -> tuple[Any, ...]:
         """Arguments of the covariances: fields of the mean new rows, their overlaps with W, η d/n_b, χ and Γ."""

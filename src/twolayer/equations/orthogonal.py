@@ -5,7 +5,8 @@
     A ← A + η Gᵀ ξ*,    B ← LQ[ B + η Gᵀ ξ⊥ ,  η C T ],    C Cᵀ = Gᵀ G
 
 The part of a batch outside both spans has a Gram matrix of Wishart law; T is its Bartlett factor with d − rank − c
-degrees of freedom (numerics/wishart.py). Only B Bᵀ matters, so B is brought back to c columns by an LQ decomposition:
+degrees of freedom (numerics/wishart.py). A rule that sees |z|² or z·z' has a row of T for every sample, drawn before ĝ,
+in the place of C T. Only B Bᵀ matters, so B is brought back to c columns by an LQ decomposition:
 positivity cannot be lost, no matrix is inverted, and coincident neurons, singular Ω and d ≤ p + k need no special
 case. A step that carries the rows before it, or the average of all, has p more rows for each.
 
@@ -43,9 +44,11 @@ class Reduced:
     p, rank, columns : int
         Rows, columns of A and columns of B.
     batch : int
-        n_b.
+        n_b, or the largest.
     factor : GramFactor
         How to draw what the samples have outside both spans.
+    varies : bool
+        Whether batches have a schedule: the rates then say how many samples belong to one.
     """
 
     kernel: Kernel
@@ -55,6 +58,17 @@ class Reduced:
     columns: int
     batch: int
     factor: GramFactor
+    varies: bool = False
+
+    @property
+    def sized(self) -> bool:
+        """Whether a rule sees what samples have outside the known directions."""
+        return self.kernel.rule is not None and self.kernel.rule.sizes
+
+    @property
+    def paired(self) -> bool:
+        """Whether a rule sees inner products of inputs."""
+        return self.kernel.rule is not None and self.kernel.rule.products
 
     @property
     def width(self) -> int:
@@ -125,22 +139,40 @@ def overlaps(rows: Any, L: Numbers) -> tuple[Numbers, Numbers]:
     return gram(rows), rows[..., : L.shape[1]] @ L.T
 
 
-def batch_sums(at: Reduced, frame: Frame, layers: Layers, normals: Any, inside: Any = None) -> Sums:
-    """Sums over samples given by their normals (samples, width), those ``inside`` the batch if a mask is given."""
+def batch_sums(at: Reduced, frame: Frame, layers: Layers, normals: Any, first: Any = None, T: Any = None) -> Sums:
+    """Sums over samples given by their normals (samples, width), of a whole batch or of a chunk from ``first`` on.
+
+    The first rows of ``T`` (…, t) are what they have outside, where a rule looks at it.
+    """
     p, r, c = at.p, at.rank, at.columns
     xi_star, xi_own = normals[:, :r], normals[:, r : r + c]
     student = xi_star @ layers.W[:, :r].T + xi_own @ layers.W[:, r:].T
     sample = Sample(student, xi_star @ frame.L.T, jnp.sqrt(frame.noise) * normals[:, -1])
+    if at.sized:
+        inputs = jnp.concatenate([normals[:, : r + c], T[: len(normals)]], axis=1)
+        products = inputs @ inputs.T / frame.rates.dim
+        sample = sample._replace(size=jnp.diagonal(products), products=products if at.paired else None)
     push = at.kernel.push(sample, layers.a)
-    weight = 1.0 / at.batch if inside is None else jnp.where(inside, 1.0 / at.batch, 0.0)[:, None]
+    count = frame.rates.batch if at.varies else at.batch
+    weight: Any = 1.0 / count
+    if at.varies or first is not None:
+        inside = (0 if first is None else first) + jnp.arange(normals.shape[0]) < count
+        weight = jnp.where(inside, weight, 0.0)[:, None]
     g = jnp.asarray(weight * push.first)
-    C = lq(g.T) if normals.shape[0] > p else g.T
+    C = lq(g.T) if normals.shape[0] > p and not at.sized else g.T
     return Sums(g.T @ xi_star, g.T @ xi_own, C, (weight * push.second).sum(0))
 
 
-def exact_step(at: Reduced, rates: Rates, state: Memory, sums: Sums, T: Numbers) -> tuple[Memory, Any]:
-    """The step from the sums of a batch and the orthogonal factor T; and the largest squared norm met."""
+def exact_step(at: Reduced, rates: Rates, state: Memory, sums: Sums, T: Any, jitter: Any = None) -> tuple[Memory, Any]:
+    """The step from the sums of a batch and the orthogonal factor T; and the largest squared norm met.
+
+    ``jitter`` (p, r + c) are the normals of the noise on a step along the known directions, where there is any.
+    """
     p, r, c, t = at.p, at.rank, at.columns, T.shape[1]
+    if jitter is not None:
+        star, own = sums.star + at.form.jitter * jitter[:, :r], sums.own + at.form.jitter * jitter[:, r:]
+        C = jnp.concatenate([sums.C, at.form.jitter * jnp.eye(p)], axis=1)
+        sums = sums._replace(star=star, own=own, C=C if at.sized else lq(C))
 
     def padded(layers: Layers) -> Layers:
         return Layers(jnp.concatenate([layers.W, jnp.zeros((p, t))], axis=1), layers.a)

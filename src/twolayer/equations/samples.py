@@ -32,7 +32,10 @@ INPUTS_AT_ONCE = 2**18  # numbers z_i held per seed
 
 @dataclass(frozen=True)
 class Spec:
-    """Shapes and choices that fix the compiled code; ``dataset`` is None for fresh samples."""
+    """Shapes and choices that fix the compiled code; ``dataset`` is None for fresh samples.
+
+    Where the batch ``varies``, it is the largest one here.
+    """
 
     kernel: Kernel
     form: Form
@@ -42,6 +45,7 @@ class Spec:
     dataset: int | None = None
     sampling: str = "sequence"
     repeat: int = 1
+    varies: bool = False
 
     @property
     def remembers(self) -> bool:

@@ -1,6 +1,7 @@
 """The step: what the optimiser does with a push, written once, as a discrete step and as its limit.
 
     W ← κ W + η ḡ + β (W − W₋),    a ← a + η₂ s̄ + β (a − a₋),        η = lr/N,  η₂ = second_lr/N,  κ = 1 − lr·λ
+    Nesterov:  Y = W + β (W − W₋),  W ← κ Y + η ḡ(Y),  and a alike
     spherical: κ_j → κ_j − η ⟨w_j, ḡ_j⟩/⟨w_j, w_j⟩ (tangent);    projected, spherical: rows divided by their norms
     average of the iterates, looked at and never used:  x̄ ← (1 − w) x̄ + w x,   w = 1/(number of them) or constant
 
@@ -10,7 +11,9 @@
 
 ḡ and s̄ are the means of g zᵀ and e σ(λ) over the batch (kernel.py). The step acts on rows in any coordinates that are
 linear in the weights: vectors of R^d, an orthonormal basis of the few directions that matter, coefficients of a mean
-step, or particles. No other file knows momentum, decay or geometry.
+step, or particles. With schedules lr and n_b are those at the clocks before the step, which are then part of the
+state; a flow runs in the time τ of the rate without its schedule, and everything in it gains a factor. No other file
+knows momentum, decay, schedules or geometry.
 """
 
 from __future__ import annotations
@@ -20,7 +23,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
+import jax.scipy.fft
+import numpy as np
 from jaxtyping import Array, Float
 
 from twolayer.equations.averages import Averages
@@ -30,6 +36,8 @@ from twolayer.numerics.tracing import traced
 from twolayer.numerics.types import Layer, Numbers, Scalar
 from twolayer.task.algorithm import SGD
 from twolayer.task.regimes import Regime
+from twolayer.task.rules import Rule
+from twolayer.task.tempo import Clock, Tempo
 
 __all__ = [
     "Form",
@@ -38,6 +46,7 @@ __all__ = [
     "Memory",
     "Products",
     "Rates",
+    "ahead",
     "as_data",
     "combine",
     "descend",
@@ -48,8 +57,11 @@ __all__ = [
     "limit_of_flow",
     "motion",
     "quickening",
+    "rates_now",
     "rates_of",
     "row_motion",
+    "rule_state",
+    "ruled",
     "second_layer",
 ]
 
@@ -68,14 +80,20 @@ class Form:
         Whether the layers one step earlier are part of the state.
     trained : bool
         Whether the second layer moves.
+    nesterov : bool
+        Whether gradients are taken ahead.
     average : str
         Whether the average of the iterates is part of the state: ``""``, ``"uniform"`` or ``"weighted"``.
+    rule : Rule, optional
+        What is made of the mean gradient: noise added, an adaptive rate, something done with every coordinate.
     """
 
     geometry: str = "free"
     carries: bool = False
     trained: bool = False
+    nesterov: bool = False
     average: str = ""
+    rule: Rule | None = None
 
     @property
     def normalises(self) -> bool:
@@ -90,7 +108,12 @@ class Form:
     @property
     def flow(self) -> Form:
         """The form of the continuous limit, in which momentum only changes the pace: nothing is carried."""
-        return dataclasses.replace(self, carries=False)
+        return dataclasses.replace(self, carries=False, nesterov=False, rule=None)
+
+    @property
+    def jitter(self) -> float:
+        """ς of the isotropic noise on a step."""
+        return 0.0 if self.rule is None else self.rule.jitter
 
     @property
     def copies(self) -> int:
@@ -99,13 +122,23 @@ class Form:
 
 
 class Rates(NamedTuple):
-    """The numbers of one step: η = lr/N, κ = 1 − lr·λ, β, η₂ of the second layer, and w of the average."""
+    """The numbers of one step: η = lr/N, lr·λ, β, η₂ of the second layer and w of the average.
+
+    n_b where it is data, and d where a rule needs it.
+    """
 
     step: Any
-    shrink: Any
+    decay: Any
     momentum: Any
     second: Any
     weight: Any
+    batch: Any = None
+    dim: Any = None
+
+    @property
+    def shrink(self) -> Any:
+        """κ = 1 − lr·λ."""
+        return 1.0 - self.decay
 
 
 def form_of(algorithm: SGD) -> Form:
@@ -120,24 +153,28 @@ def form_of(algorithm: SGD) -> Form:
     average = algorithm.average if algorithm.average in (None, "uniform") else "weighted"
     # a layer that does not move stays as it is, whatever its geometry
     geometry = algorithm.geometry if algorithm.train_first_layer else "free"
-    return Form(geometry, carries, algorithm.train_second_layer, str(average or ""))
+    rule = algorithm.rule
+    acts = rule is not None and (rule.jitter or rule.adapts or rule.coordinates)
+    form = Form(geometry, carries, algorithm.train_second_layer, algorithm.nesterov, str(average or ""))
+    return dataclasses.replace(form, rule=rule) if acts else form
 
 
-def rates_of(algorithm: SGD, divisor: float, dim: int) -> Rates:
-    """The numbers of a step at dimension ``dim``, which is any where the rates are of order one.
+def rates_of(algorithm: SGD, divisor: float, dim: int | None) -> Rates:
+    """The numbers of a step at dimension ``dim``; None where they are the same at every one.
 
     ``divisor`` is N, by which the student's sum over neurons is divided.
 
     Examples
     --------
     >>> rates_of(SGD(lr="10/d", weight_decay=0.5), divisor=2, dim=100)
-    Rates(step=0.05, shrink=0.95, momentum=0.0, second=0.05, weight=0.0)
+    Rates(step=0.05, decay=0.05, momentum=0.0, second=0.05, weight=0.0, batch=None, dim=None)
     """
-    lr, second = algorithm.lr(dim), (algorithm.second_lr or algorithm.lr)(dim)
+    lr, second = (law(dim or 1) for law in (algorithm.lr, algorithm.second_lr or algorithm.lr))
     weight = 0.0 if algorithm.average in (None, "uniform") else algorithm.average
+    size = None if algorithm.rule is None or dim is None else float(dim)
     if not algorithm.train_first_layer:
-        return Rates(0.0, 1.0, algorithm.momentum, second / divisor, weight)
-    return Rates(lr / divisor, 1.0 - lr * algorithm.weight_decay, algorithm.momentum, second / divisor, weight)
+        return Rates(0.0, 0.0, algorithm.momentum, second / divisor, weight, dim=size)
+    return Rates(lr / divisor, lr * algorithm.weight_decay, algorithm.momentum, second / divisor, weight, dim=size)
 
 
 class Layers(NamedTuple):
@@ -148,30 +185,39 @@ class Layers(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What the optimiser carries: both layers, and where they are needed, those of one step before and their average.
+    """What the optimiser carries: both layers, and where they are needed, those of one step before and the clocks.
 
-    ``count`` is the number of iterates in the average.
+    ``extra`` is the state of a rule, ``average`` that of the iterates, of which there are ``count``. Layers have any
+    leading axes, and so have the others.
     """
 
     now: Layers
     previous: Layers | None = None
+    clock: Clock | None = None
+    extra: Any = None
     average: Layers | None = None
     count: Any = None
 
     @classmethod
-    def at_rest(cls, form: Form, W: Numbers, a: Layer) -> Memory:
-        """Layers that have not moved yet; leading axes of a, if there are any, are those of a count."""
-        now, blank = Layers(W, a), None
+    def at_rest(cls, form: Form, W: Numbers, a: Layer, tempo: Tempo | None = None) -> Memory:
+        """Layers that have not moved yet."""
+        now, clock = Layers(W, a), None if tempo is None else Clock.zero(a.shape[:-1])
         count = (a * 0.0).sum(-1) + 1.0 if form.average else None
-        return cls(now, now if form.carries else blank, now if form.average else blank, count)
+        held = (now if form.carries else None), clock, rule_state(form, W), (now if form.average else None)
+        return cls(now, *held, count)
 
-    def under(self, form: Form) -> Memory:
-        """What another form of step goes on with: what it needs, at rest where that was not there."""
-        fresh = Memory.at_rest(form, *self.now)
-        kept = self.previous if fresh.previous is not None and self.previous is not None else fresh.previous
-        if fresh.average is None or self.average is None:
-            return fresh._replace(previous=kept)
-        return Memory(self.now, kept, self.average, self.count)
+    def under(self, form: Form, tempo: Tempo | None = None) -> Memory:
+        """What another form of step goes on with: what it needs, at rest where that was not there.
+
+        Clocks of schedules begin anew.
+        """
+        found = Memory.at_rest(form, *self.now, tempo)
+        if found.previous is not None and self.previous is not None:
+            found = found._replace(previous=self.previous)
+        if found.average is not None and self.average is not None:
+            found = found._replace(average=self.average, count=self.count)
+        same = str(jax.tree.structure(found.extra)) == str(jax.tree.structure(self.extra))
+        return found._replace(extra=self.extra) if same else found
 
     @property
     def every(self) -> list[Layers]:
@@ -179,11 +225,79 @@ class Memory(NamedTuple):
         return [x for x in (self.now, self.previous, self.average) if x is not None]
 
     def moved(self, layers: Sequence[Layers]) -> Memory:
-        """The same with other layers, in the order of ``every``; those of the average may be rows of other length."""
+        """The same with other layers, in the order of ``every``."""
         now, *others = layers
         given = iter(others)
         previous, average = (None if x is None else next(given) for x in (self.previous, self.average))
-        return Memory(now, previous, average, self.count)
+        return self._replace(now=now, previous=previous, average=average)
+
+    def aimed(self, form: Form, rates: Rates) -> Layers:
+        """The layers at which gradients are taken: where they are, or ahead."""
+        if not form.nesterov:
+            return self.now
+        assert self.previous is not None
+        return Layers(*(ahead(rates, x, y) for x, y in zip(self.now, self.previous, strict=True)))
+
+
+def ahead(rates: Rates, now: Any, previous: Any) -> Any:
+    """X + β (x − x₋), of rows or of their coefficients."""
+    return now + rates.momentum * (now - previous)
+
+
+def rates_now(rates: Rates, tempo: Tempo | None, state: Memory) -> Rates:
+    """The numbers of the next step: those without schedules, times the factors at the clocks."""
+    if tempo is None:
+        return rates
+    assert state.clock is not None
+    f, n = tempo(state.clock)
+    # what follows is compiled as if these were numbers from outside: a factor of one changes no bit
+    scaled = (rates.step * f, rates.decay * f, rates.second * f, n * jnp.ones(()))
+    step, decay, second, n = jax.lax.optimization_barrier(scaled)  # type: ignore[no-untyped-call]
+    return rates._replace(step=step, decay=decay, second=second, batch=n)
+
+
+def rule_state(form: Form, W: Any) -> Any:
+    """What a rule carries, at the start: Σ|∇|²/d² of AdaGrad, or the moments of Adam and the number of steps."""
+    rule = form.rule
+    if rule is not None and rule.adapts is not None:
+        return jnp.zeros(W.shape[:-2])
+    if rule is not None and rule.coordinates == "adam":
+        return jnp.zeros_like(W), jnp.zeros_like(W), jnp.zeros(W.shape[:-2])
+    return None
+
+
+def _axes(n: int) -> np.ndarray:
+    """Signs of the frame in which coordinates are taken: that of a cosine transform, with random signs."""
+    return np.where(np.random.default_rng(n).random(n) < 0.5, -1.0, 1.0)
+
+
+def to_axes(x: Any) -> Any:
+    """Rows in a frame in which the first few directions are spread over all coordinates. Cost O(p n log n)."""
+    return _axes(x.shape[-1]) * jax.scipy.fft.idct(x, norm="ortho")
+
+
+def from_axes(x: Any) -> Any:
+    """Rows of that frame, back."""
+    return jax.scipy.fft.dct(_axes(x.shape[-1]) * x, norm="ortho")
+
+
+def ruled(form: Form, rates: Rates, extra: Any, push: Any) -> tuple[Rates, Any, Any]:
+    """Rates, state of the rule and mean gradient ḡ (p, n) after the rule has seen it."""
+    rule = form.rule
+    if rule is None:
+        return rates, extra, push
+    if rule.adapts is not None:
+        total = extra + (push**2).sum() / (len(push) * rates.dim) ** 2
+        f = 1 / jnp.sqrt(rule.adapts**2 + total)
+        return rates._replace(step=rates.step * f, decay=rates.decay * f), total, push
+    if rule.coordinates == "sign":
+        return rates, extra, from_axes(jnp.sign(to_axes(push)))
+    if rule.coordinates == "adam":
+        (b1, b2, small), (m, v, n) = (x for _, x in rule.arguments), extra
+        p, n, own = len(push), n + 1, to_axes(push) / len(push)
+        m, v = b1 * m + (1 - b1) * own, b2 * v + (1 - b2) * own**2
+        return rates, (m, v, n), from_axes(p * (m / (1 - b1**n)) / (jnp.sqrt(v / (1 - b2**n)) + small))
+    return rates, extra, push
 
 
 class Products(NamedTuple):
@@ -220,9 +334,11 @@ def descend(
     What is largest may also be an entry of the second layer, where that moves.
 
     ``push.first`` (p, n) is in the coordinates of the rows. With ``products`` (and no momentum) the norms follow from
-    them, which saves reading the rows twice. Cost O(p n).
+    them, which saves reading the rows twice. Where gradients are taken ahead, the step is made from there. Cost O(p n).
     """
-    (W, a), previous = state.now, state.previous
+    (W, a), previous = state.aimed(form, rates), None if form.nesterov else state.previous
+    plain, (rates, extra, first) = rates, ruled(form, rates, state.extra, push.first)
+    push, products = Push(first, push.second), products if form.rule is None else None
     radial = None
     if form.tangent:
         radial = products.wg / products.ww if products else (W * push.first).sum(-1) / (W * W).sum(-1)
@@ -234,9 +350,10 @@ def descend(
         square = (new * new).sum(-1)
     if form.normalises:
         new, square = new / jnp.sqrt(square)[..., None], on_sphere(square)
-    layer = second_layer(form, rates, a, push.second, previous and previous.a)
+    layer = second_layer(form, plain, a, push.second, previous and previous.a)
     size = jnp.maximum(square.max(), (layer * layer).max()) if form.trained else square.max()
-    after = Memory(Layers(new, layer), state.now if form.carries else None)
+    clock = state.clock and Clock(state.clock.step + 1, state.clock.time + plain.step, state.clock.sample + rates.batch)
+    after = Memory(Layers(new, layer), state.now if form.carries else None, clock, extra)
     return averaged(form, rates, state, after), square, size
 
 
@@ -252,23 +369,32 @@ def averaged(form: Form, rates: Rates, state: Memory, after: Memory) -> Memory:
 
 def second_layer(form: Form, rates: Rates, a: Layer, push: Any, previous: Any = None) -> Numbers:
     """The second layer has a rate of its own, and neither decays nor stays on a sphere."""
-    return combine(rates._replace(step=rates.second, shrink=1.0), a, push, previous) if form.trained else a
+    return combine(rates._replace(step=rates.second, decay=0.0), a, push, previous) if form.trained else a
 
 
 class Limit(NamedTuple):
     """The numbers of the continuous limit, per unit of t: weights of the gradient, of chi in dQ, of the decay, and of
     the gradient of the second layer.
+
+    ``jitter`` is what isotropic noise on the steps adds to the diagonal of dQ.
     """
 
     flow: Any
     noise: Scalar
     decay: Any
     second: Any
+    jitter: Any = None
+
+    def scaled(self, f: Any, b: Any) -> Limit:
+        """Per unit of τ, where lr is f times and the batch b times what they are without schedules."""
+        jitter = None if self.jitter is None else self.jitter * f**2
+        return Limit(self.flow * f, self.noise * f**2 / b, self.decay * f, self.second * f, jitter)
 
 
 def as_data(limit: Limit) -> Limit:
     """Arrays, not floats: numbers that are data of compiled code, which runs at all rates then share."""
-    return Limit(*(jnp.asarray(x, float) for x in limit))
+    flow, noise, decay, second = (jnp.asarray(x, float) for x in limit[:4])
+    return Limit(flow, noise, decay, second, None if limit.jitter is None else jnp.asarray(limit.jitter, float))
 
 
 def limit_in(regime: Regime, algorithm: SGD, divisor: float) -> Limit:
@@ -279,10 +405,14 @@ def limit_in(regime: Regime, algorithm: SGD, divisor: float) -> Limit:
     >>> from twolayer.task.regimes import regime_of
     >>> algorithm = SGD(lr="0.2/d", momentum=0.5)
     >>> limit_in(regime_of(algorithm), algorithm, divisor=2)
-    Limit(flow=2.0, noise=0.4, decay=0.0, second=2.0)
+    Limit(flow=2.0, noise=0.4, decay=0.0, second=2.0, jitter=None)
     """
     ratio = algorithm.lr.coefficient / (divisor * algorithm.batch.coefficient)
-    return _limit(algorithm, divisor, regime.flow, regime.noise * ratio)
+    jitter = None if algorithm.rule is None or not algorithm.rule.jitter else algorithm.rule.jitter**2
+    if jitter is not None:  # of order one where lr is of order 1/d, whatever the batch
+        rate = algorithm.lr.coefficient / divisor if algorithm.delta < 1 + 1e-9 else 0.0
+        jitter = quickening(algorithm) ** 2 * jitter * rate
+    return _limit(algorithm, divisor, regime.flow, regime.noise * ratio)._replace(jitter=jitter)
 
 
 def limit_of_flow(algorithm: SGD, divisor: float) -> Limit:
@@ -332,6 +462,8 @@ def motion(form: Form, limit: Limit, y: Overlap, average: Averages, noisy: bool 
     dQ = limit.flow * (average.phi + average.phi.T) - 2 * limit.decay * Q
     if noisy:
         dQ = dQ + limit.noise * (average.chi + average.chi.T) / 2
+    if limit.jitter is not None:
+        dQ = dQ + limit.jitter * jnp.eye(len(Q))
     da = limit.second * average.second if form.trained else jnp.zeros_like(y.a)
     if form.normalises:
         dQ, dM = tangent_part(Q, y.M, dQ, dM)

@@ -1,11 +1,11 @@
 """Task files: one TOML description for every lens.
 
 [problem]    target, activation, width, noise, gram, second_layer, directions
-[algorithm]  lr, batch, loss, geometry, momentum, weight_decay, dataset, sampling, repeat, train_first_layer,
-             train_second_layer, second_lr, average
+[algorithm]  lr, batch, loss, rule, geometry, momentum, nesterov, weight_decay, dataset, sampling, repeat,
+             train_first_layer, train_second_layer, second_lr, average
 [start]      random = "sphere" | "hemisphere" | "gaussian" with seed, or Q, M, a
-[run]        dim, time | steps, save, seeds, seed, methods, until
-[[stages]]   steps | time, save, until, algorithm.… and problem.…: what a stage changes; instead of run.time
+[run]        dim, time | steps | alpha, save, seeds, seed, methods, until
+[[stages]]   steps | time | alpha, save, until, algorithm.… and problem.…: what a stage changes; instead of run.time
 [method.ode] knobs of one method
 [sweep]      "algorithm.lr" = […], "run.dim" = […]: what `twolayer sweep` varies
 
@@ -78,6 +78,8 @@ class AlgorithmTable(Table):
     train_second_layer: bool = False
     second_lr: str | float | None = None
     average: str | float | None = None
+    nesterov: bool = False
+    rule: str | None = None
 
 
 class StartTable(Table):
@@ -104,6 +106,7 @@ class RunTable(Table):
     dim: Integer | None = None
     time: float | list[float] | None = None
     steps: Integer | list[Integer] | None = None
+    alpha: float | list[float] | None = None
     save: Integer | list[float] | Literal["log"] = 200
     seeds: Integer = 32
     seed: Integer = 0
@@ -116,6 +119,7 @@ class StageTable(Table):
 
     time: float | list[float] | None = None
     steps: Integer | list[Integer] | None = None
+    alpha: float | list[float] | None = None
     save: Integer | list[float] | Literal["log"] = 100
     until: UntilTable | None = None
     algorithm: dict[str, Any] = Field(default_factory=dict)
@@ -229,8 +233,8 @@ class Task:
 
         found = []
         for number, stage in enumerate(self.table.stages):
-            if (stage.time is None) == (stage.steps is None):
-                raise InputError(f"{self.name}: stages[{number}] needs either `time` or `steps`.")
+            if sum(x is not None for x in (stage.time, stage.steps, stage.alpha)) != 1:
+                raise InputError(f"{self.name}: stages[{number}] needs one of `time`, `steps` and `alpha`.")
             algorithm = self._changed(
                 AlgorithmTable, self.table.algorithm, stage.algorithm, f"stages[{number}].algorithm"
             )
@@ -239,7 +243,9 @@ class Task:
                 whole = self._changed(ProblemTable, self.table.problem, stage.problem, f"stages[{number}].problem")
                 problem = Problem(**whole.model_dump())
             until = None if stage.until is None else Until(**stage.until.model_dump())
-            found.append(Stage(SGD(**algorithm.model_dump()), stage.steps, stage.time, until, stage.save, problem))
+            found.append(
+                Stage(SGD(**algorithm.model_dump()), stage.steps, stage.time, until, stage.save, problem, stage.alpha)
+            )
         return found
 
     def _changed(self, model: type[Table], table: Table, changes: dict[str, Any], place: str) -> Table:
@@ -317,6 +323,8 @@ class Task:
         if self.table.stages:
             raise InputError(f"{self.name}: a sweep follows one algorithm, but the file has [[stages]].")
         over, run, problem, algorithm = self.swept(), self.table.run, self.problem(), self.algorithm()
+        if run.alpha is not None:
+            raise InputError(f"{self.name}: the runs of a sweep end at `run.time` or `run.steps`, not at an alpha.")
         dims = [v for key in ("run.dim", "method.dim") for v in over.get(key, ()) if isinstance(v, int)]
         dim = run.dim or (dims[0] if dims else None)
         methods = self.methods(names, dim) or self.methods(support(problem, algorithm).methods[:1], dim)
@@ -343,15 +351,16 @@ class Task:
         """Arguments of solve, or of solve_stages, and of compare when there is no `until`."""
         run = self.table.run
         if self.table.stages:
-            for name in ("time", "steps", "until", "save"):
+            for name in ("time", "steps", "alpha", "until", "save"):
                 if name in run.model_fields_set:
                     raise InputError(f"{self.name}: [run] takes no `{name}` with [[stages]], which have their own.")
             return {"seeds": run.seeds, "seed": run.seed}
-        if run.time is None and run.steps is None:
-            raise InputError(f"{self.name}: [run] needs `time` or `steps`.")
+        if run.time is None and run.steps is None and run.alpha is None:
+            raise InputError(f"{self.name}: [run] needs `time`, `steps` or `alpha`.")
         optional = {
             "time": run.time,
             "steps": run.steps,
+            "alpha": run.alpha,
             "until": self.until(),
         }
         given = {name: value for name, value in optional.items() if value is not None}

@@ -8,7 +8,8 @@ on surfaces that move with Q, M and a. Panels move along; of sampled averages th
 
     d E[σ'_j G] ∋ [σ']_κ E[δ(λ_j − κ) dλ_j G],    E[δ(λ_j − κ) G] = N(κ; 0, Q_jj) E[G | λ_j = κ],
 
-from the same points moved onto the plane λ_j = κ.
+from the same points moved onto the plane λ_j = κ. A rule makes ĝ of the gradient g of single samples: averages are then
+over fields and label noise at once, E[ĝ uᵀ] and E[ĝ ĝᵀ], with panels of the noise that end where ĝ bends.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.averages import Averages, Engine, Gradient
-from twolayer.equations.kernel import Kernel
+from twolayer.equations.kernel import Kernel, Sample
 from twolayer.gaussian.forms import TINY
 from twolayer.gaussian.quadrature import Partial, crossing, last_axis, nested_rule, panel_rule
 from twolayer.numerics.special import root, symmetric_root
 from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
+from twolayer.task.rules import RuledLoss
 
 __all__ = ["FullEngine", "FullRule", "triangular_root"]
 
@@ -98,7 +100,8 @@ class FullRule(eqx.Module):
     @property
     def split(self) -> bool:
         """Whether the loss bends on surfaces that cut the last variable."""
-        return bool(self.kernel.loss.kinks) and self.kernel.loss.student is None and not self.noisy
+        bends = self.kernel.loss.kinks or (self.kernel.rule is not None and self.kernel.rule.kinks)
+        return bool(bends) and self.kernel.loss.student is None and not self.noisy
 
     def _fields(self, p: int) -> tuple[np.ndarray, list[tuple[float, ...]]]:
         """Which ξ each field (λ*, λ) depends on, and where it bends."""
@@ -110,7 +113,9 @@ class FullRule(eqx.Module):
     def nodes(self, p: int) -> int:
         """Number of nodes."""
         structure, kinks = self._fields(p)
-        levels, last = len(self.kernel.loss.kinks) * self.split, structure.shape[1] - 1
+        rule = self.kernel.rule
+        levels = (len(self.kernel.loss.kinks) + (0 if rule is None else len(rule.kinks))) * self.split
+        last = structure.shape[1] - 1
         total, order = (1, self.order) if self.normals is None else (len(self.normals), LINE_ORDER)
         for i in range(last + 1) if self.normals is None else [last] if self.split else []:
             active = np.flatnonzero(structure[:, i])
@@ -122,7 +127,7 @@ class FullRule(eqx.Module):
         """Terms of one evaluation."""
         each = 4.0 * p + 0.2 * p * (p + len(self.L)) + 8
         if self.noisy:
-            each += 3.0 * NOISE_ORDER * (3 + len(self.kernel.loss.kinks))
+            each += 3.0 * NOISE_ORDER * (3 + len(self.kernel.loss.kinks)) * (1 if self.kernel.rule is None else p)
         return self.nodes(p) * each
 
     def _rows(self, Q: Gram, M: Cross) -> tuple[Numbers, Numbers]:
@@ -156,9 +161,33 @@ class FullRule(eqx.Module):
 
         def level(u: Numbers) -> Numbers:
             y, f = self.kernel.target(u[..., :k]), self.kernel.output(u[..., k:], a)
-            return jnp.stack(self.kernel.loss.levels(y, f), -1)
+            found = self.kernel.loss.levels(y, f)
+            if self.kernel.rule is not None:
+                signed = self._strength(u[..., k:], a) * self.kernel.loss.residual(y, f)
+                found = [*found, *(signed - kink for kink in self.kernel.rule.kinks)]
+            return jnp.stack(found, -1)
 
         return level
+
+    def _strength(self, student: Any, a: Layer) -> Any:
+        """|g|/|e|: the norm of a σ'(λ)."""
+        square = ((a * self.kernel.activation.slope(student)) ** 2).sum(-1)
+        return root(square)
+
+    def noises(self, student: Any, target: Any, a: Layer, noise: Scalar) -> tuple[Any, Any]:
+        """Label noise at every node and its weights, (N, m) each; panels end where a rule or the loss bends."""
+        if not self.noisy:
+            return jnp.zeros((len(student), 1)), jnp.ones((len(student), 1))
+        loss, rule, width = self.kernel.loss, self.kernel.rule, root(noise)
+        h, f = self.kernel.target(target), self.kernel.output(student, a)
+        labels = loss.labels(f)
+        if isinstance(loss, RuledLoss) and rule is not None and loss.linear is not None:
+            strength = jnp.maximum(self._strength(student, a), TINY)
+            labels = [*labels, *(loss.linear * f + kink / strength for kink in rule.kinks)]
+        ends = [crossing(y, h, width * jnp.ones_like(h)) for y in labels]
+        order = max(self.order, NOISE_ORDER)  # refined with the fields, over which nothing is smoothed any more
+        x, w = panel_rule(jnp.stack(ends, -1) if ends else jnp.zeros((*h.shape, 0)), order)
+        return width * x, w
 
     def residual(self, student: Any, target: Any, a: Layer, noise: Scalar) -> Residual:
         """E and e² averaged over the label noise; without it they are what they are."""
@@ -178,6 +207,8 @@ class FullRule(eqx.Module):
     def averages(self, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Any = (0.0, 0.0)) -> Averages:
         """All five averages; in psi, phi and second with e − α h + β f in the place of e, fit = (α, β)."""
         fit = jnp.asarray(fit)
+        if self.kernel.rule is not None:
+            return _ruled(self, Q, M, a, noise, fit)
         if self.normals is None or self.split or not self.kernel.activation.kinks:
             return _averages(self, Q, M, a, noise, fit)
         return _with_jumps(self, Q, M, a, noise, fit)
@@ -212,6 +243,29 @@ def _averages(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: A
         ((w * e.square)[:, None] * slope).T @ slope,
         (pushed * rule.kernel.activation(student)).sum(0),
         w @ (e.h - e.f) ** 2 / 2,
+    )
+
+
+def _ruled(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Any) -> Averages:
+    """The averages of ĝ, over fields and label noise at once."""
+    kernel = rule.kernel
+    assert kernel.rule is not None
+    student, target, w = rule.fields(Q, M, a)
+    x, v = rule.noises(student, target, a, noise)
+    count = x.shape[1]
+    every, stars = (jnp.repeat(y, count, axis=0) for y in (student, target))
+    push = kernel.push(Sample(every, stars, x.reshape(-1)), a)
+    both = (w[:, None] * v).reshape(-1)
+    first, second = ((both[:, None] * y).reshape(len(w), count, -1).sum(1) for y in push)
+    h, f = kernel.target(target), kernel.output(student, a)
+    linear = (w * (fit[0] * h - fit[1] * f))[:, None]
+    first = (kernel.rule.drift * first - linear * a * kernel.activation.slope(student)).T
+    return Averages(
+        first @ target,
+        first @ student,
+        (both[:, None] * push.first).T @ push.first,
+        (second - linear * kernel.activation(student)).sum(0),
+        w @ (h - f) ** 2 / 2,
     )
 
 

@@ -149,7 +149,7 @@ def spread_of(problem: Problem, algorithm: SGD) -> Spread:
     'closed form (quadratic)'
     """
     trained = algorithm.train_second_layer
-    engine = select(problem, algorithm.loss).engine
+    engine = select(problem, algorithm.drive).engine
     if isinstance(engine, QuadraticEngine):
         return QuadraticSpread(engine, trained)
     kernel = kernel_of(problem, algorithm)

@@ -71,7 +71,8 @@ def covariance_nodes(kernel: Kernel, rank: int, columns: int, noisy: bool) -> tu
             return hermite_rule([n] * fields + [noise_points]), "exact"
     # the columns of B are coordinates, not fields: kinks are not on the axes, so nothing is split
     order = 6
-    if (4 * order) ** fields * noise_points <= MAX_NODES and not kernel.activation.kinks and kernel.target.smooth:
+    smooth = kernel.rule is None and not kernel.activation.kinks and kernel.target.smooth
+    if (4 * order) ** fields * noise_points <= MAX_NODES and smooth:
         points, weights, _ = nested_rule(np.eye(fields), [()] * fields, order, np.eye(fields, dtype=bool))
         noise, w = hermite_rule([noise_points])
         xi = np.concatenate([np.repeat(points, len(noise), axis=0), np.tile(noise, (len(points), 1))], axis=1)

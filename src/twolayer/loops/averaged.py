@@ -96,7 +96,7 @@ class Averaging:
             wanted["at_least"] = at_least
         points = self.precision.points
         Q, M, a = map(np.asarray, at)
-        return adapt(self.task.problem, self.task.algorithm.loss, Q, M, a, log2_points=points, **wanted)
+        return adapt(self.task.problem, self.task.algorithm.mean_drive, Q, M, a, log2_points=points, **wanted)
 
     def refine(self, at: Overlap) -> bool:
         """A finer engine, if the present one is too coarse at any of these overlaps."""

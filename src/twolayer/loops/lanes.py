@@ -18,12 +18,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.step import Rates, rates_of
+from twolayer.equations.step import Form, Rates, rates_of
 from twolayer.gaussian.engines import select
 from twolayer.loops.watching import DIVERGED, REACHED, Lane, Watch, watched_value
 from twolayer.numerics import random
 from twolayer.task.method import Task
 from twolayer.task.overlaps import Overlaps
+from twolayer.task.tempo import Tempo
 
 __all__ = ["Lanes", "in_groups", "lane_axes", "lane_numbers"]
 
@@ -53,7 +54,7 @@ def in_groups(group: Callable[..., Any], *arguments: Any) -> Any:
     return jax.lax.fori_loop(0, count, body, empty)
 
 
-LANE_NUMBERS = ("rates", "noise", "table", "watch")
+LANE_NUMBERS = ("rates", "tempo", "noise", "table", "watch")
 """Parameters with a value of its own in each lane; the others are shared by all lanes."""
 
 
@@ -118,6 +119,7 @@ class Lanes:
 
     def __init__(self, tasks: Sequence[Task], lanes: int | None = None) -> None:
         self.tasks, self.task = tasks, tasks[0]
+        self._rates: list[np.ndarray] = []
         self.seeds = sum(task.seeds for task in tasks)
         lanes = lanes or (CPU_LANES if jax.default_backend() == "cpu" else min(DEVICE_LANES, self.seeds))
         place = np.concatenate([(task.runs + task.seed % lanes) % lanes for task in tasks])
@@ -179,7 +181,24 @@ class Lanes:
     def rates(self, dims: Sequence[int]) -> Rates:
         """The numbers of one step in each lane, from the dimension of each task."""
         each = [rates_of(task.algorithm, task.problem.divisor, dim) for task, dim in zip(self.tasks, dims, strict=True)]
-        return Rates(*(self.fold(self.spread(x)) for x in zip(*each, strict=True)))
+        return Rates(*(None if x[0] is None else self.fold(self.spread(x)) for x in zip(*each, strict=True)))
+
+    @property
+    def tempo(self) -> Tempo | None:
+        """The schedules of each lane; None where there are none."""
+        if self.task.clocks.tempo is None:
+            return None
+        tempo: Tempo = jax.tree.map(lambda *x: self.fold(self.spread(x)), *(task.clocks.tempo for task in self.tasks))
+        return tempo
+
+    def see(self, form: Form, extra: Any) -> None:
+        """Put aside the rate that a rule has in force, relative to the law, at a save point."""
+        if form.rule is not None and form.rule.adapts is not None:
+            self._rates.append(1 / np.sqrt(form.rule.adapts**2 + self.unfold(extra)))
+
+    def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+        """The rates put aside, as a variable of the result."""
+        return {"lr": (("seed", "time"), np.stack(self._rates, axis=1))} if self._rates else {}
 
     def keys(self, *roles: random.Role) -> Any:
         """Keys (groups, lanes, roles, 2) of the random streams."""

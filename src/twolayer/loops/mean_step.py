@@ -27,6 +27,7 @@ from twolayer.loops.track import Equation
 from twolayer.loops.watching import Lane, Watch, accept, watched_value
 from twolayer.loops.windows import Motion, Pace, Window, control_of, quantity_of
 from twolayer.task.method import Snapshot, Task
+from twolayer.task.tempo import Clock
 
 __all__ = ["MeanStepMotion", "mean_steps", "step_seconds"]
 
@@ -38,7 +39,7 @@ def step_seconds(task: Task, precision: Precision, terms: Terms) -> float:
     """Seconds of one step on one core, as an order of magnitude."""
     p, k = task.problem.p, task.problem.k
     averages = select(
-        task.problem, task.algorithm.loss, precision.engine, log2_points=precision.begun(task.problem).points
+        task.problem, task.algorithm.mean_drive, precision.engine, log2_points=precision.begun(task.problem).points
     )
     products = p * (p + k)
     work = averages.engine.work(p)
@@ -136,15 +137,18 @@ class MeanStepMotion(AveragedMotion):
         self.nodes: StepNodes | None = None
         if any(self.terms):
             self.nodes = StepNodes.build(problem, algorithm, *target_frame(problem.P))
-        self.light = select(problem, algorithm.loss, log2_points=LIGHT).engine if terms.band else None
+        self.light = select(problem, algorithm.mean_drive, log2_points=LIGHT).engine if terms.band else None
         self.deviations: list[Overlap] = []
+        self.tempo = task.clocks.tempo
 
     def equation(self) -> Iterated:
         """The map with averages at the present order."""
         # arrays, not floats: they are data of the compiled code
-        rates, weights = Rates(*map(jnp.asarray, self.rates)), Weights(*map(jnp.asarray, self.weights))
+        rates = Rates(*(None if x is None else jnp.asarray(x) for x in self.rates))
+        weights = Weights(*map(jnp.asarray, self.weights))
+        tempo = None if self.tempo is None else jax.tree.map(jnp.asarray, self.tempo)
         P, rules = self.task.problem.P, (self.nodes, self.light)
-        step = MeanStep(self.averaging.averager.engine, rates, weights, P, self.form, self.terms, *rules)
+        step = MeanStep(self.averaging.averager.engine, rates, weights, P, self.form, self.terms, *rules, tempo)
         return Iterated(step, self.averaging.watcher)
 
     def start(self) -> Rows:
@@ -152,10 +156,11 @@ class MeanStepMotion(AveragedMotion):
         (Q, M, a), n, after = self.task.starts(), self.form.copies, self.task.after
         size = size_of(Q.shape[1], M.shape[2], self.form.trained)
         spread = np.zeros((len(Q), size, size)) if self.terms.band else None
+        clock = None if self.tempo is None else Clock.zero((len(Q),))
         if after is not None and self.form.carries:
             rows: Rows = after.state
-            return rows._replace(spread=spread)
-        return Rows(np.tile(Q, (1, n, n)), np.tile(M, (1, n, 1)), np.tile(a, (1, n)), spread)
+            return rows._replace(spread=spread, clock=clock)
+        return Rows(np.tile(Q, (1, n, n)), np.tile(M, (1, n, 1)), np.tile(a, (1, n)), spread, clock)
 
     def left(self, end: Rows) -> Rows | None:
         """The rows before the last step too, where they are carried."""

@@ -130,6 +130,7 @@ class Integration(Pace):
         self.control, self.max_steps = control_of(motion, rtol), max_steps
         self._track: Track | None = None
         self._warned = quiet
+        self._tried = 0
 
     def window(
         self, motion: Motion, y: Any, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]
@@ -141,7 +142,19 @@ class Integration(Pace):
             ahead = points[np.searchsorted(points, times[0]) :]
             shape = (motion.equation(), quantity_of(motion.task), self.control)
             self._track = track = Track(*shape, y, ahead, self.max_steps, guess, code)
+        return self._followed(motion, track, times, tick)
 
+    def stretch(
+        self, motion: Motion, y: Any, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]
+    ) -> Window:
+        """Integrate from the first of ``times`` to the last, where the last step ends too."""
+        guess = 0.0 if self._track is None else self._track.lanes.h
+        self._tried = self.evaluations
+        shape = (motion.equation(), quantity_of(motion.task), self.control)
+        self._track = track = Track(*shape, y, times, self.max_steps, guess, code)
+        return self._followed(motion, track, times, tick)
+
+    def _followed(self, motion: Motion, track: Track, times: np.ndarray, tick: Callable[[float], None]) -> Window:
         def at(position: float) -> None:
             tick(position)
             self._foresee(motion, track)
@@ -167,7 +180,7 @@ class Integration(Pace):
     @property
     def evaluations(self) -> int:
         """Stages of all steps tried."""
-        return 1 if self._track is None else int(self._track.lanes.tried.sum()) * STAGES
+        return self._tried + (1 if self._track is None else int(self._track.lanes.tried.sum()) * STAGES)
 
     @property
     def error(self) -> float:

@@ -25,7 +25,7 @@ from twolayer.compiled.stepper import WrittenStepper
 from twolayer.compiled.suited import no_machine_code, unwritten
 from twolayer.equations.kernel import kernel_of
 from twolayer.equations.orthogonal import Frame, Reduced, Sums, batch_sums, embed, exact_step, lq, overlaps
-from twolayer.equations.step import Layers, Memory, Rates, form_of
+from twolayer.equations.step import Layers, Memory, Rates, form_of, rates_now
 from twolayer.gaussian.batch_sums import Nodes, covariance_nodes, gaussian_sums, size_of_features, tail
 from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.nodes import target_frame
@@ -40,6 +40,7 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Snapshot, Stackable, Task, register_method
 from twolayer.task.overlaps import rank_of
 from twolayer.task.problem import Problem
+from twolayer.task.tempo import Tempo
 
 __all__ = ["Chain"]
 
@@ -47,6 +48,7 @@ SAMPLES_AT_ONCE = 2**14  # normals of one seed held at once
 STEPS_AT_ONCE = 64
 EXACT_BATCH = 2**17  # smaller batches are drawn sample by sample unless asked otherwise
 QUIET = 100  # and larger ones up to so many times the tail of g, where the Gaussian limit begins,
+LARGEST_SIZED = 128  # samples of a batch whose Gram matrix is drawn
 STREAMED = 2**24  # but no more than this
 NANOSECONDS = {
     "jax": (25.0, 25.0),
@@ -85,6 +87,7 @@ class Params(NamedTuple):
     """Numbers that the compiled code takes as data; rates, table, noise and watch have their own value in each lane."""
 
     rates: Rates
+    tempo: Tempo | None
     L: Any
     inverse: Any
     table: Any
@@ -100,11 +103,15 @@ class Params(NamedTuple):
         """What one step takes of them."""
         return Frame(self.rates, self.L, self.table, self.noise)
 
+    def now(self, state: Memory) -> Params:
+        """With the rates of the step that follows a state."""
+        return self if self.tempo is None else self._replace(rates=rates_now(self.rates, self.tempo, state))
+
 
 def streamed_sums(spec: Spec, frame: Frame, layers: Layers, key: Any, number: Any) -> Sums:
     """Sums over a batch too large to hold: chunk after chunk of samples."""
     at, chunk = spec.at, spec.chunk
-    index, samples = jnp.arange(chunk * at.width, dtype=jnp.uint32), jnp.arange(chunk)
+    index = jnp.arange(chunk * at.width, dtype=jnp.uint32)
 
     def draw(i: Any) -> Any:
         chunk_key = jnp.stack(random.threefry((key[0], key[1]), jnp.uint32(0x5EED), i.astype(jnp.uint32)))
@@ -113,7 +120,7 @@ def streamed_sums(spec: Spec, frame: Frame, layers: Layers, key: Any, number: An
     def add(i: Any, carry: tuple[Sums, Any]) -> tuple[Sums, Any]:
         # the normals travel in the carry: inside one body XLA would compute them anew for each of their uses
         total, normals = carry
-        part = batch_sums(at, frame, layers, normals, i * chunk + samples < at.batch)
+        part = batch_sums(at, frame, layers, normals, i * chunk)
         C = lq(jnp.concatenate([total.C, part.C], axis=1))
         sums = Sums(total.star + part.star, total.own + part.own, C, total.second + part.second)
         return sums, draw(i + 1)
@@ -123,20 +130,21 @@ def streamed_sums(spec: Spec, frame: Frame, layers: Layers, key: Any, number: An
     return jax.lax.fori_loop(0, -(-at.batch // chunk), add, (empty, draw(jnp.asarray(0))))[0]
 
 
-def sums_of(spec: Spec, params: Params, layers: Layers, normals: Any) -> Sums:
+def sums_of(spec: Spec, params: Params, layers: Layers, normals: Any, T: Any) -> Sums:
     """Sums of a batch from all its normals: sample by sample, or drawn from their Gaussian limit."""
     at, (W, a) = spec.at, layers
     if not spec.gaussian:
-        return batch_sums(at, params.frame, layers, normals.reshape(at.batch, at.width))
+        return batch_sums(at, params.frame, layers, normals.reshape(at.batch, at.width), T=T)
     assert params.nodes is not None
     rows, frame = (W[:, : at.rank], W[:, at.rank :], a), (params.L, params.inverse, params.noise)
-    return gaussian_sums(at.kernel, params.batch, *rows, *frame, params.nodes, params.average, normals)
+    count = params.rates.batch if at.varies else params.batch
+    return gaussian_sums(at.kernel, count, *rows, *frame, params.nodes, params.average, normals)
 
 
-def one_step(spec: Spec, params: Params, carry: Any, number: Any, on: Any, sums: Sums, T: Any) -> Any:
+def one_step(spec: Spec, params: Params, carry: Any, number: Any, on: Any, sums: Sums, T: Any, jitter: Any) -> Any:
     """Take step ``number`` of one seed unless it has stopped."""
     state, lane = carry
-    new, size = exact_step(spec.at, params.rates, state, sums, T)
+    new, size = exact_step(spec.at, params.rates, state, sums, T, jitter)
     Q, M = overlaps(new.now.W, params.L)
     value = watched_value(spec.quantity, params.engine, Q, M, new.now.a, params.noise)
     return accept(state, new, lane, size, value, params.watch, number, on)
@@ -160,30 +168,43 @@ def advance_group(spec: Spec, block: int, params: Params, keys: Any, carry: Any,
         index = jnp.arange(count, dtype=jnp.uint32)
         return random.normal(keys[None, :, None, role], numbers.astype(jnp.uint32)[:, :, None], index)
 
+    def jitter_of(numbers: Any) -> Any:
+        """Noise on the steps along the known directions, (…, p, r + c)."""
+        at = spec.at
+        if not at.form.jitter:
+            return None
+        count = at.p * (at.rank + at.columns)
+        return normals_of(2, numbers, count).reshape(*numbers.shape, at.p, at.rank + at.columns)
+
     def held(b: Any, carry: Any) -> Any:
         """A block of steps whose batches are held in memory."""
         numbers = start + (b * block + jnp.arange(block))[:, None]
         normals = normals_of(0, numbers, spec.draws)
         T = factor.build(normals_of(1, numbers, factor.draws), params.table)
 
-        def single(params: Params, stop: Any, carry: Any, number: Any, normals: Any, T: Any) -> Any:
-            return one_step(spec, params, carry, number, number < stop, sums_of(spec, params, carry[0].now, normals), T)
+        def single(params: Params, stop: Any, carry: Any, number: Any, normals: Any, T: Any, jitter: Any) -> Any:
+            here = params.now(carry[0])
+            sums = sums_of(spec, here, carry[0].aimed(spec.at.form, here.rates), normals, T)
+            return one_step(spec, here, carry, number, number < stop, sums, T, jitter)
 
         def body(carry: Any, xs: Any) -> tuple[Any, None]:
-            return jax.vmap(single, (axes, 0, 0, 0, 0, 0))(params, stop, carry, *xs), None
+            return jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0))(params, stop, carry, *xs), None
 
-        return jax.lax.scan(body, carry, (numbers, normals, T))[0]
+        return jax.lax.scan(body, carry, (numbers, normals, T, jitter_of(numbers)))[0]
 
     def streamed(i: Any, carry: Any) -> Any:
         """One step whose batch is drawn chunk by chunk."""
         numbers = start + i
         T = factor.build(normals_of(1, numbers[None], factor.draws), params.table)[0]
+        jitter = jitter_of(numbers[None])
 
-        def single(params: Params, key: Any, number: Any, stop: Any, carry: Any, T: Any) -> Any:
-            sums = streamed_sums(spec, params.frame, carry[0].now, key, number)
-            return one_step(spec, params, carry, number, number < stop, sums, T)
+        def single(params: Params, key: Any, number: Any, stop: Any, carry: Any, T: Any, jitter: Any) -> Any:
+            here = params.now(carry[0])
+            sums = streamed_sums(spec, here.frame, carry[0].aimed(spec.at.form, here.rates), key, number)
+            return one_step(spec, here, carry, number, number < stop, sums, T, jitter)
 
-        return jax.vmap(single, (axes, 0, 0, 0, 0, 0))(params, keys[:, 0], numbers, stop, carry, T)
+        mapped = jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0))
+        return mapped(params, keys[:, 0], numbers, stop, carry, T, None if jitter is None else jitter[0])
 
     if spec.held:
         return jax.lax.fori_loop(0, (longest + block - 1) // block, held, carry)
@@ -207,13 +228,24 @@ def brought(rows: Any, rank: int, columns: int) -> Any:
     return jnp.concatenate([rows[..., :rank], padded], axis=-1)
 
 
+def batches(method: Chain, task: Task) -> tuple[int, int]:
+    """The smallest and the largest batch of a run."""
+    if task.algorithm.batch.schedule is None:
+        return (task.algorithm.batch_at(method.dim),) * 2
+    return task.clocks.steps_line.check(int(task.points[-1]))[:2]
+
+
 def gram_factor(method: Chain, task: Task) -> tuple[int, int, GramFactor]:
     """Rank of the target, columns of B, and how to draw what the samples have outside both."""
     problem, algorithm = task.problem, task.algorithm
     rank = rank_of(problem.P)
     rest = method.dim - rank
     columns = min(problem.p * form_of(algorithm).copies, rest)
-    return rank, columns, GramFactor(min(problem.p, algorithm.batch_at(method.dim)), rest - columns)
+    most, rule = batches(method, task)[1], algorithm.rule
+    count = min(problem.p, most)
+    if rule is not None and (rule.sizes or rule.jitter):  # a row for every sample, or noise in every direction
+        count = (most if rule.sizes else 0) + (problem.p if rule.jitter else 0)
+    return rank, columns, GramFactor(count, rest - columns)
 
 
 @float64
@@ -234,14 +266,16 @@ def tail_of(problem: Problem, algorithm: SGD, Q: np.ndarray, M: np.ndarray, a: n
 def compiled_form(method: Chain, task: Task) -> tuple[Spec, int, GramFactor]:
     """What fixes the compiled code of a task: shapes and choices, and steps in a block; and its own Gram factor."""
     problem, algorithm = task.problem, task.algorithm
-    batch = algorithm.batch_at(method.dim)
+    least, batch = batches(method, task)
     rank, columns, factor = gram_factor(method, task)
     gaussian = method.batch_sums == "gaussian"
-    if method.batch_sums == "auto" and batch > EXACT_BATCH:
+    plain = algorithm.rule is None or not algorithm.rule.sizes
+    if method.batch_sums == "auto" and plain and least > EXACT_BATCH:
         Q, M, a = (x[0] for x in task.starts())
-        gaussian = batch > STREAMED or batch > QUIET * tail_of(problem, algorithm, Q, M, a)
+        gaussian = least > STREAMED or least > QUIET * tail_of(problem, algorithm, Q, M, a)
     kernel, form, held = kernel_of(problem, algorithm), form_of(algorithm), 0 if gaussian else batch
-    at = Reduced(kernel, form, problem.p, rank, columns, held, factor.compiled)
+    varies = algorithm.batch.schedule is not None
+    at = Reduced(kernel, form, problem.p, rank, columns, held, factor.compiled, varies)
     spec = Spec(at, None if task.until is None else task.until.quantity, gaussian)
     stride = int(np.diff(task.points).min()) if len(task.points) > 1 else 1
     room = SAMPLES_AT_ONCE // spec.draws
@@ -259,34 +293,41 @@ class ChainStepper(Stepper):
         at, nodes, average, self._sums = self.spec.at, None, None, "exact"
         if self.spec.gaussian:
             nodes, rule = covariance_nodes(at.kernel, at.rank, at.columns, problem.noise > 0)
-            averager = adapt(problem, algorithm.loss, *task.starts())[0]
+            averager = adapt(problem, algorithm.drive, *task.starts())[0]
             average, self._sums = averager.engine, f"gaussian (mean: {averager.label}; covariance: {rule})"
         tables = [gram_factor(*pair)[2].table() for pair in zip(methods, lanes.tasks, strict=True)]
         table = lanes.fold(lanes.spread(tables))
         rates = lanes.rates([method.dim for method in methods])
         batch = float(algorithm.batch_at(methods[0].dim))
-        self.params = Params(rates, L, inverse, table, lanes.noise, batch, nodes, average, lanes.engine, lanes.watch)
-        self.streams = lanes.keys(random.Role.FIELDS, random.Role.ORTHOGONAL)
+        frame = (rates, lanes.tempo, L, inverse, table, lanes.noise)
+        self.params = Params(*frame, batch, nodes, average, lanes.engine, lanes.watch)
+        noise = (random.Role.DIFFUSION,) if self.spec.at.form.jitter else ()
+        self.streams = lanes.keys(random.Role.FIELDS, random.Role.ORTHOGONAL, *noise)
 
     def start(self) -> Memory:
         """Rows of the start in the orthonormal basis, or where an earlier stage left them."""
         after, columns = self.lanes.task.after, self.spec.at.columns
         if after is not None:
-            memory = jax.tree.map(self.lanes.fold_seeds, after.state).under(self.spec.at.form)
+            memory = jax.tree.map(self.lanes.fold_seeds, after.state).under(self.spec.at.form, self.params.tempo)
             rank, p = self.spec.at.rank, self.spec.at.p
             held = brought(jnp.concatenate([x.W for x in memory.every], axis=-2), rank, columns)
             parts = [held[..., i * p : (i + 1) * p, :] for i in range(len(memory.every))]
             return memory.moved([Layers(W, x.a) for W, x in zip(parts, memory.every, strict=True)])
         Q, M, a = self.lanes.starts()
         W = np.concatenate(embed(Q, M, self.params.inverse, columns), axis=-1)
-        return Memory.at_rest(self.spec.at.form, self.lanes.fold(W), self.lanes.fold(a))
+        return Memory.at_rest(self.spec.at.form, self.lanes.fold(W), self.lanes.fold(a), self.params.tempo)
 
     def run(self, carry: Any, start: Any, stop: Any) -> Any:
         """Compiled steps."""
         return advance(self.spec, self.block, self.params, self.streams, carry, start, stop)
 
+    def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+        """The rate in force, where a rule chooses it."""
+        return self.lanes.extras()
+
     def snapshot(self, state: Memory) -> Snapshot:
         """Overlaps of all seeds."""
+        self.lanes.see(self.spec.at.form, state.extra)
         seen: list[Any] = []
         for layers in (x for x in (state.now, state.average) if x is not None):
             W, a = (self.lanes.unfold(x)[:, None] for x in layers)
@@ -295,7 +336,8 @@ class ChainStepper(Stepper):
 
     def left(self, state: Memory) -> Memory | None:
         """What the optimiser carries beyond the rows of now, whose overlaps say everything."""
-        return jax.tree.map(self.lanes.unfold, state) if len(state.every) > 1 else None
+        carried = len(state.every) > 1 or state.extra is not None
+        return jax.tree.map(self.lanes.unfold, state) if carried else None
 
     def notes(self, diverged: bool) -> dict[str, Any]:
         """How the batches were summed."""
@@ -347,6 +389,12 @@ class Chain(Stackable):
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Reused samples are correlated with the weights, so the overlaps alone are not a Markov chain."""
+        rule = algorithm.rule
+        if rule is not None and rule.coordinates:
+            return (
+                f"the rule {rule} acts on every coordinate, so a run depends on how the weights lie to the axes, which "
+                "the overlaps do not tell"
+            )
         if algorithm.reused:
             return (
                 f"samples are reused ({algorithm.reused}), so the weights are correlated with the data and "
@@ -368,10 +416,25 @@ class Chain(Stackable):
             raise InputError(f"Argument `engine` = 'compiled' has no code for this task: {reason}; use engine='jax'.")
         return "compiled" if reason is None else "jax"
 
+    def objection(self, problem: Problem, algorithm: SGD) -> str | None:
+        """Rules that look at |z|² want every sample of a batch, all of them at once."""
+        rule = algorithm.rule
+        if rule is not None and rule.sizes and super().objection(problem, algorithm) is None:
+            if self.batch_sums == "gaussian":
+                return f"the rule {rule} sees the length of every input, which sums of Gaussian batches do not have"
+            if algorithm.batch_at(self.dim) > LARGEST_SIZED or algorithm.batch.schedule is not None:
+                return (
+                    f"the rule {rule} sees the length of every input, for which the chain draws the Gram matrix of a "
+                    f"whole batch: {LARGEST_SIZED} samples at most, of constant number"
+                )
+        return super().objection(problem, algorithm)
+
     def stack_key(self, task: Task) -> Hashable | None:
         """Everything but the rates, the noise, the thresholds and, in the Gram factor, the dimension."""
         spec, block, _ = compiled_form(self, task)
-        return None if spec.gaussian else (spec, block, task.problem.gram, len(task.points), self.chosen(task, spec))
+        if spec.gaussian or spec.at.form.rule is not None:
+            return None
+        return spec, block, task.problem.gram, len(task.points), task.clocks.form, self.chosen(task, spec)
 
     def prepare_stack(self, pairs: Sequence[tuple[Chain, Task]]) -> Evolution:
         """Set up the rows and the random streams."""

@@ -69,6 +69,11 @@ class GiantSteps(Method):
         """Only fresh samples, and only where steps stay of order one."""
         if algorithm.reused:
             return REUSED.format(algorithm.reused)
+        rule = algorithm.rule
+        if rule is not None and (rule.push is None or rule.coordinates):
+            return (
+                f"the rule {rule} is not one of single samples, whose batch averages are what giant steps are made of"
+            )
         if regime_of(algorithm).name == "giant steps":
             return layers_apart(algorithm) or memory_beyond(algorithm)
         return (
@@ -79,6 +84,8 @@ class GiantSteps(Method):
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
         """The band is that of overlaps alone."""
+        if self.band and algorithm.rule is not None:
+            return f"the covariances of the band are those of plain gradients, which the rule {algorithm.rule} changes"
         if self.band and form_of(algorithm).carries:
             return "the linearised map of the band has no rows of the step before: use momentum = 0 or band = False"
         if self.band and (algorithm.second_lr is not None or not algorithm.train_first_layer):
@@ -93,7 +100,7 @@ class GiantSteps(Method):
         batch = algorithm.batch
         norm = 1 / batch.coefficient if batch.exponent < 1 + 1e-9 else 0.0
         weights = Weights(norm, 0.0, True, problem.noise)
-        rates = rates_of(algorithm, problem.divisor, 1)  # the same at every d
+        rates = rates_of(algorithm, problem.divisor, None)
         return mean_steps(task, self._precision, rates, weights, Terms(band=self.band))
 
     @property

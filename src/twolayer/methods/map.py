@@ -27,6 +27,7 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from twolayer.equations.mean import MeanStep, Rows, Terms, Weights
 from twolayer.equations.state import Overlap
@@ -102,7 +103,13 @@ class Map(Method):
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
-        """Only fresh samples."""
+        """Only fresh samples, and gradients that are functions of the fields."""
+        rule = algorithm.rule
+        if rule is not None and (rule.push is None or rule.sizes or rule.coordinates):
+            return (
+                f"with the rule {rule} a step depends on more than the fields of its samples, so the terms of order "
+                "1/d of its mean are others"
+            )
         return REUSED.format(algorithm.reused) if algorithm.reused else memory_beyond(algorithm)
 
     def prepare(self, task: Task) -> Evolution:
@@ -114,7 +121,8 @@ class Map(Method):
         rates = rates_of(algorithm, problem.divisor, self.dim)
         evolution = mean_steps(task, self._precision, rates, weights, self._terms)
         exact = not form_of(algorithm).normalises and task.points[-1] <= 1
-        size = 0.0 if exact else fluctuation(evolution.motion.equation().step, task)
+        loudest = task.clocks.steps_line.check(int(task.points[-1])).loudest if algorithm.scheduled else 1.0
+        size = 0.0 if exact else fluctuation(evolution.motion.equation().step, task, loudest)
         if not size <= LARGEST_FLUCTUATION:
             raise Refused("Map", self._scattered(algorithm, batch, size), ["Chain", "Vectors"])
         return evolution
@@ -141,10 +149,15 @@ class Map(Method):
         return super().cost(task) + float(task.points[-1]) * seconds
 
 
-def fluctuation(map_: MeanStep, task: Task) -> float:
-    """Largest relative standard deviation of Q'_jj in the first step, of all neurons and starts."""
+def fluctuation(map_: MeanStep, task: Task, loudest: float = 1.0) -> float:
+    """Largest relative standard deviation of Q'_jj in the first step, of all neurons and starts.
+
+    ``loudest`` is the largest f²/b of a schedule: the step with the most noise is what counts.
+    """
     nodes = StepNodes.build(task.problem, task.algorithm, *target_frame(task.problem.P))
-    step = dataclasses.replace(map_, form=map_.form.flow, terms=Terms(), nodes=nodes, light=None)
+    rates = map_.rates._replace(step=map_.rates.step * np.sqrt(loudest))
+    parts: dict[str, Any] = {"form": map_.form.flow, "terms": Terms(), "nodes": nodes, "light": None, "tempo": None}
+    step = dataclasses.replace(map_, rates=rates, **parts)
 
     def of_one(start: Any) -> Any:
         now = Overlap(*start)

@@ -28,8 +28,9 @@ from twolayer.gaussian.engines import SECONDS_PER_TERM
 from twolayer.gaussian.ensemble import Cloud, Ensemble
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.wide import INTERACTIONS, Fineness, Wide
+from twolayer.loops.scheduled import integrated
 from twolayer.loops.track import Equation
-from twolayer.loops.windows import Integration, Motion, Windows
+from twolayer.loops.windows import Motion, Windows
 from twolayer.methods.ode import ODE
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, require
 from twolayer.task.algorithm import SGD
@@ -225,6 +226,11 @@ class MeanField(Method):
                 f"with normalisation = {problem.normalisation!r} the output of infinitely many neurons is infinite: a "
                 "mean field is the mean over neurons"
             )
+        if algorithm.rule is not None:
+            return (
+                f"the rule {algorithm.rule} makes gradients that are not linear in the output of the network, so the "
+                "average over the directions of all other neurons does not reduce to pairs"
+            )
         if regime_of(algorithm).flow == 0:
             return (
                 f"with lr = {algorithm.lr}, batch = {algorithm.batch} only the variance of single samples moves the "
@@ -264,4 +270,4 @@ class MeanField(Method):
     def prepare(self, task: Task) -> Evolution:
         """Choose nodes and orders at the start."""
         motion = CloudMotion(task, self)
-        return Windows(motion, Integration(motion, self.rtol, self.max_steps))
+        return Windows(*integrated(motion, self.rtol, self.max_steps))

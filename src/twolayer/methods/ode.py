@@ -19,16 +19,19 @@ import numpy as np
 
 from twolayer.equations.state import Overlap
 from twolayer.gaussian.engines import SECONDS_PER_TERM, Averager, Engine, compile_seconds, select
+from twolayer.loops.adaptive import AdaptiveMotion
 from twolayer.loops.averaged import Averaged, AveragedMotion, Averaging, Precision, check_precision
+from twolayer.loops.scheduled import integrated
 from twolayer.loops.track import Equation
 from twolayer.loops.watching import watched_value
-from twolayer.loops.windows import Integration
+from twolayer.loops.windows import Pace
 from twolayer.numerics.errors import finite_number, positive_integer
 from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import layers_apart, memory_beyond, regime_of
+from twolayer.task.scaling import Scaling
 
 __all__ = ["ODE"]
 
@@ -139,6 +142,16 @@ class ODE(Method):
         reason = layers_apart(algorithm) or memory_beyond(algorithm)
         if reason is not None:
             return reason
+        rule = algorithm.rule
+        if rule is not None and rule.coordinates == "adam":
+            return "Adam divides every coordinate by its own scale, and the overlaps do not tell how these are spread"
+        if rule is not None and rule.coordinates == "sign" and algorithm.batch != Scaling(1.0):
+            return (
+                "the sign of the mean of several gradients depends on all of them at once; with batch = 1 there is an "
+                "equation, for weights that are spread over all coordinates"
+            )
+        if rule is not None and rule.adapts is not None and (algorithm.delta != 1 or algorithm.mu != 0):
+            return "the sum of AdaGrad grows with d² only where lr is of order 1/d and batches are of order one"
         regime = regime_of(algorithm)
         laws = f"lr = {algorithm.lr}, batch = {algorithm.batch}"
         if regime.name == "giant steps":
@@ -171,7 +184,7 @@ class ODE(Method):
     def _averager(self, task: Task) -> Averager:
         """The averages that a run begins with."""
         points = self._precision.begun(task.problem).points
-        return select(task.problem, task.algorithm.loss, self.engine, log2_points=points)
+        return select(task.problem, task.algorithm.mean_drive, self.engine, log2_points=points)
 
     @property
     def _precision(self) -> Precision:
@@ -181,9 +194,12 @@ class ODE(Method):
         """Choose the engine at the start."""
         noisy = regime_of(task.algorithm).noise > 0
 
-        def make(precision: Precision) -> tuple[ODEMotion, Integration]:
+        def make(precision: Precision) -> tuple[AveragedMotion, Pace]:
             averaging = Averaging(task, precision, noisy)
-            motion = ODEMotion(task, averaging)
-            return motion, Integration(motion, self.rtol or averaging.rtol, self.max_steps, precision.checked)
+            motion: AveragedMotion = ODEMotion(task, averaging)
+            if task.algorithm.rule is not None and task.algorithm.rule.adapts is not None:
+                motion = AdaptiveMotion(motion, task)
+            control = (self.rtol or averaging.rtol, self.max_steps, precision.checked)
+            return integrated(motion, *control, self.unit(task.algorithm))
 
         return Averaged(make, self._precision)

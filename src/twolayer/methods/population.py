@@ -33,22 +33,25 @@ from twolayer.equations.step import (
     form_of,
     largest_lr,
     limit_of_flow,
+    rates_now,
     row_motion,
 )
 from twolayer.gaussian.descent import Descent, ReluDescent, descent_of, gradient_error
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
 from twolayer.gaussian.nodes import target_frame, vanishes
 from twolayer.loops.lanes import CPU_LANES, Lanes, in_groups, lane_axes, lane_numbers
+from twolayer.loops.scheduled import integrated
 from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.track import Equation
 from twolayer.loops.watching import Watch, accept, watched_value
-from twolayer.loops.windows import Integration, Motion, Windows
+from twolayer.loops.windows import Motion, Windows
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
 from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import layers_apart, memory_beyond
+from twolayer.task.tempo import Tempo
 
 __all__ = ["Population"]
 
@@ -67,6 +70,7 @@ class Params(NamedTuple):
     """Numbers that the compiled code takes as data; rates, noise and watch have their own value in each lane."""
 
     rates: Rates
+    tempo: Tempo | None
     noise: Any
     descent: Descent
     watch: Watch | None
@@ -74,7 +78,8 @@ class Params(NamedTuple):
 
 def step(spec: Spec, params: Params, state: Memory) -> tuple[Memory, Any]:
     """One step of gradient descent, and the largest squared norm met."""
-    new, _, size = descend(spec.form, params.rates, state, params.descent(*state.now, params.noise))
+    rates = rates_now(params.rates, params.tempo, state)
+    new, _, size = descend(spec.form, rates, state, params.descent(*state.aimed(spec.form, rates), params.noise))
     return new, size
 
 
@@ -181,15 +186,16 @@ class DescentStepper(Stepper):
         self.observer = Observer(task, method)
         self.spec = Spec(form_of(task.algorithm), lanes.quantity)
         rates = lanes.rates([task.clocks.dim or 1])
-        self.params = Params(rates, lanes.noise, self.observer.descent, lanes.watch)
+        self.params = Params(rates, lanes.tempo, lanes.noise, self.observer.descent, lanes.watch)
 
     def start(self) -> Memory:
         """The rows of the starts, or what an earlier stage left."""
         after = self.lanes.task.after
         if after is not None:
-            memory: Memory = jax.tree.map(self.lanes.fold_seeds, after.state).under(self.spec.form)
+            memory: Memory = jax.tree.map(self.lanes.fold_seeds, after.state).under(self.spec.form, self.params.tempo)
             return memory
-        return Memory.at_rest(self.spec.form, *(self.lanes.fold_seeds(np.asarray(x)) for x in self.observer.start))
+        W, a = (self.lanes.fold_seeds(np.asarray(x)) for x in self.observer.start)
+        return Memory.at_rest(self.spec.form, W, a, self.params.tempo)
 
     def run(self, carry: Any, start: Any, stop: Any) -> Any:
         """Compiled steps."""
@@ -331,6 +337,8 @@ class Population(Method):
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """There are no samples to reuse, and no direction to learn in a zero target."""
+        if algorithm.rule is not None:
+            return f"the rule {algorithm.rule} acts on gradients of samples, and the population loss has none"
         if algorithm.reused:
             return f"samples are reused ({algorithm.reused}), but the population loss is an average over all inputs"
         if np.diagonal(problem.P).min() <= 0:
@@ -345,14 +353,14 @@ class Population(Method):
         """The flow has one time scale."""
         return super().objection(problem, algorithm) or (layers_apart(algorithm) if self.flow else None)
 
-    def save_points(self, clocks: Clocks, time: Any, steps: Any, save: Any) -> np.ndarray:
+    def save_points(self, clocks: Clocks, time: Any, steps: Any, save: Any, alpha: Any = None) -> np.ndarray:
         """Steps, or times of the flow; a law for lr needs a dimension to be a number."""
         if self.stepwise and clocks.dim is None and clocks.algorithm.lr.exponent != 0:
             raise InputError(
                 f"Argument `lr` must be a number for gradient descent, or the start must have a `dim`, but got "
                 f"{clocks.algorithm.lr}."
             )
-        return super().save_points(clocks, time, steps, save)
+        return super().save_points(clocks, time, steps, save, alpha)
 
     def cost(self, task: Task) -> float:
         """Steps, each over all pairs of rows."""
@@ -365,6 +373,6 @@ class Population(Method):
         if self.flow:
             motion = RowMotion(task, self)
             usual = 1e-6 if motion.observer.averager.sampled else 1e-8
-            return Windows(motion, Integration(motion, self.rtol or usual, self.max_steps))
+            return Windows(*integrated(motion, self.rtol or usual, self.max_steps))
         lanes = Lanes([task], min(CPU_LANES, task.seeds))
         return Stepwise(lanes, DescentStepper(self, lanes))

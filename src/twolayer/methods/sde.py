@@ -15,6 +15,7 @@ Cost per step and seed: the averages twice, O(F³) for the root of Σ with F = p
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -24,11 +25,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.state import Overlap, pack, tangent, unpack
-from twolayer.equations.step import limit_at, quickening
+from twolayer.equations.step import Limit, limit_at, quickening
 from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.spread import Spread, spread_of
-from twolayer.loops.lanes import Lanes, in_groups, lane_axes
+from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
 from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Lane, Watch, accept, watched_value
 from twolayer.methods.ode import ODE
@@ -40,6 +41,7 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
+from twolayer.task.tempo import Clock, Tempo
 
 __all__ = ["SDE"]
 
@@ -54,10 +56,40 @@ class Params(NamedTuple):
     rho: Any
     amplitude: Any
     dt: Any
+    stride: Any
+    tempo: Tempo | None
     inverse: Any
     noise: Any
     engine: Any
     watch: Watch | None
+
+
+class State(NamedTuple):
+    """Overlaps, and the clocks where there are schedules."""
+
+    y: Overlap
+    clock: Clock | None
+
+
+def scheduled(params: Params, clock: Clock | None) -> tuple[Params, Clock | None]:
+    """Drift and noise of a time step whose steps of SGD have the rates of their clocks; and the clocks after it."""
+    if params.tempo is None or clock is None:
+        return params, clock
+    tempo, eta = params.tempo, params.dt / params.stride
+
+    def tick(_: Any, carry: Any) -> Any:
+        clock, first, second = carry
+        f, n = tempo(clock)
+        later = Clock(clock.step + 1, clock.time + eta * f, clock.sample + n)
+        return later, first + f / params.stride, second + f**2 * tempo.count / (n * params.stride)
+
+    zero = jnp.zeros(())
+    clock, first, second = jax.lax.fori_loop(0, params.stride, tick, (clock, zero, zero))
+    ratio = second / jnp.where(first > 0, first, 1.0)
+    limit = params.field.limit
+    paced = Limit(limit.flow * first, limit.noise * second, limit.decay * first, limit.second * first)
+    field = dataclasses.replace(params.field, limit=paced)
+    return params._replace(field=field, rho=params.rho * ratio, amplitude=params.amplitude * jnp.sqrt(second)), clock
 
 
 def pull_back(y: Overlap, inverse: Any, normalised: bool) -> Overlap:
@@ -73,7 +105,8 @@ def pull_back(y: Overlap, inverse: Any, normalised: bool) -> Overlap:
 
 def one_step(params: Params, quantity: str | None, carry: Any, number: Any, on: Any, normals: Any) -> Any:
     """One step of one seed from F normals."""
-    y, lane = carry
+    (y, clock), lane = carry
+    params, after = scheduled(params, clock)
     field, (p, k) = params.field, y.M.shape
     sigma = params.spread(y.Q, y.M, y.a, params.noise, params.rho)
     if field.form.normalises:
@@ -89,17 +122,17 @@ def one_step(params: Params, quantity: str | None, carry: Any, number: Any, on: 
     new = pull_back(new, params.inverse, field.form.normalises)
     size = jnp.maximum(jnp.diagonal(new.Q).max(), (new.a**2).max())
     value = watched_value(quantity, params.engine, new.Q, new.M, new.a, params.noise)
-    return accept(y, new, lane, size, value, params.watch, number, on)
+    return accept(State(y, clock), State(new, after), lane, size, value, params.watch, number, on)
 
 
 @eqx.filter_jit
 def advance(params: Params, quantity: str | None, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
     """Steps start … stop − 1 of all groups of seeds; keys, carry, noise and thresholds have axes (groups, lanes)."""
-    y = carry[0]
+    y = carry[0].y
     size = pack(y.Q[0, 0], y.M[0, 0], y.a[0, 0], params.field.form.trained).shape[0]
     index = jnp.arange(size, dtype=jnp.uint32)
 
-    def group(own: dict[str, Any], keys: Any, carry: tuple[Overlap, Lane], start: Any, stop: Any) -> Any:
+    def group(own: dict[str, Any], keys: Any, carry: tuple[State, Lane], start: Any, stop: Any) -> Any:
         lanes = params._replace(**own)
 
         def single(params: Params, key: Any, carry: Any, number: Any, stop: Any) -> Any:
@@ -111,8 +144,7 @@ def advance(params: Params, quantity: str | None, keys: Any, carry: Any, start: 
 
         return jax.lax.fori_loop(0, (stop - start).max(), body, carry)
 
-    own = {"noise": params.noise} | ({} if params.watch is None else {"watch": params.watch})
-    return in_groups(group, own, keys, carry, start, stop)
+    return in_groups(group, lane_numbers(params), keys, carry, start, stop)
 
 
 class SDEStepper(Stepper):
@@ -124,7 +156,7 @@ class SDEStepper(Stepper):
         self.lanes, task = lanes, lanes.task
         problem, algorithm, dim = task.problem, task.algorithm, method.dim
         stride = method.stride(problem, algorithm)
-        averager = adapt(problem, algorithm.loss, *task.starts())[0]
+        averager = adapt(problem, algorithm.drive, *task.starts())[0]
         spread = spread_of(problem, algorithm)
         self._notes = {"engine": averager.label, "covariance": spread.label, "sgd_steps_per_step": stride}
         eta, limit = algorithm.lr(dim) / problem.divisor, limit_at(algorithm, problem.divisor, dim)
@@ -132,22 +164,24 @@ class SDEStepper(Stepper):
         # arrays, not floats: they are data of the compiled code
         rho, dt = (jnp.asarray(x, float) for x in (limit.noise / quickening(algorithm), stride * eta))
         amplitude = jnp.array([limit.flow, limit.second]) * kick
+        pace = (rho, amplitude, dt, jnp.asarray(stride), lanes.tempo)
         field = field_with(averager.engine, problem, algorithm, limit)
         inverse = target_frame(problem.P)[1]
-        self.params = Params(field, spread, rho, amplitude, dt, inverse, lanes.noise, lanes.engine, lanes.watch)
+        self.params = Params(field, spread, *pace, inverse, lanes.noise, lanes.engine, lanes.watch)
         self.streams = lanes.keys(random.Role.DIFFUSION)
 
-    def start(self) -> Overlap:
+    def start(self) -> State:
         """The starts."""
-        return Overlap(*map(self.lanes.fold, self.lanes.starts()))
+        clock = None if self.params.tempo is None else Clock.zero(self.lanes.shape)
+        return State(Overlap(*map(self.lanes.fold, self.lanes.starts())), clock)
 
     def run(self, carry: Any, start: Any, stop: Any) -> Any:
         """Compiled steps."""
         return advance(self.params, self.lanes.quantity, self.streams, carry, start, stop)
 
-    def snapshot(self, state: Overlap) -> Snapshot:
+    def snapshot(self, state: State) -> Snapshot:
         """Overlaps of all seeds."""
-        return Snapshot(*(self.lanes.unfold(x)[:, None] for x in state))
+        return Snapshot(*(self.lanes.unfold(x)[:, None] for x in state.y))
 
     def notes(self, diverged: bool) -> dict[str, Any]:
         """Rules for drift and covariance, and how many steps of SGD one step stands for."""
@@ -190,16 +224,19 @@ class SDE(Method):
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Where there is no differential equation there is no correction to it."""
+        rule = algorithm.rule
+        if rule is not None and (rule.push is None or rule.coordinates):
+            return f"the rule {rule} is not one of single samples, from whose covariance the noise is made"
         return ODE.refusal(problem, algorithm)
 
     def stride(self, problem: Problem, algorithm: SGD) -> int:
         """Steps of SGD in one time step."""
         return max(1, round(self.dt * problem.divisor / algorithm.lr(self.dim)))
 
-    def save_points(self, clocks: Clocks, time: Any, steps: Any, save: Any) -> np.ndarray:
+    def save_points(self, clocks: Clocks, time: Any, steps: Any, save: Any, alpha: Any = None) -> np.ndarray:
         """Steps of SGD, rounded to whole time steps."""
         stride = self.stride(clocks.problem, clocks.algorithm)
-        points = save_steps(clocks, time, steps, save)
+        points = save_steps(clocks, time, steps, save, alpha)
         rounded = np.unique(np.round(points / stride).astype(np.int64)) * stride
         return rounded if rounded[-1] > 0 else np.append(rounded, stride)
 

@@ -25,7 +25,7 @@ import numpy as np
 from twolayer.equations.kernel import Push, Sample, kernel_of
 from twolayer.equations.orthogonal import embed, overlaps
 from twolayer.equations.samples import INPUTS_AT_ONCE, Batch, Spec, draw, draw_again, inputs
-from twolayer.equations.step import Layers, Memory, Products, Rates, descend, form_of
+from twolayer.equations.step import Layers, Memory, Products, Rates, descend, form_of, rates_now
 from twolayer.gaussian.nodes import target_frame
 from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
 from twolayer.loops.stepwise import Stepper, Stepwise
@@ -35,6 +35,7 @@ from twolayer.numerics.errors import positive_integer
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Snapshot, Stackable, Task, register_method
 from twolayer.task.problem import Problem
+from twolayer.task.tempo import Tempo
 
 __all__ = ["Vectors"]
 
@@ -46,6 +47,7 @@ class Params(NamedTuple):
     """Numbers that the compiled code takes as data; rates, noise and watch have their own value in each lane."""
 
     rates: Rates
+    tempo: Tempo | None
     L: Any
     noise: Any
     engine: Any
@@ -62,8 +64,11 @@ class State(NamedTuple):
 
 def contribution(spec: Spec, params: Params, state: State, batch: Batch, chunk: Any) -> tuple[Push, Products | None]:
     """What one chunk of samples adds to the batch means of g zᵀ and e σ(λ)."""
-    z, star, (W, a) = inputs(spec, batch), params.L.shape[1], state.memory.now
+    rates = rates_now(params.rates, params.tempo, state.memory)
+    z, star, (W, a) = inputs(spec, batch), params.L.shape[1], state.memory.aimed(spec.form, rates)
     label_noise = jnp.sqrt(params.noise) * batch.noise
+    if spec.kernel.rule is not None:
+        return ruled_contribution(spec, params, rates, state, z, label_noise), None
     if spec.batch == 1:  # plain products fuse with the step, and the new norms are known without reading W again
         fields = (z * W).sum(-1)
         push = spec.kernel.push(Sample(fields[None], z[:, :star] @ params.L.T, label_noise), a)
@@ -71,14 +76,34 @@ def contribution(spec: Spec, params: Params, state: State, batch: Batch, chunk: 
         products = Products(state.square, g * fields, g**2 * (z * z).sum())
         return Push(g[:, None] * z, push.second[0]), products
     push = spec.kernel.push(Sample(z @ W.T, z[:, :star] @ params.L.T, label_noise), a)
-    inside = chunk * spec.chunk + jnp.arange(spec.chunk) < spec.batch
-    weight = jnp.where(inside, 1.0 / spec.batch, 0.0)[:, None]
+    count = rates.batch if spec.varies else spec.batch
+    inside = chunk * spec.chunk + jnp.arange(spec.chunk) < count
+    weight = jnp.where(inside, 1.0 / count, 0.0)[:, None]
     return Push((weight * push.first).T @ z, (weight * push.second).sum(0)), None
 
 
-def step(spec: Spec, params: Params, state: State, mean: Push, products: Products | None) -> tuple[State, Any]:
+def ruled_contribution(spec: Spec, params: Params, rates: Rates, state: State, z: Any, label_noise: Any) -> Push:
+    """The same with a rule, of a whole batch."""
+    star, (W, a) = params.L.shape[1], state.memory.aimed(spec.form, rates)
+    rule = spec.kernel.rule
+    assert rule is not None
+    sample = Sample(z @ W.T, z[:, :star] @ params.L.T, label_noise)
+    if rule.sizes:
+        sample = sample._replace(
+            size=(z * z).sum(-1) / spec.dim, products=z @ z.T / spec.dim if rule.products else None
+        )
+    push = spec.kernel.push(sample, a)
+    return Push(push.first.T @ z / spec.batch, push.second.mean(0))
+
+
+def step(
+    spec: Spec, params: Params, state: State, mean: Push, products: Products | None, jitter: Any
+) -> tuple[State, Any]:
     """One step of SGD from the batch means; and the largest squared norm met."""
-    memory, square, size = descend(spec.form, params.rates, state.memory, mean, products)
+    rates = rates_now(params.rates, params.tempo, state.memory)
+    if jitter is not None:
+        mean, products = mean._replace(first=mean.first + spec.form.jitter * jitter), None
+    memory, square, size = descend(spec.form, rates, state.memory, mean, products)
     return State(memory, square, state.taken + 1), size
 
 
@@ -96,8 +121,14 @@ def advance_group(spec: Spec, params: Params, keys: Any, carry: Any, start: Any,
     """The same for one group."""
     axes = lane_axes(params)
 
-    def finish(params: Params, carry: Any, mean: Push, products: Products | None, number: Any, stop: Any) -> Any:
-        new, size = step(spec, params, carry[0], mean, products)
+    def finish(
+        params: Params, keys: Any, carry: Any, mean: Push, products: Products | None, number: Any, stop: Any
+    ) -> Any:
+        W, jitter = carry[0].memory.now.W, None
+        if spec.form.jitter:
+            index = jnp.arange(W.size, dtype=jnp.uint32)
+            jitter = random.normal(keys[-1], jnp.asarray(number).astype(jnp.uint32), index).reshape(W.shape)
+        new, size = step(spec, params, carry[0], mean, products, jitter)
         W, a = new.memory.now
         Q = W @ W.T if spec.quantity else None
         M = W[:, : params.L.shape[1]] @ params.L.T
@@ -110,11 +141,11 @@ def advance_group(spec: Spec, params: Params, keys: Any, carry: Any, start: Any,
         # the next inputs travel in the carry: inside one body XLA would compute them anew for each of their uses
         following = draw(spec, keys, start + (at + 1) // spec.chunks, (at + 1) % spec.chunks)
         if spec.chunks == 1:
-            return finish(params, carry, part, products, number, stop), total, following
+            return finish(params, keys, carry, part, products, number, stop), total, following
         total = jax.tree.map(jnp.add, total, part)
 
         def last(carry: Any, total: Push) -> Any:
-            return finish(params, carry, total, None, number, stop), jax.tree.map(jnp.zeros_like, total)
+            return finish(params, keys, carry, total, None, number, stop), jax.tree.map(jnp.zeros_like, total)
 
         carry, total = jax.lax.cond(chunk == spec.chunks - 1, last, lambda c, t: (c, t), carry, total)
         return carry, total, following
@@ -156,13 +187,16 @@ def spec_of(dim: int, task: Task) -> Spec:
     """What fixes the compiled code of a task."""
     algorithm, quantity = task.algorithm, None if task.until is None else task.until.quantity
     rules = (kernel_of(task.problem, algorithm), form_of(algorithm))
+    varies, batch = algorithm.batch.schedule is not None, algorithm.batch_at(dim)
+    if varies:
+        batch = task.clocks.steps_line.check(int(task.points[-1]))[1]
     n, sampling, repeat = algorithm.dataset_at(dim), algorithm.sampling, algorithm.repeat
-    return Spec(*rules, dim, algorithm.batch_at(dim), quantity, n, sampling, repeat)
+    return Spec(*rules, dim, batch, quantity, n, sampling, repeat, varies)
 
 
 def lanes_of(dim: int, tasks: Sequence[Task]) -> Lanes:
     """Groups of any size give the same numbers for batch 1; matrix products of a batch do not, so one at a time."""
-    if tasks[0].algorithm.batch_at(dim) > 1:
+    if spec_of(dim, tasks[0]).batch > 1:
         return Lanes(tasks, 1)
     room = max(1, min(16, GROUP // (tasks[0].problem.p * dim)))
     return Lanes(tasks, min(sum(task.seeds for task in tasks), room))
@@ -176,9 +210,11 @@ class VectorsStepper(Stepper):
     def __init__(self, dim: int, lanes: Lanes) -> None:
         self.spec, self.lanes = spec_of(dim, lanes.task), lanes
         self.L, self.inverse = target_frame(lanes.task.problem.P)
-        self.params = Params(lanes.rates([dim] * len(lanes.tasks)), self.L, lanes.noise, lanes.engine, lanes.watch)
+        rates = lanes.rates([dim] * len(lanes.tasks))
+        self.params = Params(rates, lanes.tempo, self.L, lanes.noise, lanes.engine, lanes.watch)
         choosing = (random.Role.BATCHES,) if self.spec.at_random else ()
-        self.streams = lanes.keys(random.Role.INPUTS, random.Role.LABELS, *choosing)
+        noise = (random.Role.DIFFUSION,) if self.spec.form.jitter else ()
+        self.streams = lanes.keys(random.Role.INPUTS, random.Role.LABELS, *choosing, *noise)
 
     def start(self) -> State:
         """W with the overlaps of the start, or where an earlier stage left it."""
@@ -186,20 +222,25 @@ class VectorsStepper(Stepper):
         after, rank = self.lanes.task.after, self.L.shape[1]
         taken = self.lanes.fold(self.lanes.before)
         if after is not None:
-            memory = jax.tree.map(self.lanes.fold_seeds, after.state).under(self.spec.form)
+            memory = jax.tree.map(self.lanes.fold_seeds, after.state).under(self.spec.form, self.params.tempo)
             return State(memory, (memory.now.W**2).sum(-1), taken)
         A, B = embed(Q, M, self.inverse, min(self.lanes.task.problem.p, self.spec.dim - rank))
         blank = np.zeros((*A.shape[:-1], self.spec.dim - rank - B.shape[-1]))
         W = self.lanes.fold(np.concatenate([A, B, blank], axis=-1))
         square = self.lanes.fold(np.diagonal(Q, axis1=1, axis2=2))
-        return State(Memory.at_rest(self.spec.form, W, self.lanes.fold(a)), square, taken)
+        return State(Memory.at_rest(self.spec.form, W, self.lanes.fold(a), self.params.tempo), square, taken)
 
     def run(self, carry: Any, start: Any, stop: Any) -> Any:
         """Compiled steps."""
         return advance(self.spec, self.params, self.streams, carry, start, stop)
 
+    def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+        """The rate in force, where a rule chooses it."""
+        return self.lanes.extras()
+
     def snapshot(self, state: State) -> Snapshot:
         """Overlaps of all seeds, and the training risk where samples come back."""
+        self.lanes.see(self.spec.form, state.memory.extra)
         seen = (x for x in (state.memory.now, state.memory.average) if x is not None)
         return Snapshot(*(value for layers in seen for value in self._seen(layers, state.taken)))
 
@@ -254,11 +295,19 @@ class Vectors(Stackable):
         """None: it does what the algorithm says."""
         return None
 
+    def objection(self, problem: Problem, algorithm: SGD) -> str | None:
+        """Rules of single samples want a whole batch at once."""
+        rule = algorithm.rule
+        large = algorithm.batch_at(self.dim) * self.dim > INPUTS_AT_ONCE or algorithm.batch.schedule is not None
+        if large and rule is not None and rule.push is not None and not rule.coordinates:
+            return f"the rule {rule} sees a whole batch at once, of 2¹⁸ numbers at most and constant size"
+        return super().objection(problem, algorithm)
+
     def stack_key(self, task: Task) -> Hashable | None:
         """Everything but the rates, the noise and the thresholds; runs on fixed sets stand alone."""
-        if task.algorithm.reused:
+        if task.algorithm.reused or form_of(task.algorithm).rule is not None:
             return None
-        return spec_of(self.dim, task), task.problem.p, task.problem.gram, len(task.points)
+        return spec_of(self.dim, task), task.problem.p, task.problem.gram, len(task.points), task.clocks.form
 
     def prepare_stack(self, pairs: Sequence[tuple[Vectors, Task]]) -> Evolution:
         """Set up the weights and the random streams."""

@@ -62,6 +62,7 @@ def compare(
     *,
     time: Any = None,
     steps: Any = None,
+    alpha: Any = None,
     save: Any = 200,
     seeds: int = 32,
     seed: int = 0,
@@ -79,7 +80,7 @@ def compare(
         table says why.
     start : Overlaps or str
         Or ``"random"``: drawn at the dimension of the methods, one start for all.
-    time, steps : float or int
+    time, steps, alpha : float or int
         End of the run.
     save : int or sequence
         As for `solve`.
@@ -95,7 +96,7 @@ def compare(
         its rows, ``.results`` the results by name, ``.tree`` the DataTree that `save` writes.
     """
     announcer = Announcer(progress)
-    plan, ends = _planned(problem, algorithm, time, steps)
+    plan, ends = _planned(problem, algorithm, time, steps, alpha)
     asked, start = _prepared(plan, methods, start, ends, seeds, seed)
     usable, skipped = _usable(plan, asked)
     start = _placed(start, usable)
@@ -108,7 +109,7 @@ def compare(
     try:
         for name, method in sorted(names.items(), key=lambda pair: not pair[1].stepwise):
             # continuous methods are saved where the first stepwise one is
-            own = {"time": grid} if not method.stepwise and grid is not None else ends
+            own = grid if not method.stepwise and grid is not None else ends
             announcer.say(_described(method, seeds))
             run: dict[str, Any] = {"save": save, "seeds": seeds, "seed": seed, "progress": announcer.monitor}
             try:
@@ -117,7 +118,9 @@ def compare(
                 skipped[type(method).__name__] = refused.reason
                 continue
             if method.stepwise and grid is None:
-                grid = results[name].time.values
+                # a scheduled rate may vanish, and time stand still; steps go on
+                clock = "step" if plan.algorithm.scheduled and not plan.stages else "time"
+                grid = {"steps" if clock == "step" else "time": results[name][clock].values}
         done = {name: method for name, method in names.items() if name in results}
         if not done:
             raise Refused(", ".join(skipped), "; ".join(skipped.values()), plan.support.methods)
@@ -140,6 +143,7 @@ def foreseen(
     *,
     time: Any = None,
     steps: Any = None,
+    alpha: Any = None,
     save: Any = 200,
     seeds: int = 32,
     seed: int = 0,
@@ -153,7 +157,7 @@ def foreseen(
     >>> [m.dimension for m, _ in foreseen(problem, algorithm, [ODE(), Chain(1600)], start, time=1) if m.name == "chain"]
     [1600, 400, 100]
     """
-    plan, ends = _planned(problem, algorithm, time, steps)
+    plan, ends = _planned(problem, algorithm, time, steps, alpha)
     asked, start = _prepared(plan, methods, start, ends, seeds, seed)
     usable, _ = _usable(plan, asked)
     start = _placed(start, usable)
@@ -178,10 +182,12 @@ def _tasks(plan: Plan, method: Method, start: Overlaps, ends: dict[str, Any], mo
     return [make_task(*part, method, start, **stage) for part, stage in zip(plan.parts, own, strict=True)]
 
 
-def _planned(problem: Problem, algorithm: SGD | Sequence[Stage], time: Any, steps: Any) -> tuple[Plan, dict[str, Any]]:
+def _planned(
+    problem: Problem, algorithm: SGD | Sequence[Stage], time: Any, steps: Any, alpha: Any
+) -> tuple[Plan, dict[str, Any]]:
     """What is followed, and to which end; stages have their own."""
     plan = Plan.of(problem, algorithm)
-    ends = {name: end for name, end in (("time", time), ("steps", steps)) if end is not None}
+    ends = {name: end for name, end in (("time", time), ("steps", steps), ("alpha", alpha)) if end is not None}
     if plan.stages and ends:
         raise InputError(
             f"Argument `{next(iter(ends))}` must be left out where stages are compared: they have their own."

@@ -4,6 +4,7 @@ Dimensions ``seed``, ``time``, ``neuron``, ``neuron_``, ``direction``; variables
 
     M (seed, time, neuron, direction)   Q (seed, time, neuron, neuron_)   a (seed, time, neuron)
     risk, excess_risk (seed, time)      outcome (seed)   stop_step, stop_time (seed)
+    lr (time), the rate in force, of the step that follows; batch (time), where it has a schedule
     train_risk (seed, time), where samples are reused
     M_average, Q_average, a_average, risk_average, … where the average of the iterates is followed
     Q_perp (seed, time, neuron, neuron_), where the method carries it to more digits than Q and M do
@@ -102,19 +103,11 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
     count = snapshot.a.shape[1]
     unit = method.unit(task.algorithm)
     position = np.asarray(task.points[:count])
-    time = task.clocks.time(position) if method.stepwise else position
-    stop_time = task.clocks.time(record.stop) if method.stepwise else record.stop
     excess, rule = risks or _risks(problem, record)
-    clocks = task.clocks.coordinates(np.asarray(time, dtype=float), unit)
-    stops = task.clocks.coordinates(np.asarray(stop_time, dtype=float), unit)
-    coords: dict[str, Any] = {
-        name: (
-            "time",
-            position.astype(float) if name == "step" and method.stepwise else values,
-            {"units": units},
-        )
-        for name, (values, units) in clocks.items()
-    }
+    clocks = task.clocks.coordinates(position, method.stepwise, unit)
+    stops = task.clocks.coordinates(record.stop, method.stepwise, unit)
+    along: dict[str, Any] = {name: ("time", values, {"units": units}) for name, (values, units) in clocks.items()}
+    coords: dict[str, Any] = {name: along.pop(name) for name in ("time", "step", "sample", "alpha")}
     coords |= {"seed": task.runs, "direction": np.arange(1, problem.k + 1)}
     start = task.start
     few = isinstance(start, Overlaps)
@@ -130,6 +123,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
             "stop_step": (("seed",), stops["step"][0], {"units": stops["step"][1]}),
             "stop_time": (("seed",), stops["time"][0], {"units": stops["time"][1]}),
             "save_point": (("time",), position),
+            **along,
             **_start(task),
         },
         coords,
@@ -139,6 +133,9 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
             if getattr(snapshot, name) is not None:
                 dataset[name] = ("seed", "time"), getattr(snapshot, name)
         dataset = dataset.assign(_average(problem, snapshot))
+    if "lr" in record.extras:  # relative to the law: rules that choose their rate have one for every seed
+        dims, values = record.extras["lr"]
+        dataset["lr"] = dims, values[:, :count] * dataset.lr.values, dataset.lr.attrs
     for name, (dims, values) in record.extras.items():
         if name not in dataset:
             dataset[name] = dims, values[tuple(slice(count) if dim == "time" else slice(None) for dim in dims)]

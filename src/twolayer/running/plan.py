@@ -21,7 +21,7 @@ from twolayer.running.solve import solve
 from twolayer.running.stages import Stage, check_sets, check_stages, in_common, solve_stages
 from twolayer.running.support import Support, check_description, support
 from twolayer.task.algorithm import SGD
-from twolayer.task.clocks import Clocks
+from twolayer.task.clocks import Clocks, save_steps
 from twolayer.task.method import Method
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
@@ -101,14 +101,13 @@ class Plan:
         return max(rounding(algorithm, dim) for _, algorithm in self.parts)
 
     def work(self, dim: int, ends: dict[str, Any]) -> float:
-        """Samples that a run draws."""
+        """Samples that a run draws, at the batches without their schedules."""
         total = 0.0
         for i, (problem, algorithm) in enumerate(self.parts):
-            end = {"time": self.stages[i].time, "steps": self.stages[i].steps} if self.stages else ends
-            steps = end.get("steps")
-            if steps is None:
-                steps = Clocks(problem, algorithm, dim).steps(float(np.max(end["time"])))
-            total += float(np.max(steps)) * algorithm.batch_at(dim)
+            end = self.stages[i].ends if self.stages else ends
+            last = {name: x if np.ndim(x) == 0 else np.asarray(x)[-1:] for name, x in end.items()}
+            at = save_steps(Clocks(problem, algorithm, dim), last.get("time"), last.get("steps"), 1, last.get("alpha"))
+            total += float(at[-1]) * algorithm.batch_at(dim)
         return total
 
     def solve(self, method: Method, start: Overlaps, ends: dict[str, Any], **run: Any) -> xr.Dataset:
@@ -123,14 +122,18 @@ class Plan:
         """The stages with these save points, counted from the first; the last of them is the end."""
         lengths = []
         for stage, (problem, algorithm) in zip(self.stages, self.parts, strict=True):
-            one = float(Clocks(problem, algorithm, start.dim).time(1.0)) if stage.time is None else 1.0
-            lengths.append(float(np.max(stage.steps if stage.time is None else stage.time)) * one)
+            clocks, (name, end) = Clocks(problem, algorithm, start.dim), next(iter(stage.ends.items()))
+            last = float(np.max(end))
+            if name != "time":
+                at = last if name == "steps" else last / float(clocks.reference(np.ones(1))["alpha"][0][0])
+                last = float(clocks.time(at)) if name == "steps" else at
+            lengths.append(last)
         ends = np.cumsum(lengths) * times[-1] / np.sum(lengths)
         found, began = [], 0.0
         for i, (stage, end) in enumerate(zip(self.stages, ends, strict=True)):
             inside = times[(times > began * (1 + ROUND)) & (times <= end * (1 + ROUND))] - began
             points = np.append(inside[inside < (end - began) * (1 - ROUND)], end - began)
             points = np.append(0.0, points) if i == 0 and times[0] == 0 else points
-            found.append(dataclasses.replace(stage, time=points, steps=None))
+            found.append(dataclasses.replace(stage, time=points, steps=None, alpha=None))
             began = end
         return found

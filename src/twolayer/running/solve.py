@@ -108,6 +108,7 @@ def solve(
     *,
     time: Any = None,
     steps: Any = None,
+    alpha: Any = None,
     save: Any = 200,
     seeds: int | None = None,
     seed: int = 0,
@@ -127,8 +128,9 @@ def solve(
         One start for all seeds, or one for each (leading axis). Particles are for methods of infinite width. Or
         ``"random"`` (the same as ``"sphere"``), ``"hemisphere"``, ``"gaussian"``: a start for each seed, from
         `Overlaps.random` at the dimension of the method.
-    time, steps : float or int, or increasing sequence
-        End of the run in time t = lr·step/p, or in steps; a sequence gives the save points themselves.
+    time, steps, alpha : float or int, or increasing sequence
+        End of the run in time t = lr·step/p (Σ lr/p with a schedule), in steps, or in samples/d; a sequence gives the
+        save points themselves.
     save : int, "log" or increasing sequence
         N for N intervals from the start on (N + 1 save points), points in geometric progression, or the save points.
         The result holds the save points asked for: the start is among them if 0 is.
@@ -160,9 +162,8 @@ def solve(
     >>> result.M.shape, set(result.outcome.values)
     ((4, 201, 1, 1), {'ok'})
     """
-    task = make_task(
-        problem, algorithm, method, start, time=time, steps=steps, save=save, seeds=seeds, seed=seed, until=until
-    )
+    ends = {"time": time, "steps": steps, "alpha": alpha}
+    task = make_task(problem, algorithm, method, start, **ends, save=save, seeds=seeds, seed=seed, until=until)
     return finish(task, method, progress, throw)
 
 
@@ -174,6 +175,7 @@ def make_task(
     *,
     time: Any = None,
     steps: Any = None,
+    alpha: Any = None,
     save: Any = 200,
     seeds: int | None = None,
     seed: int = 0,
@@ -183,7 +185,7 @@ def make_task(
 ) -> Task:
     """The checked task of a run: the arguments of `solve`, for runs from number ``first`` on.
 
-    ``points`` are save points on the method's own clock, instead of time, steps and save.
+    ``points`` are save points on the method's own clock, instead of time, steps, alpha and save.
     """
     check_parts(problem, algorithm, method)
     count = positive_integer("seeds", 1 if seeds is None else seeds)
@@ -215,7 +217,7 @@ def make_task(
             stacklevel=4,  # through make_task, solve and its decorator to the caller
         )
     clocks = Clocks(problem, algorithm, method.dimension or start.dim)
-    asked = method.save_points(clocks, time, steps, save) if points is None else points
+    asked = method.save_points(clocks, time, steps, save, alpha) if points is None else points
     every, hidden = from_start(asked)
     return Task(problem, algorithm, start, every, clocks, _seeds(start, seeds, method), seed, until, first, hidden)
 

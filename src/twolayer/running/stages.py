@@ -55,8 +55,8 @@ class Stage:
     Parameters
     ----------
     algorithm : SGD
-    steps, time : int or float
-        One of them; as for `solve`.
+    steps, time, alpha : int or float
+        One of them; as for `solve`. A schedule counts from the beginning of its stage.
     problem : Problem, optional
         The task of this stage, where it is not that of the run: another target over the same directions, or noise.
     until : Until, optional
@@ -76,12 +76,19 @@ class Stage:
     until: Until | None = None
     save: Any = 100
     problem: Problem | None = None
+    alpha: Any = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.algorithm, SGD):
             reject("algorithm", self.algorithm, "an SGD")
         if self.problem is not None and not isinstance(self.problem, Problem):
             reject("problem", self.problem, "a Problem, or None for that of the run")
+
+    @property
+    def ends(self) -> dict[str, Any]:
+        """The end, by the name of its clock."""
+        given = {"time": self.time, "steps": self.steps, "alpha": self.alpha}
+        return {name: end for name, end in given.items() if end is not None}
 
 
 def solve_stages(
@@ -132,7 +139,7 @@ def solve_stages(
         reject("start", start, "Overlaps, or 'random'")
     dim = method.dimension or start.dim
     clocks = [Clocks(stage.problem or problem, stage.algorithm, dim) for stage in stages]
-    units = [x.coordinates(np.zeros(1), method.unit(x.algorithm)) for x in clocks]
+    units = [x.reference(np.zeros(1), method.unit(x.algorithm)) for x in clocks]
     for clock in CLOCKS:
         if len({unit[clock][1] for unit in units}) > 1:
             raise InputError(
@@ -141,7 +148,12 @@ def solve_stages(
             )
     check_sets([stage.algorithm for stage in stages], method)
     legs = [
-        Leg(x.problem, stage.algorithm, stage.until, method.save_points(x, stage.time, stage.steps, stage.save))
+        Leg(
+            x.problem,
+            stage.algorithm,
+            stage.until,
+            method.save_points(x, stage.time, stage.steps, stage.save, stage.alpha),
+        )
         for stage, x in zip(stages, clocks, strict=True)
     ]
     return follow_legs(legs, method, start, seeds, seed, progress, throw)
@@ -211,7 +223,7 @@ def follow_legs(
     throw: bool,
 ) -> xr.Dataset:
     """One leg after the other, each from where the one before it ended."""
-    parts: list[xr.Dataset] = []
+    parts: list[Part] = []
     first, left, steps = start, None, np.zeros(1, int)
     fixed = next((n for n, leg in enumerate(legs) if leg.algorithm.dataset is not None), 0)
     for number, (problem, algorithm, until, points) in enumerate(legs):
@@ -224,53 +236,62 @@ def follow_legs(
             task = dataclasses.replace(task, after=Handover(left, taken))
         record = run(task, method, progress)
         part = told(task, method, record, throw)
-        parts.append(part)
+        ends = np.where(np.isnan(record.stop), float(points[-1]), record.stop)
+        ends = np.ceil(ends) if method.stepwise else ends  # a seed leaves with the step that passes the threshold
+        positions = np.minimum(np.append(part.save_point.values, points[-1])[None], ends[:, None])
+        parts.append(Part(part, task.clocks.coordinates(positions, method.stepwise, method.unit(algorithm))))
         if (part.outcome == Outcome.DIVERGED).any():
             break
         last, left = part.isel(time=-1), record.left
         if reuses:
-            stops = np.where(np.isnan(record.stop), float(points[-1]), np.ceil(record.stop))
-            steps = steps + stops.astype(int)
+            steps = steps + ends.astype(int)
         start = Overlaps(last.Q.values, last.M.values, problem.P, last.a.values, first.dim)
-    joined = _joined(parts, method.stepwise)
-    described = [json.loads(part.attrs["description"]) for part in parts]
+    joined = _joined(parts)
+    described = [json.loads(part.data.attrs["description"]) for part in parts]
     for one, leg in zip(described, legs, strict=False):
         one["run"]["points"] = leg.points.tolist()
     joined.attrs["description"] = json.dumps({"stages": described})
-    return joined.assign({name: parts[0][name] for name in ("start_Q", "start_M", "start_a")})
+    return joined.assign({name: parts[0].data[name] for name in ("start_Q", "start_M", "start_a")})
 
 
-def _joined(parts: Sequence[xr.Dataset], stepwise: bool) -> xr.Dataset:
+class Part(NamedTuple):
+    """What came out of a stage, and its clocks and rate for every seed, at the save points and at its end."""
+
+    data: xr.Dataset
+    clocks: dict[str, tuple[np.ndarray, str]]
+
+
+def _joined(parts: Sequence[Part]) -> xr.Dataset:
     """One dataset of all stages, with the clocks of every seed."""
-    seeds = parts[0].sizes["seed"]
-    passed = {clock: np.zeros(seeds) for clock in CLOCKS}
+    every = [part.data for part in parts]
+    passed: dict[str, Any] = dict.fromkeys(CLOCKS, 0.0)
     clocks: dict[str, list[np.ndarray]] = {clock: [] for clock in CLOCKS}
-    states: dict[str, list[np.ndarray]] = {name: [] for name in STATES if any(name in part for part in parts)}
-    numbers: list[int] = []
-    for number, part in enumerate(parts):
+    states: dict[str, list[np.ndarray]] = {name: [] for name in STATES if any(name in part for part in every)}
+    rates, numbers = [], []
+    for number, (part, along) in enumerate(parts):
         first = int(number > 0 and part.save_point.values[0] == 0)  # a stage begins where the one before it ended
-        end = _ends(part, stepwise)
-        here = np.minimum(part.time.values[None, first:], end[:, None])
         for clock in CLOCKS:
-            rate = float(part[clock].values[-1] / part.time.values[-1])
-            clocks[clock].append(passed[clock][:, None] + rate * here)
-            passed[clock] = passed[clock] + rate * end
+            values = along[clock][0] + passed[clock]
+            clocks[clock].append(values[:, first:-1])
+            passed[clock] = values[:, -1:]
+        rates.append((part.lr.values if part.lr.ndim == 2 else along["lr"][0][:, :-1])[:, first:])
         for name in states:
-            values = part[name].values if name in part else _absent(parts, part, name)
+            values = part[name].values if name in part else _absent(every, part, name)
             states[name].append(values[:, first:])
-        numbers += [number + 1] * here.shape[1]
+        numbers += [number + 1] * rates[-1].shape[1]
     variables: dict[str, Any] = {
         name: (("seed", "point", *STATES[name]), np.concatenate(pieces, axis=1)) for name, pieces in states.items()
     }
-    variables["outcome"] = (("seed", "stage_number"), np.stack([part.outcome.values for part in parts], axis=1))
-    variables["stop_step"] = (("seed", "stage_number"), np.stack([part.stop_step.values for part in parts], axis=1))
+    variables["lr"] = (("seed", "point"), np.concatenate(rates, axis=1), dict(every[0].lr.attrs))
+    variables["outcome"] = (("seed", "stage_number"), np.stack([part.outcome.values for part in every], axis=1))
+    variables["stop_step"] = (("seed", "stage_number"), np.stack([part.stop_step.values for part in every], axis=1))
     coords: dict[str, Any] = {
-        clock: (("seed", "point"), np.concatenate(pieces, axis=1), dict(parts[0][clock].attrs))
+        clock: (("seed", "point"), np.concatenate(pieces, axis=1), dict(every[0][clock].attrs))
         for clock, pieces in clocks.items()
     }
-    coords |= {name: parts[0][name].values for name in ("seed", "neuron", "neuron_", "direction")}
+    coords |= {name: every[0][name].values for name in ("seed", "neuron", "neuron_", "direction")}
     coords |= {"stage": ("point", np.array(numbers)), "stage_number": np.arange(1, len(parts) + 1)}
-    return with_meanings(xr.Dataset(variables, coords, dict(parts[0].attrs)))
+    return with_meanings(xr.Dataset(variables, coords, dict(every[0].attrs)))
 
 
 def _absent(parts: Sequence[xr.Dataset], part: xr.Dataset, name: str) -> np.ndarray:
@@ -285,13 +306,3 @@ def in_common(staged: xr.Dataset) -> xr.Dataset:
     left = staged.drop_vars([*CLOCKS, "stage", "stage_number", "stop_step"]).rename_dims(point="time")
     last = staged.outcome.values[:, -1]
     return left.drop_vars("outcome").assign_coords(clocks).assign(outcome=("seed", last))
-
-
-def _ends(part: xr.Dataset, stepwise: bool) -> np.ndarray:
-    """Time at which each seed left a stage: at the end of the step that passed the threshold."""
-    end = float(part.time.values[-1])
-    stop = part.stop_time.values
-    if stepwise:
-        one = float(part.time.values[-1] / part.step.values[-1])
-        stop = np.ceil(part.stop_step.values) * one
-    return np.asarray(np.where(part.outcome.values == Outcome.REACHED, stop, end))

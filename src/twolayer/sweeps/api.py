@@ -112,7 +112,8 @@ def _portability(grid: Grid, reduction: Reduction, why: str) -> None:
             f"Argument `reduce` must be a function that can be imported {why}, but {reduction.name} cannot: "
             "put it into a module."
         )
-    reasons = [r for r in (portable(grid.cell(index).problem) for index in grid) if r]
+    cells = (grid.cell(index) for index in grid)
+    reasons = [r for r in (portable(cell.problem, cell.algorithm) for cell in cells) if r]
     if reasons:
         raise InputError(f"The sweep cannot be described {why}: {reasons[0]}.")
 

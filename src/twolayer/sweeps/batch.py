@@ -64,8 +64,12 @@ class Result:
     versions: dict[str, str]
 
 
-def portable(problem: Problem) -> str | None:
-    """Why a problem cannot be written down for another process or a store, or None."""
+def portable(problem: Problem, algorithm: SGD) -> str | None:
+    """Why a description cannot be written down for another process or a store, or None."""
+    for name in ("lr", "batch"):
+        law = getattr(algorithm, name)
+        if law.schedule is not None and not law.schedule.portable:
+            return f"the schedule of {name} is a Python function, which other processes and stores cannot hold"
     for part, value in describe_problem(problem).items():
         if isinstance(value, str) and value.startswith("<function"):
             return (
@@ -77,7 +81,7 @@ def portable(problem: Problem) -> str | None:
 
 def job_of(cell: Cell, low: int, high: int) -> Job:
     """The job of a unit; problems made of Python functions can only be run in this process."""
-    if portable(cell.problem) is not None:
+    if portable(cell.problem, cell.algorithm) is not None:
         return Job(cell.problem, cell.algorithm, cell.method, cell.run, cell.seed, low, high)
     problem, algorithm = (json.dumps(x) for x in (describe_problem(cell.problem), cell.algorithm.describe()))
     return Job(problem, algorithm, cell.method, cell.run, cell.seed, low, high)
@@ -218,12 +222,9 @@ def _risks(pairs: Sequence[tuple[Method, Task]], records: Sequence[Record]) -> l
 def _block(method: Method, task: Task, record: Record, risk: np.ndarray) -> Block:
     unit = method.unit(task.algorithm)
     position = np.asarray(task.saved)
-    time = task.clocks.time(position) if method.stepwise else position
-    stop = task.clocks.time(record.stop) if method.stepwise else record.stop
-    clocks = {k: v[0] for k, v in task.clocks.coordinates(np.asarray(time, float), unit).items() if k != "sample"}
-    stops = task.clocks.coordinates(np.asarray(stop, float), unit)
-    if method.stepwise:
-        clocks["step"] = position.astype(float)
+    along = task.clocks.coordinates(position, method.stepwise, unit)
+    clocks = {name: along[name][0] for name in ("time", "step", "alpha")}
+    stops = task.clocks.coordinates(record.stop, method.stepwise, unit)
     M, a, risk = (x[:, task.hidden :] for x in (record.snapshot.M, record.snapshot.a, risk))
     total = risk + task.problem.noise / 2
     return Block(M, a, total, risk, clocks, record.outcome, stops["time"][0], stops["step"][0])

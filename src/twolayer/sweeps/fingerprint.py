@@ -16,6 +16,7 @@ from typing import Any
 from twolayer.functions.activation import Activation
 from twolayer.functions.target import Target
 from twolayer.task.losses import Loss
+from twolayer.task.rules import Rule
 
 __all__ = ["fingerprint", "fingerprint_of"]
 
@@ -55,6 +56,9 @@ def fingerprint_of(key: str, value: Any) -> str | None:
     if key == "algorithm.loss":
         loss = Loss.of(value)
         return fingerprint(loss.residual) if loss.registered else None
+    if key == "algorithm.rule":
+        rule = Rule.of(value)
+        return fingerprint(rule.push) if rule is not None and rule.registered and rule.push is not None else None
     sigma = None
     if key == "problem.activation":
         sigma = Activation.of(value)

@@ -97,7 +97,7 @@ def _name(key: str, value: Any) -> Any:
 
 def unmarked(key: str, name: Any) -> Any:
     """The value without the fingerprint."""
-    function = key in ("problem.activation", "problem.target", "algorithm.loss")
+    function = key in ("problem.activation", "problem.target", "algorithm.loss", "algorithm.rule")
     return name[0] if function and isinstance(name, list) else name
 
 
@@ -234,6 +234,7 @@ class Grid:
             "problem.activation": self.problem.activation,
             "problem.target": self.problem.target,
             "algorithm.loss": self.algorithm.loss,
+            "algorithm.rule": self.algorithm.rule,
         }
         marks = {key: fingerprint_of(key, value) for key, value in parts.items() if key not in swept}
         functions = {key: mark for key, mark in marks.items() if mark is not None}

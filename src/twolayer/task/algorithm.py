@@ -16,7 +16,9 @@ from typing import Any
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require
 from twolayer.numerics.tracing import traced
 from twolayer.task.losses import Loss
-from twolayer.task.scaling import Scaling, positive_law
+from twolayer.task.rules import Rule, driven
+from twolayer.task.scaling import Scaling
+from twolayer.task.schedules import law_of
 
 __all__ = ["SGD"]
 
@@ -34,15 +36,20 @@ class SGD:
     Parameters
     ----------
     lr : Scaling, float or str
-        Raw step on w with the batch-mean loss, such as ``0.2 / d``.
+        Raw step on w with the batch-mean loss, such as ``0.2 / d``; with a schedule, such as
+        ``0.2 / d * tl.schedules.cosine(horizon=5)``, it changes along the run.
     batch : Scaling, int or str
-        Samples per step n_b, such as 1, ``64`` or ``2 * d**1.5``.
+        Samples per step n_b, such as 1, ``64`` or ``2 * d**1.5``; it may have a schedule too.
     loss : str or Loss
         ``"squared"`` or ``"correlation"``.
+    rule : str or Rule, optional
+        What is made of gradients: ``tl.rules.clip(0.25)`` and others, or their text; None leaves them as they are.
     geometry : str
         ``"free"``, ``"projected"`` or ``"spherical"``.
     momentum : float
         β of the heavy ball, in [0, 1).
+    nesterov : bool
+        Whether gradients (and the decay) are taken ahead, at W + β (W − W_previous), and the step is made from there.
     weight_decay : float
         λ: rows shrink by the factor 1 − lr·λ at each step (first layer only).
     dataset : Scaling, int or str, optional
@@ -72,8 +79,10 @@ class SGD:
     lr: Scaling
     batch: Scaling
     loss: Loss
+    rule: Rule | None
     geometry: str
     momentum: float
+    nesterov: bool
     weight_decay: float
     dataset: Scaling | None
     sampling: str
@@ -98,36 +107,55 @@ class SGD:
         train_second_layer: bool = False,
         second_lr: Any = None,
         average: str | float | None = None,
+        nesterov: bool = False,
+        rule: str | Rule | None = None,
     ) -> None:
         momentum = finite_number("momentum", momentum, minimum=0.0, accepted="a number in [0, 1)")
         require(traced(momentum) or momentum < 1, "momentum", momentum, "a number in [0, 1)")
         decay = finite_number("weight_decay", weight_decay, minimum=0.0, accepted="a finite number ≥ 0")
-        for name, moves in (("train_first_layer", train_first_layer), ("train_second_layer", train_second_layer)):
-            if not isinstance(moves, bool):
-                reject(name, moves, "True or False")
+        flags = {
+            "train_first_layer": train_first_layer,
+            "train_second_layer": train_second_layer,
+            "nesterov": nesterov,
+        }
+        for name, flag in flags.items():
+            if not isinstance(flag, bool):
+                reject(name, flag, "True or False")
         if not (train_first_layer or train_second_layer):
             reject("train_second_layer", False, "True where the first layer is not trained")
         if second_lr is not None and not train_second_layer:
             reject("second_lr", second_lr, "left out where the second layer is not trained")
+        if nesterov and not traced(momentum):
+            require(momentum > 0, "momentum", momentum, "positive where nesterov = True")
         choice("sampling", sampling, SAMPLINGS)
         if dataset is None:
             require(sampling == "sequence", "sampling", sampling, "left out where every sample is new (dataset=None)")
         for name, value in {
-            "lr": positive_law(lr, "lr"),
+            "lr": law_of(lr, "lr"),
             "batch": _count(batch, "batch"),
             "loss": Loss.of(loss),
+            "rule": Rule.of(rule),
             "geometry": choice("geometry", geometry, GEOMETRIES),
             "momentum": momentum,
+            "nesterov": nesterov,
             "weight_decay": decay,
             "dataset": None if dataset is None else _count(dataset, "dataset"),
             "sampling": sampling,
             "repeat": positive_integer("repeat", repeat),
             "train_first_layer": train_first_layer,
             "train_second_layer": train_second_layer,
-            "second_lr": None if second_lr is None else positive_law(second_lr, "second_lr"),
+            "second_lr": None if second_lr is None else law_of(second_lr, "second_lr"),
             "average": _average(average),
         }.items():
             object.__setattr__(self, name, value)
+        self._check_rule()
+        if self.second_lr is not None and self.second_lr.schedule is not None:
+            reject("second_lr", self.second_lr, "constant: the schedule of lr is that of both layers")
+        if self.scheduled and not train_first_layer:
+            reject("lr", self.lr, "constant where the first layer is not trained")
+        if self.dataset is not None:
+            for name in ("batch", "dataset"):
+                require(getattr(self, name).schedule is None, name, getattr(self, name), "constant on a fixed set")
         if self.dataset is not None and self.dataset.exponent == self.batch.exponent:
             self._check_parts(self.batch.coefficient, self.dataset.coefficient, "")
 
@@ -154,8 +182,57 @@ class SGD:
         """μ in batch = n0 d^μ."""
         return self.batch.exponent
 
+    @property
+    def drive(self) -> Loss:
+        """The loss with what the rule makes of the gradients of single samples."""
+        rule = None if self.rule is None or self.rule.coordinates else self.rule
+        return driven(self.loss, rule, self.batch, self.lr)
+
+    @property
+    def mean_drive(self) -> Loss:
+        """The same for averages in the limit d → ∞, where signs of coordinates are those of fields."""
+        return driven(self.loss, self.rule, self.batch, self.lr)
+
+    def _check_rule(self) -> None:
+        """Refuse what a rule does not go with."""
+        rule = self.rule
+        if rule is None:
+            return
+        if rule.products:
+            plain = self.batch.exponent == 0 and self.batch.schedule is None
+            require(plain, "batch", self.batch, f"a number for the rule {rule}, which looks ahead on whole batches")
+        if rule.name in ("polyak", "two_step"):
+            law = self.lr.exponent == -1 and self.lr.schedule is None
+            require(law, "lr", self.lr, f"a constant law such as 1/d for the rule {rule}, which takes its size from it")
+        if rule.name == "polyak":
+            require(self.loss.name == "squared", "loss", self.loss.name, "'squared' for the rule polyak")
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether lr or batch change along a run.
+
+        Examples
+        --------
+        >>> SGD(lr="0.2/d * cosine(horizon=5)").scheduled
+        True
+        """
+        return self.lr.schedule is not None or self.batch.schedule is not None
+
+    def check_plain(self, who: str) -> None:
+        """Refuse schedules and rules, for what is defined for plain gradients at a constant rate only."""
+        if self.rule is not None:
+            raise InputError(f"Argument `rule` must be left out for {who}, but got {self.rule}.")
+        self.check_constant(who)
+
+    def check_constant(self, who: str) -> None:
+        """Refuse schedules, for what is defined at a constant rate only."""
+        for name in ("lr", "batch"):
+            law = getattr(self, name)
+            if law.schedule is not None:
+                raise InputError(f"Argument `{name}` must be constant for {who}, but got {law}.")
+
     def batch_at(self, dim: int) -> int:
-        """n_b at dimension ``dim``, rounded to the nearest integer.
+        """n_b at dimension ``dim``, rounded to the nearest integer, that of a schedule left out.
 
         Examples
         --------
@@ -216,8 +293,10 @@ class SGD:
             "lr": str(self.lr),
             "batch": str(self.batch),
             "loss": self.loss.name,
+            "rule": None if self.rule is None else str(self.rule),
             "geometry": self.geometry,
             "momentum": self.momentum,
+            "nesterov": self.nesterov,
             "weight_decay": self.weight_decay,
             "dataset": None if self.dataset is None else str(self.dataset),
             "sampling": self.sampling,
@@ -248,7 +327,7 @@ def _average(value: object) -> str | float | None:
 
 
 def _count(value: object, argument: str) -> Scaling:
-    law = positive_law(value, argument)
+    law = law_of(value, argument)
     if law.exponent == 0 and not traced(law.coefficient) and law.coefficient != round(law.coefficient):
         reject(argument, value, "a positive integer or a scaling law in d")
     return law

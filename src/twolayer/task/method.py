@@ -300,11 +300,11 @@ class Method(abc.ABC):
         """Exponent x such that this method's clock runs in units of d^x of the time t."""
         return 0.0
 
-    def save_points(self, clocks: Clocks, time: Any, steps: Any, save: Any) -> np.ndarray:
-        """Save points on this method's clock: integer steps, or times."""
+    def save_points(self, clocks: Clocks, time: Any, steps: Any, save: Any, alpha: Any = None) -> np.ndarray:
+        """Save points on this method's clock: integer steps, or times (τ where there is a schedule)."""
         if self.stepwise:
-            return save_steps(clocks, time, steps, save)
-        return save_times(clocks, time, steps, save, self.unit(clocks.algorithm))
+            return save_steps(clocks, time, steps, save, alpha)
+        return save_times(clocks, time, steps, save, self.unit(clocks.algorithm), alpha)
 
     def describe(self) -> dict[str, Any]:
         """The knobs as plain values."""

@@ -3,7 +3,8 @@
     lr = γ0 d^(−δ),    batch = n0 d^μ
 
 Finite-d methods evaluate them; limits read the exponents and pick the regime. The coefficient may be an array of JAX
-that is being traced: exponents pick the equations, coefficients are data in them.
+that is being traced: exponents pick the equations, coefficients are data in them. A law may have a schedule
+(schedules.py), a factor that changes along a run; its value is then that without the factor.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ class Scaling:
 
     coefficient: Any
     exponent: float = 0.0
+    schedule: Any = None
 
     def __call__(self, dim: int) -> float:
-        """Value at dimension ``dim``."""
+        """Value at dimension ``dim``, that of a schedule left out."""
         return self.coefficient * _power(float(dim), self.exponent)
 
     @classmethod
@@ -70,11 +72,19 @@ class Scaling:
 
     __array_ufunc__ = None  # products with NumPy's numbers are ours
 
+    @property
+    def plain(self) -> Scaling:
+        """The law without its schedule."""
+        return self if self.schedule is None else Scaling(self.coefficient, self.exponent)
+
     def __mul__(self, other: object) -> Scaling:
         if isinstance(other, Scaling):
-            return Scaling(self.coefficient * other.coefficient, self.exponent + other.exponent)
+            law = Scaling(self.coefficient * other.coefficient, self.exponent + other.exponent)
+            for part in (self.schedule, other.schedule):
+                law = law if part is None else law * part
+            return law
         number = _number(other)
-        return NotImplemented if number is None else Scaling(self.coefficient * number, self.exponent)
+        return NotImplemented if number is None else Scaling(self.coefficient * number, self.exponent, self.schedule)
 
     __rmul__ = __mul__
 
@@ -89,6 +99,8 @@ class Scaling:
         return NotImplemented if number is None else self**-1 * number
 
     def __pow__(self, power: float) -> Scaling:
+        if self.schedule is not None:
+            raise InputError(f"A law with a schedule has no powers and is no divisor, but got {self}.")
         if traced(self.coefficient):
             return Scaling(self.coefficient**power, self.exponent * power)
         if self.coefficient == 0 and power < 0:
@@ -98,13 +110,17 @@ class Scaling:
         return Scaling(_power(self.coefficient, power), self.exponent * power)
 
     def __neg__(self) -> Scaling:
-        return Scaling(-self.coefficient, self.exponent)
+        return Scaling(-self.coefficient, self.exponent, self.schedule)
 
     def __str__(self) -> str:
+        if self.schedule is not None:
+            return f"{self.plain} * {self.schedule}"
         return self._written("…" if traced(self.coefficient) else _shortest(self.coefficient))
 
     def __format__(self, spec: str) -> str:
         """The law with its coefficient in the given format, such as ``.3g``; as text without one."""
+        if self.schedule is not None and spec:
+            return f"{self.plain:{spec}} * {self.schedule}"
         return self._written(format(self.coefficient, spec)) if spec else str(self)
 
     def _written(self, number: str) -> str:

@@ -181,8 +181,9 @@ def setting_of(task: Task, steps: int) -> Setting:
     rules = (
         kernel_of(problem, algorithm),
         form_of(algorithm),
-        rates_of(algorithm, problem.divisor, 1),
-    )  # the same at every d
+        rates_of(algorithm, problem.divisor, None),
+        task.clocks.tempo,
+    )
     return Setting(*rules, float(np.sqrt(problem.noise)), alpha, pattern, *target_frame(problem.P), steps)
 
 
@@ -251,6 +252,10 @@ class DMFT(Method):
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Reused samples only, with n = α d, n_b = α_b d and lr of order one."""
+        if algorithm.rule is not None:
+            return f"its pushes are plain gradients of single samples, and the rule {algorithm.rule} changes these"
+        if algorithm.batch.schedule is not None:
+            return f"with batch = {algorithm.batch} no sample has one law of how often it is in a batch"
         if not algorithm.reused:
             return (
                 "every sample is new (dataset = None), so that nothing comes back to the fields, and the theories of "
@@ -271,6 +276,8 @@ class DMFT(Method):
             return (
                 "response functions follow one set of samples, and here every batch is a fresh one: responses = False"
             )
+        if self.responses and (algorithm.scheduled or algorithm.nesterov):
+            return "response functions are those of steps of one size from where the gradients are: responses = False"
         if self.responses and not algorithm.train_first_layer:
             return "response functions are those of the first layer, which does not move: use responses = False"
         return super().objection(problem, algorithm)

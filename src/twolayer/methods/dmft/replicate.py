@@ -4,7 +4,7 @@
     M = m L_Pᵀ,   Q = w wᵀ,   C_θ(t, s) = l^t (l^s)ᵀ,   C_F(t, s) = α η² ⟨v^t (v^s)ᵀ⟩,    w = (m, l),  η = lr/(p α_b)
 
 m are the coordinates along the target, l all others: zero along directions that appear later. The step is the very
-function that Vectors and Chain call in their coordinates.
+function that Vectors and Chain call in their coordinates, with its schedules; gradients are taken where it takes them.
 
 To samples that are new, past pushes are directions like any other, without an Onsager term. Where every batch is
 fresh and used r times, the theory begins anew with each of them, from all rows that the optimiser holds in an
@@ -20,12 +20,13 @@ import jax
 import numpy as np
 
 from twolayer.equations.kernel import Kernel, Push
-from twolayer.equations.step import Form, Layers, Memory, Rates, descend
+from twolayer.equations.step import Form, Layers, Memory, Rates, descend, rates_now
 from twolayer.loops.watching import LIMIT
 from twolayer.methods.dmft.patterns import Pattern
 from twolayer.methods.dmft.points import Points
 from twolayer.methods.dmft.samples import Numbers, Paths, begin, enlarge, risk_of, visit
 from twolayer.numerics.special import symmetric_root
+from twolayer.task.tempo import Tempo
 
 __all__ = ["Replicate", "Setting", "Start", "room_for"]
 
@@ -34,11 +35,15 @@ ROOM = 128  # vectors in the first basis of a long run
 
 
 class Setting(NamedTuple):
-    """What replicates share: g, how weights move, √Δ, α, the pattern of batches, P = L Lᵀ with L⁺, and the steps."""
+    """What replicates share.
+
+    G, how weights move and with what schedules, √Δ, α, the pattern of batches, P = L Lᵀ with L⁺, and the steps.
+    """
 
     kernel: Kernel
     form: Form
     rates: Rates
+    tempo: Tempo | None
     noise: float
     alpha: float
     pattern: Pattern
@@ -48,7 +53,7 @@ class Setting(NamedTuple):
 
     @property
     def gain(self) -> float:
-        """η = lr/(p α_b), so that F = η c g is d times what a sample adds to the weights."""
+        """η = lr/(p α_b) without its schedule, so that F = η c g is d times what a sample adds to the weights."""
         return float(self.rates.step * self.pattern.batches / self.alpha)
 
     @property
@@ -71,9 +76,9 @@ class Start(NamedTuple):
 
 
 @partial(jax.jit, static_argnames=("form",))
-def step(form: Form, rates: Rates, state: Memory, gradient: Any, second: Any) -> Memory:
+def step(form: Form, rates: Rates, tempo: Tempo | None, state: Memory, gradient: Any, second: Any) -> Memory:
     """One step of the algorithm, from the gradient at the rows and the batch mean of e σ."""
-    return descend(form, rates, state, Push(gradient, second))[0]
+    return descend(form, rates_now(rates, tempo, state), state, Push(gradient, second))[0]
 
 
 class Replicate:
@@ -98,7 +103,7 @@ class Replicate:
         self._begin(p)
         rows = np.zeros((p, self._first))
         rows[:, 1 : 1 + A.shape[1]], rows[:, -p:] = A, symmetric_root(start.Q - A @ A.T)
-        self.state = Memory.at_rest(setting.form, rows, start.a)
+        self.state = Memory.at_rest(setting.form, rows, start.a, setting.tempo)
         self._visit()
 
     def _begin(self, outside: int) -> None:
@@ -145,7 +150,7 @@ class Replicate:
         What that visit had added to the basis is a direction like any other, along which no row has gone.
         """
         old, self.setting, self._begun = self.setting, setting, len(self.rows) - 1
-        self.state = self.state.under(setting.form)
+        self.state = self.state.under(setting.form, setting.tempo)
         for kept in (
             self.rows,
             self.outside,
@@ -188,7 +193,7 @@ class Replicate:
     def advance(self) -> None:
         """One step of the weights and, if they are finite, the visit of the samples that follows it."""
         setting, found = self.setting, self.found
-        self.state = step(setting.form, setting.rates, self.state, found.gradient, found.second)
+        self.state = step(setting.form, setting.rates, setting.tempo, self.state, found.gradient, found.second)
         if not self.finite:
             return
         last = None
@@ -212,8 +217,9 @@ class Replicate:
         self._make_room()
         fresh, (now, average) = self._next(p), (self.state.now, self.state.average)
         self.risks.append(self._risks() if risks is None else risks)
+        aimed = self.state.aimed(setting.form, setting.rates)
         self.basis, self.found = visit(
-            setting.kernel, self.basis, self.paths, *now, self.copies[-1], fresh, setting.numbers
+            setting.kernel, self.basis, self.paths, *aimed, self.copies[-1], fresh, setting.numbers
         )
         self._columns -= p - int(self.found.new)  # what was not taken is drawn again
         self.rows.append(np.asarray(now.W))

@@ -1,0 +1,148 @@
+"""Flows with schedules: any motion, integrated in the time τ of the rates without their schedules.
+
+    dy/dτ = F(y) with f, f²/b and f in the place of the weights 1 of flow, noise and decay
+    dt/dτ = f,   ds/dτ = b        the clocks on which f and b depend, carried along
+
+Where a schedule jumps or bends, one integration ends and another begins (timeline.py knows where).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer.equations.step import Limit
+from twolayer.loops.runge_kutta import OK
+from twolayer.loops.track import Equation, Track
+from twolayer.loops.windows import Integration, Motion, Pace, Window
+from twolayer.task.method import Measure, Snapshot
+from twolayer.task.tempo import Clock, Tempo
+
+__all__ = ["integrated"]
+
+
+class Timed(NamedTuple):
+    """A state and the clocks."""
+
+    y: Any
+    clock: Clock
+
+
+class TimedEquation(Equation):
+    """An equation whose limit has the factors of the clocks."""
+
+    inner: Equation
+    tempo: Tempo
+
+    def size(self, y: Timed) -> Any:
+        """The largest squared norm."""
+        return self.inner.size(y.y)
+
+    def watched(self, quantity: str | None, y: Timed) -> Any:
+        """What a threshold refers to."""
+        return self.inner.watched(quantity, y.y)
+
+    def __call__(self, t: Any, y: Timed, args: Any = None) -> Timed:
+        """dy/dτ."""
+        f, b = self.tempo(y.clock)
+        f, b = f * jnp.ones(()), b * jnp.ones(())
+
+        def scaled(x: Any) -> Any:
+            return x.scaled(f, b) if isinstance(x, Limit) else x
+
+        now = jax.tree.map(scaled, self.inner, is_leaf=lambda x: isinstance(x, Limit))
+        return Timed(now(t, y.y), Clock(jnp.ones(()), f, b))
+
+
+class TimedMotion(Motion):
+    """A motion with the clocks beside its states; ``tempo`` is that of the piece that is being integrated."""
+
+    def __init__(self, inner: Motion, unit: float) -> None:
+        self.inner, self.task = inner, inner.task
+        line = inner.task.clocks.flow_line(unit)
+        self.pieces = line.pieces(float(inner.task.points[-1]))
+        self.tempo = self.pieces[0][1]
+
+    def __getattr__(self, name: str) -> Any:
+        """What else a motion has is that of the one inside."""
+        return getattr(self.inner, name)
+
+    def start(self) -> Timed:
+        """The starts, with all clocks at zero."""
+        return Timed(self.inner.start(), Clock.zero((self.task.seeds,)))
+
+    def equation(self) -> Equation:
+        """The equation on the present piece."""
+        return TimedEquation(self.inner.equation(), jax.tree.map(jnp.asarray, self.tempo))
+
+    def seen(self, states: Timed) -> Snapshot | Measure:
+        """What is kept of states."""
+        return self.inner.seen(states.y)
+
+    def notes(self) -> dict[str, Any]:
+        """What the motion has to say."""
+        return self.inner.notes()
+
+    def refine(self, end: Timed) -> bool:
+        """Finer averages, if the present ones are too coarse."""
+        return self.inner.refine(end.y)
+
+    def expensive(self, track: Track) -> str:
+        """Why a run takes long."""
+        return self.inner.expensive(track)
+
+    def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+        """Variables of the motion."""
+        return self.inner.extras()
+
+
+class Pieces(Pace):
+    """One integration after the other, from break to break and from window to window."""
+
+    def __init__(self, motion: TimedMotion, rtol: float, max_steps: int, quiet: bool) -> None:
+        self.whole = Integration(motion, rtol, max_steps, quiet)
+
+    def window(
+        self, motion: Motion, y: Any, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]
+    ) -> Window:
+        """Integrate each piece of a window."""
+        assert isinstance(motion, TimedMotion)
+        begins = np.array([begin for begin, _ in motion.pieces])
+        inside = begins[(begins > times[0]) & (begins < times[-1])]
+        edges = np.concatenate([times[:1], inside, times[-1:]])
+        saved, stop = [], np.full(len(code), np.nan)
+        for begin, end in itertools.pairwise(edges):
+            motion.tempo = motion.pieces[int(np.searchsorted(begins, begin, side="right")) - 1][1]
+            here = times[(times > begin) & (times < end)]
+            part = self.whole.stretch(motion, y, np.concatenate([[begin], here, [end]]), code, tick)
+            count = len(here) + int(end in times)
+            saved.append(jax.tree.map(lambda x, count=count: x[:, :count], part.saved))
+            stop = np.where((code == OK) & (part.code != OK), part.stop, stop)
+            y, code = part.end, np.where(code == OK, part.code, code)
+        return Window(jax.tree.map(lambda *x: np.concatenate(x, axis=1), *saved), y, stop, code)
+
+    def again(self) -> None:
+        """Nothing is known beyond the window."""
+
+    @property
+    def evaluations(self) -> int:
+        """Stages of all steps tried."""
+        return self.whole.evaluations
+
+    @property
+    def error(self) -> float:
+        """What is allowed to a step."""
+        return self.whole.error
+
+
+def integrated(motion: Motion, rtol: float, max_steps: int, quiet: bool = False, unit: float = 0.0) -> tuple[Any, Pace]:
+    """A motion and its integration, with the clocks of its schedules where there are any."""
+    if not motion.task.algorithm.scheduled:
+        return motion, Integration(motion, rtol, max_steps, quiet)
+    timed = TimedMotion(motion, unit)
+    return timed, Pieces(timed, rtol, max_steps, quiet)

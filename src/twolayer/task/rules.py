@@ -1,0 +1,465 @@
+"""Update rules: what the optimiser makes of the gradients of single samples, or of their mean.
+
+    W ← κ W + (lr/p) mean_ν ĝ^ν (z^ν)ᵀ,        ĝ = rule(g, e, λ, r),    r = |z|²/d
+
+    clip(c)          ĝ = g min(1, c/(|g| √r))             normalised()     ĝ = g/(|g| √r)
+    polyak(c)        ĝ = g min(1, p² e²/(2 c γ r |g|²))   lookahead(γ'/d)  ĝ = g at λ + (γ'/p) mean_ν g^ν z^ν·z/d
+    two_step()       ĝ = g + g at λ + (γ/p) …             formula(text)    ĝ = text in g, e, r and norm = |g|
+    private(ς)       mean ĝ zᵀ + ς Z, Z standard normal   adagrad_norm(b)  lr/√(b² + Σ|∇|²/d²)
+    sign(), adam()   of every coordinate of the mean
+
+A rule moves the first layer; the second takes its plain step. Rules that only see g, e, λ, r and inner products of
+inputs are the same in every rotated frame, and the overlaps of their runs are Markov; sign and Adam are not.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from twolayer.functions.syntax import FUNCTIONS
+from twolayer.numerics.errors import InputError, choice, closest, finite_number, reject, require
+from twolayer.task.losses import Loss
+from twolayer.task.scaling import Scaling
+
+__all__ = [
+    "Rule",
+    "Sight",
+    "adagrad_norm",
+    "adam",
+    "clip",
+    "formula",
+    "lookahead",
+    "normalised",
+    "polyak",
+    "private",
+    "register_rule",
+    "sign",
+    "two_step",
+]
+
+TINY = 1e-300
+
+
+class Sight(NamedTuple):
+    """What a rule sees of a batch of n samples.
+
+    Attributes
+    ----------
+    g, fields : array (n, p)
+        Gradients with respect to the fields λ, and λ.
+    e : array (n,)
+        Residuals.
+    size : array (n,) or 1.0
+        r = |z|²/d.
+    shift : callable
+        g, a factor → what the fields gain if the weights move by factor·mean g zᵀ.
+    at : callable
+        Fields → g there, of the same samples.
+    p, batch, rate : float
+        What the sum over neurons is divided by, n_b, and γ = d·lr.
+    """
+
+    g: Any
+    fields: Any
+    e: Any
+    size: Any
+    shift: Callable[[Any, Any], Any]
+    at: Callable[[Any], Any]
+    p: float
+    batch: Any
+    rate: Any
+
+    @property
+    def norm(self) -> Any:
+        """|g| of every sample, (n, 1)."""
+        square = (self.g**2).sum(-1, keepdims=True)
+        return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
+
+    @property
+    def length(self) -> Any:
+        """√r, (n, 1) or a number."""
+        return jnp.sqrt(self.size)[..., None] if jnp.ndim(self.size) else 1.0
+
+
+Push = Callable[[Sight], Any]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule by what it does.
+
+    Parameters
+    ----------
+    name : str
+    arguments : tuple of (str, value)
+        As they were given.
+    push : callable, optional
+        `Sight` → ĝ (n, p).
+    kinks : tuple of float
+        Where ĝ jumps or bends, as values of |g| with the sign of e.
+    sizes, products : bool
+        Whether r, and whether inner products of the inputs of a batch, matter.
+    jitter : float
+        ς of the isotropic noise on the mean.
+    adapts : float, optional
+        b of AdaGrad.
+    coordinates : str, optional
+        ``"sign"`` or ``"adam"``: what is done with every coordinate of the mean.
+    drift : float
+        Factor of the mean push in the limit d → ∞.
+    """
+
+    name: str
+    arguments: tuple[tuple[str, Any], ...] = ()
+    push: Push | None = None
+    kinks: tuple[float, ...] = ()
+    sizes: bool = False
+    products: bool = False
+    jitter: float = 0.0
+    adapts: float | None = None
+    coordinates: str | None = None
+    drift: float = 1.0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rule) and self._known == other._known
+
+    def __hash__(self) -> int:
+        return hash(self._known)
+
+    @property
+    def _known(self) -> tuple[Any, ...]:
+        # rules of the package are the same if they are called the same; functions of users are told apart
+        own = self.push if self.registered else None
+        return self.name, self.arguments, own
+
+    @property
+    def registered(self) -> bool:
+        """Whether the name stands for a function of the user's, which may be another one tomorrow."""
+        return self.name not in MAKERS
+
+    @classmethod
+    def of(cls, value: Any) -> Rule | None:
+        """A rule, or the text of one such as ``"clip(0.25)"``; None for plain gradients.
+
+        Examples
+        --------
+        >>> Rule.of("clip(0.25)")
+        Rule(clip(0.25))
+        """
+        if value is None or isinstance(value, Rule):
+            return value
+        if not isinstance(value, str):
+            reject("rule", value, "a rule such as tl.rules.clip(0.25), its text, or None")
+        return _read(value)
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(_text(x) for _, x in self.arguments)})"
+
+    def __repr__(self) -> str:
+        return f"Rule({self})"
+
+
+@dataclass(frozen=True)
+class RuledLoss(Loss):
+    """A loss whose gradients go through a rule: what drives the first layer. ``batch`` is n_b, ``rate`` d·lr."""
+
+    rule: Rule | None = None
+    batch: float = 1.0
+    rate: float = 1.0
+    linear: float | None = None  # s where e = y − s·f
+
+
+def driven(loss: Loss, rule: Rule | None, batch: Scaling, lr: Scaling) -> Loss:
+    """The loss itself, or with a rule that changes the gradients of single samples."""
+    if rule is None or rule.push is None:
+        return loss
+    name = f"{loss.name} with {rule}"
+    numbers = (rule, batch.coefficient, lr.coefficient, loss.student)
+    return RuledLoss(name, loss.residual, None, loss.kinks, loss.margin, *numbers)
+
+
+def _text(value: Any) -> str:
+    return repr(value) if isinstance(value, str) else str(value if isinstance(value, Scaling) else Scaling(value))
+
+
+def _positive(name: str, value: Any) -> float:
+    number = finite_number(name, value, accepted="a positive number")
+    require(number > 0, name, value, "a positive number")
+    return number
+
+
+def clip(threshold: float) -> Rule:
+    """Gradients of single samples, cut to the norm c √d: ĝ = g min(1, c/(|g| √r)), |g| over all neurons.
+
+    A threshold C on the true gradient |g| |z|/p is c = p C/√d.
+
+    Examples
+    --------
+    >>> clip(0.25)
+    Rule(clip(0.25))
+    """
+    c = _positive("threshold", threshold)
+
+    def push(x: Sight) -> Any:
+        return x.g * jnp.minimum(1.0, c / jnp.maximum(x.norm * x.length, TINY))
+
+    return Rule("clip", (("threshold", c),), push, (-c, c), sizes=True)
+
+
+def normalised() -> Rule:
+    """Gradients of single samples, divided by their norm over √d: ĝ = g/(|g| √r), and 0 where g = 0.
+
+    Examples
+    --------
+    >>> normalised()
+    Rule(normalised())
+    """
+
+    def push(x: Sight) -> Any:
+        size = x.norm * x.length
+        return jnp.where(size > 0, x.g / jnp.where(size > 0, size, 1.0), 0.0)
+
+    return Rule("normalised", (), push, (0.0,), sizes=True)
+
+
+def polyak(c: float = 1.0) -> Rule:
+    """The stochastic step of Polyak, lr_n = min(lr, loss/(c |∇|²)), of single samples with the squared loss.
+
+    Time counts the largest rate, lr.
+
+    Examples
+    --------
+    >>> polyak(0.5)
+    Rule(polyak(0.5))
+    """
+    c = _positive("c", c)
+
+    def push(x: Sight) -> Any:
+        largest = 2 * c * x.rate * x.norm**2 * x.length**2
+        return x.g * jnp.minimum(1.0, x.p**2 * x.e[..., None] ** 2 / jnp.maximum(largest, TINY))
+
+    return Rule("polyak", (("c", c),), push, sizes=True)
+
+
+def lookahead(lr: Any) -> Rule:
+    """Gradients at the place where a step of size ``lr`` on the same batch would lead, applied where the weights are.
+
+    Extragradient, and with a negative ``lr`` the sharpness-aware step. The law is that of a field that moves by order
+    one, proportional to 1/d.
+
+    Examples
+    --------
+    >>> lookahead("1.5/d")
+    Rule(lookahead(1.5/d))
+    """
+    law = Scaling.of(lr, "lr")
+    if law.exponent != -1 or law.schedule is not None or not math.isfinite(law.coefficient) or law.coefficient == 0:
+        reject("lr", lr, "a law such as 1.5/d, with which the fields of a sample move by order one")
+
+    def push(x: Sight) -> Any:
+        return x.at(x.fields + x.shift(x.g, law.coefficient))
+
+    return Rule("lookahead", (("lr", law),), push, sizes=True, products=True)
+
+
+def two_step() -> Rule:
+    """Two steps on every batch: ĝ = g + g where the first step leads; time counts pairs.
+
+    Examples
+    --------
+    >>> two_step()
+    Rule(two_step())
+    """
+
+    def push(x: Sight) -> Any:
+        return x.g + x.at(x.fields + x.shift(x.g, x.rate))
+
+    return Rule("two_step", (), push, sizes=True, products=True)
+
+
+def private(std: float, threshold: float | None = None) -> Rule:
+    """Isotropic Gaussian noise on every step, W += (lr/p) ς Z, after gradients were clipped if a threshold is given.
+
+    In the limit only the norms of the rows feel the noise. With thresholds it is the private SGD of noise multiplier
+    ς n_b/(c √d).
+
+    Examples
+    --------
+    >>> private(0.5), private(0.5, 0.4)
+    (Rule(private(0.5)), Rule(private(0.5, 0.4)))
+    """
+    std = _positive("std", std)
+    if threshold is None:
+        return Rule("private", (("std", std),), jitter=std)
+    cut = clip(threshold)
+    return dataclasses.replace(cut, name="private", arguments=(("std", std), *cut.arguments), jitter=std)
+
+
+def adagrad_norm(b0: float = 1.0) -> Rule:
+    """AdaGrad with one rate for all weights, lr_n = lr/√(b0² + Σ_{m ≤ n} |∇_m|²/d²).
+
+    Time counts lr as it is written; the rate in force is the variable ``lr`` of a result.
+
+    Examples
+    --------
+    >>> adagrad_norm(0.7)
+    Rule(adagrad_norm(0.7))
+    """
+    return Rule("adagrad_norm", (("b0", _positive("b0", b0)),), adapts=_positive("b0", b0))
+
+
+def sign() -> Rule:
+    """The sign of every coordinate of the mean gradient.
+
+    It depends on the axes. For weights spread over all coordinates, and batches of one sample, there is a limit.
+
+    Examples
+    --------
+    >>> sign().coordinates
+    'sign'
+    """
+    return Rule("sign", (), lambda x: jnp.sign(x.g), (0.0,), coordinates="sign", drift=math.sqrt(2 / math.pi))
+
+
+def adam(beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> Rule:
+    """Adam on every coordinate of the mean gradient (divided by p), with its usual corrections of the bias.
+
+    Examples
+    --------
+    >>> adam()
+    Rule(adam(0.9, 0.999, 1e-08))
+    """
+    for name, value in (("beta1", beta1), ("beta2", beta2)):
+        number = finite_number(name, value, minimum=0.0, accepted="a number in [0, 1)")
+        require(number < 1, name, value, "a number in [0, 1)")
+    numbers = (("beta1", float(beta1)), ("beta2", float(beta2)), ("epsilon", _positive("epsilon", epsilon)))
+    return Rule("adam", numbers, coordinates="adam")
+
+
+def formula(text: str) -> Rule:
+    """Any function of g, e, r = |z|²/d, norm = |g| and p, written as text; elementwise in g.
+
+    Examples
+    --------
+    >>> formula("g/(1 + norm*sqrt(r))")
+    Rule(formula('g/(1 + norm*sqrt(r))'))
+    """
+    from twolayer.functions.expression import parse
+
+    if not isinstance(text, str):
+        reject("text", text, "a formula such as 'g/(1 + norm)'")
+    names = ("norm", "g", "e", "r", "p")
+    places = {name: f"z{i + 1}" for i, name in enumerate(names)}
+    words = ast_names(text)
+    for word in words - set(names) - set(FUNCTIONS):
+        raise InputError(f"Argument `rule`: unknown name {word!r} in {text!r}; a rule knows {', '.join(names)}.")
+    spelled = renamed(text, places)
+    expression = parse(spelled, argument="rule")
+
+    def push(x: Sight) -> Any:
+        size = x.length**2
+        values = dict(zip(places.values(), (x.norm, x.g, x.e[..., None], size, float(x.p)), strict=True))
+        return expression(**values) * jnp.ones_like(x.g)
+
+    return Rule("formula", (("text", text),), push, sizes="r" in words)
+
+
+def ast_names(text: str) -> set[str]:
+    """The names in a formula."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        reject("rule", text, "a formula in g, e, r, norm and p, such as 'g/(1 + norm)'")
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def renamed(text: str, places: dict[str, str]) -> str:
+    """The formula with other names for its variables."""
+    tree = ast.parse(text.strip(), mode="eval")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in places:
+            node.id = places[node.id]
+    return ast.unparse(tree)
+
+
+MAKERS: dict[str, Callable[..., Rule]] = {
+    maker.__name__: maker
+    for maker in (clip, normalised, polyak, lookahead, two_step, private, adagrad_norm, sign, adam, formula)
+}
+_OWN: dict[str, Rule] = {}
+
+
+def register_rule(
+    name: str, *, kinks: tuple[float, ...] = (), sizes: bool = False, products: bool = False
+) -> Callable[[Push], Push]:
+    """Decorator: add a rule by its ĝ, a function of a `Sight`, or replace one that was added under the same name.
+
+    Parameters
+    ----------
+    name : str
+        Used as ``SGD(rule="name()")`` and in files.
+    kinks : tuple of float
+        Values of |g|, with the sign of e, at which ĝ jumps or bends: averages are split there.
+    sizes, products : bool
+        Whether it uses ``size`` or ``length``, and whether it uses ``shift``.
+
+    Examples
+    --------
+    >>> @register_rule("soft")
+    ... def soft(x):
+    ...     return x.g / (1 + x.norm)
+    >>> Rule.of("soft()")
+    Rule(soft())
+    """
+    if not name.isidentifier() or name in MAKERS:
+        reject("name", name, "an identifier that is no rule of the package")
+    places = tuple(finite_number("kinks", x, accepted="finite numbers") for x in kinks)
+
+    def decorate(push: Push) -> Push:
+        _OWN[name] = Rule(name, (), push, places, sizes, products)
+        return push
+
+    return decorate
+
+
+def _read(text: str) -> Rule:
+    """Read a call such as clip(0.25); nothing is evaluated."""
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        reject("rule", text, "a rule such as 'clip(0.25)'")
+    if isinstance(node, ast.Name):
+        node = ast.Call(node, [], [])
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        reject("rule", text, "a rule such as 'clip(0.25)'")
+    name, known = node.func.id, [*MAKERS, *_OWN]
+    if name not in known:
+        raise InputError(f"Argument `rule`: unknown rule {name!r}{closest(name, known)}; known are {', '.join(known)}.")
+    if name in _OWN:
+        require(not node.args and not node.keywords, "rule", text, f"{name}(), which takes no arguments")
+        return _OWN[name]
+    values = [_value(x) for x in node.args]
+    named = {choice("rule", str(x.arg), _parameters(name)): _value(x.value) for x in node.keywords}
+    try:
+        return MAKERS[name](*values, **named)
+    except TypeError as error:
+        raise InputError(f"Argument `rule`: {error}.") from None
+
+
+def _parameters(name: str) -> tuple[str, ...]:
+    code = MAKERS[name].__code__
+    return code.co_varnames[: code.co_argcount]
+
+
+def _value(node: ast.expr) -> Any:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    law = Scaling.of(ast.unparse(node), "rule")
+    return law if law.exponent else law.coefficient

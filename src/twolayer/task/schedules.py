@@ -1,0 +1,413 @@
+"""Schedules: learning rates and batches that change in the course of a run.
+
+    lr = γ0 d^(−δ) · f(x),    batch = n0 d^μ · f(x),        x: step, samples, alpha = samples/d or time so far
+    cosine   φ + (1 − φ) (1 + cos πs)/2,  s = (x − x0)/H cut to [0, 1]        linear   1 − (1 − φ) s
+    warmup   φ + (1 − φ) x/H up to 1      power   (1 + (x − x0)/c)^(−a)        inverse  power with a = 1
+    piecewise, table, custom              constant pieces, straight lines between points, any function
+
+A schedule is multiplied onto a scaling law, ``0.2/d * cosine(horizon=5, clock="alpha")``, and onto other schedules.
+The step number n uses the values at the clocks before it, x_n; between jumps f is continuous from the right. Lengths
+are measured in the schedule's own clock and may be laws in d themselves. Factors that never change are part of the
+coefficient of the law, not of the schedule.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer.numerics.errors import InputError, choice, closest, finite_number, reject, require
+from twolayer.numerics.tracing import traced
+from twolayer.task.scaling import Scaling, positive_law
+
+__all__ = [
+    "Schedule",
+    "cosine",
+    "custom",
+    "inverse",
+    "linear",
+    "piecewise",
+    "power",
+    "table",
+    "warmup",
+]
+
+CLOCKS = ("step", "sample", "alpha", "time")
+MAX_LENGTH = 2000  # characters of a law in a file
+Length = float | str | Scaling
+
+
+def _namespace(x: Any) -> Any:
+    """NumPy for numbers of the host, JAX for those of compiled code."""
+    return np if isinstance(x, float | int | np.ndarray | np.generic) and not traced(x) else jnp
+
+
+def _part(x: Any, after: Any, horizon: Any) -> Any:
+    """How much of the way from ``after`` over ``horizon`` is done."""
+    return _namespace(x).clip((x - after) / horizon, 0.0, 1.0)
+
+
+def _cosine(x: Any, horizon: Any, floor: Any, after: Any) -> Any:
+    return floor + (1 - floor) * (1 + _namespace(x).cos(math.pi * _part(x, after, horizon))) / 2
+
+
+def _linear(x: Any, horizon: Any, floor: Any, after: Any) -> Any:
+    return 1 - (1 - floor) * _part(x, after, horizon)
+
+
+def _warmup(x: Any, horizon: Any, floor: Any) -> Any:
+    return floor + (1 - floor) * _part(x, 0.0, horizon)
+
+
+def _power(x: Any, exponent: Any, scale: Any, after: Any) -> Any:
+    return (1 + _namespace(x).maximum(x - after, 0.0) / scale) ** -exponent
+
+
+def _piecewise(x: Any, at: Any, values: Any) -> Any:
+    xp = _namespace(x)
+    return xp.asarray(values)[xp.searchsorted(xp.asarray(at), x, side="right")]
+
+
+def _table(x: Any, at: Any, values: Any) -> Any:
+    xp = _namespace(x)
+    return xp.interp(x, xp.asarray(at), xp.asarray(values))
+
+
+FORMS: dict[str, Callable[..., Any]] = {
+    "cosine": _cosine,
+    "linear": _linear,
+    "warmup": _warmup,
+    "power": _power,
+    "inverse": _power,
+    "piecewise": _piecewise,
+    "table": _table,
+}
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One factor of a schedule: its form, clock, and parameters, of which lengths are laws in d."""
+
+    name: str
+    clock: str
+    lengths: tuple[tuple[str, Any], ...]
+    numbers: tuple[tuple[str, Any], ...]
+    form: Callable[..., Any]
+    bends: tuple[float, ...] = ()  # of a custom function
+
+    def breaks(self, lengths: dict[str, Any]) -> list[float]:
+        """Where f jumps or bends, in units of the clock, given the values of the lengths."""
+        if self.name in ("piecewise", "table"):
+            found = list(lengths["at"])
+        elif self.name == "custom":
+            found = list(self.bends)
+        else:
+            after = lengths.get("after", 0.0)
+            found = [after] + ([after + lengths["horizon"]] if "horizon" in lengths else [])
+        return sorted({float(x) for x in found if x > 0})
+
+    @property
+    def constant(self) -> float | None:
+        """The value of a factor that never changes, or None; of a function of the user's nothing is known."""
+        numbers = dict(self.numbers)
+        values = numbers.get("values", (1.0, numbers["floor"]) if "floor" in numbers else ())
+        if traced(*values) or traced(numbers.get("exponent")):
+            return None
+        if values and all(x == values[0] for x in values):
+            return float(values[0])
+        return 1.0 if numbers.get("exponent") == 0 else None
+
+    def __str__(self) -> str:
+        if self.name == "custom":
+            return f"custom(<function {getattr(self.form, '__name__', 'of yours')}>, clock={self.clock!r})"
+        words = [f"{k}={_text(v)}" for k, v in (*self.lengths, *self.numbers) if (self.name, k, v) not in DEFAULTS]
+        return f"{self.name}({', '.join([*words, f'clock={self.clock!r}'])})"
+
+
+DEFAULTS = {
+    *((name, "floor", 0.0) for name in ("cosine", "linear", "warmup")),
+    *((name, "after", Scaling(0.0)) for name in ("cosine", "linear", "power", "inverse")),
+    ("inverse", "exponent", 1.0),
+}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_text, value))}{',' if len(value) == 1 else ''})"
+    return str(value if isinstance(value, Scaling) else Scaling(value))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A product of factors, each a function of one clock; multiplied onto laws and onto other schedules.
+
+    Examples
+    --------
+    >>> warmup(horizon=1) * inverse(scale=2, after=1)
+    Schedule(warmup(horizon=1, clock='alpha') * inverse(scale=2, after=1, clock='alpha'))
+    """
+
+    factors: tuple[Factor, ...]
+
+    __array_ufunc__ = None  # products with NumPy's numbers are ours
+
+    def __mul__(self, other: object) -> Any:
+        if isinstance(other, Schedule):
+            return Schedule(self.factors + other.factors)
+        if isinstance(other, Scaling):
+            known = [(factor, factor.constant) for factor in self.factors]
+            scale = math.prod(value for _, value in known if value is not None)
+            factors = () if other.schedule is None else other.schedule.factors
+            factors += tuple(factor for factor, value in known if value is None)
+            return Scaling(other.coefficient * scale, other.exponent, Schedule(factors) if factors else None)
+        if isinstance(other, str) or not np.isscalar(other):
+            return NotImplemented
+        return self * Scaling.of(other)
+
+    __rmul__ = __mul__
+
+    @property
+    def portable(self) -> bool:
+        """Whether its text says everything: no function of the user's is in it."""
+        return all(factor.name != "custom" for factor in self.factors)
+
+    def __str__(self) -> str:
+        return " * ".join(map(str, self.factors))
+
+    def __repr__(self) -> str:
+        return f"Schedule({self})"
+
+
+def _length(name: str, value: Any, positive: bool = True) -> Scaling:
+    accepted = f"a {'positive ' if positive else ''}length in the clock: a number{'' if positive else ' ≥ 0'} or a law"
+    if not positive and not isinstance(value, Scaling | str) and not traced(value) and value == 0:
+        return Scaling(0.0)
+    try:
+        law = positive_law(value, name)
+    except InputError:
+        reject(name, value, f"{accepted} such as 5 or 3*d")
+    require(law.schedule is None, name, value, accepted)
+    return law
+
+
+def _share(name: str, value: Any) -> float:
+    return finite_number(name, value, minimum=0.0, accepted="a finite number ≥ 0: learning rates and batches are")
+
+
+def _one(name: str, clock: str, lengths: dict[str, Any], numbers: dict[str, Any]) -> Schedule:
+    choice("clock", clock, CLOCKS)
+    return Schedule((Factor(name, clock, tuple(lengths.items()), tuple(numbers.items()), FORMS[name]),))
+
+
+def cosine(horizon: Length, floor: float = 0.0, after: Length = 0.0, clock: str = "alpha") -> Schedule:
+    """From 1 to ``floor`` along half a period of a cosine, and constant from then on.
+
+    Parameters
+    ----------
+    horizon : float, Scaling or str
+        How long the way down takes, in units of the clock.
+    floor : float
+        The last value.
+    after : float, Scaling or str
+        Where it begins.
+    clock : str
+        ``"step"``, ``"sample"``, ``"alpha"`` or ``"time"``.
+
+    Examples
+    --------
+    >>> from twolayer.task.scaling import d
+    >>> 0.2 / d * cosine(horizon=5)
+    Scaling(0.2/d * cosine(horizon=5, clock='alpha'))
+    """
+    lengths = {"horizon": _length("horizon", horizon), "after": _length("after", after, positive=False)}
+    return _one("cosine", clock, lengths, {"floor": _share("floor", floor)})
+
+
+def linear(horizon: Length, floor: float = 0.0, after: Length = 0.0, clock: str = "alpha") -> Schedule:
+    """From 1 to ``floor`` along a straight line, and constant from then on; parameters as for `cosine`.
+
+    Examples
+    --------
+    >>> linear(horizon="4*d", floor=0.1, clock="step")
+    Schedule(linear(horizon=4*d, floor=0.1, clock='step'))
+    """
+    lengths = {"horizon": _length("horizon", horizon), "after": _length("after", after, positive=False)}
+    return _one("linear", clock, lengths, {"floor": _share("floor", floor)})
+
+
+def warmup(horizon: Length, floor: float = 0.0, clock: str = "alpha") -> Schedule:
+    """From ``floor`` up to 1 along a straight line, and 1 from then on.
+
+    Examples
+    --------
+    >>> warmup(horizon=100, clock="step")
+    Schedule(warmup(horizon=100, clock='step'))
+    """
+    return _one("warmup", clock, {"horizon": _length("horizon", horizon)}, {"floor": _share("floor", floor)})
+
+
+def power(exponent: float, scale: Length, after: Length = 0.0, clock: str = "alpha") -> Schedule:
+    """(1 + (x − after)/scale)^(−exponent) from ``after`` on, and 1 before.
+
+    Examples
+    --------
+    >>> power(0.5, scale=3, after=3)
+    Schedule(power(scale=3, after=3, exponent=0.5, clock='alpha'))
+    """
+    exponent = finite_number("exponent", exponent, accepted="a finite number")
+    lengths = {"scale": _length("scale", scale), "after": _length("after", after, positive=False)}
+    return _one("power", clock, lengths, {"exponent": exponent})
+
+
+def inverse(scale: Length, after: Length = 0.0, clock: str = "alpha") -> Schedule:
+    """1/(1 + (x − after)/scale) from ``after`` on, and 1 before.
+
+    Examples
+    --------
+    >>> inverse(scale=1)
+    Schedule(inverse(scale=1, clock='alpha'))
+    """
+    lengths = {"scale": _length("scale", scale), "after": _length("after", after, positive=False)}
+    return _one("inverse", clock, lengths, {"exponent": 1.0})
+
+
+def _sequence(name: str, values: Any) -> tuple[Any, ...]:
+    if isinstance(values, str) or not np.iterable(values):
+        reject(name, values, "a sequence")
+    return tuple(values)
+
+
+def _increasing(at: tuple[Scaling, ...], shown: Any) -> None:
+    """Refuse places that do not increase; laws are compared where they have the same power."""
+    for one, two in itertools.pairwise(at):
+        same = one.exponent == two.exponent or one.coefficient == 0
+        if not same or not one.coefficient < two.coefficient:
+            reject("at", shown, "increasing, in one power of d")
+
+
+def piecewise(at: Sequence[Length], values: Sequence[float], clock: str = "alpha") -> Schedule:
+    """Constant pieces: ``values[0]`` before ``at[0]``, ``values[1]`` from there to ``at[1]``, and so on.
+
+    Examples
+    --------
+    >>> piecewise(at=[2], values=[1, 4])
+    Schedule(piecewise(at=(2,), values=(1, 4), clock='alpha'))
+    """
+    places = tuple(_length("at", x) for x in _sequence("at", at))
+    shares = tuple(_share("values", x) for x in _sequence("values", values))
+    _increasing(places, at)
+    require(len(shares) == len(places) + 1 > 1, "values", values, f"one more than the {len(places)} places `at`")
+    return _one("piecewise", clock, {"at": places}, {"values": shares})
+
+
+def table(at: Sequence[Length], values: Sequence[float], clock: str = "alpha") -> Schedule:
+    """Straight lines between points; before the first and after the last point it is constant.
+
+    Examples
+    --------
+    >>> table(at=[0, 1, 6], values=[0.1, 1, 0])
+    Schedule(table(at=(0, 1, 6), values=(0.1, 1, 0), clock='alpha'))
+    """
+    places = tuple(_length("at", x, positive=i > 0) for i, x in enumerate(_sequence("at", at)))
+    shares = tuple(_share("values", x) for x in _sequence("values", values))
+    _increasing(places, at)
+    require(len(shares) == len(places) > 1, "values", values, f"as many as the {len(places)} places `at`, two at least")
+    return _one("table", clock, {"at": places}, {"values": shares})
+
+
+def custom(function: Callable[[Any], Any], clock: str = "alpha", breaks: Sequence[float] = ()) -> Schedule:
+    """Any function of a clock, made of operations that NumPy and JAX share (or of ``jax.numpy``).
+
+    Parameters
+    ----------
+    function : callable
+        f(x) ≥ 0 of one number.
+    clock : str
+    breaks : sequence of float
+        Where f jumps or bends, in units of the clock: integrators begin anew there.
+
+    Examples
+    --------
+    >>> custom(lambda x: 1 / (1 + x**2), clock="time").portable
+    False
+    """
+    if not callable(function):
+        reject("function", function, "a function of one number")
+    choice("clock", clock, CLOCKS)
+    bends = tuple(finite_number("breaks", x, minimum=0.0, accepted="finite numbers ≥ 0") for x in breaks)
+    return Schedule((Factor("custom", clock, (), (), function, bends),))
+
+
+MAKERS: dict[str, Callable[..., Schedule]] = {
+    maker.__name__: maker for maker in (cosine, linear, warmup, power, inverse, piecewise, table)
+}
+
+
+def law_of(value: object, argument: str) -> Scaling:
+    """A positive law with or without a schedule, from text too: ``"0.2/d * cosine(horizon=5, clock='alpha')"``.
+
+    Examples
+    --------
+    >>> law_of("0.2/d * warmup(1) * inverse(scale=2*d, clock='step')", "lr")
+    Scaling(0.2/d * warmup(horizon=1, clock='alpha') * inverse(scale=2*d, clock='step'))
+    """
+    if isinstance(value, Schedule):
+        value = Scaling(1.0) * value
+    if not isinstance(value, str) or "(" not in value:
+        return positive_law(value, argument)
+    if "<function" in value:
+        raise InputError(f"The schedule of `{argument}` was a Python function, which a file cannot hold: {value}.")
+    if len(value) > MAX_LENGTH:
+        raise InputError(f"Argument `{argument}` must be at most {MAX_LENGTH} characters long, but has {len(value)}.")
+    try:
+        tree = ast.parse(value.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        reject(argument, value, "a law such as 0.2/d, times schedules such as cosine(horizon=5, clock='alpha')")
+    return _product(tree, value.strip(), argument)
+
+
+def _product(node: ast.expr, text: str, argument: str) -> Scaling:
+    """Read a product of laws and schedules."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        first, second = (_product(x, text, argument) for x in (node.left, node.right))
+        law = Scaling(first.coefficient, first.exponent) * Scaling(second.coefficient, second.exponent)
+        for part in (first, second):
+            law = law if part.schedule is None else law * part.schedule
+        return law
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not hasattr(math, node.func.id):
+        return Scaling(1.0) * _made(node, node.func.id, text, argument)
+    return positive_law(_source(node, text), argument)
+
+
+def _source(node: ast.expr, text: str) -> str:
+    return ast.get_source_segment(text, node) or ""
+
+
+def _made(node: ast.Call, name: str, text: str, argument: str) -> Schedule:
+    """The schedule that a call names; its arguments are read, never evaluated."""
+    if name not in MAKERS:
+        raise InputError(
+            f"Argument `{argument}`: unknown schedule {name!r}{closest(name, MAKERS)}; known are {', '.join(MAKERS)}."
+        )
+    positional = [_argument(x, text, argument) for x in node.args]
+    named = {str(x.arg): _argument(x.value, text, argument) for x in node.keywords}
+    try:
+        return MAKERS[name](*positional, **named)
+    except TypeError as error:
+        raise InputError(f"Argument `{argument}`: {error}.") from None
+
+
+def _argument(node: ast.expr, text: str, argument: str) -> Any:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.Tuple | ast.List):
+        return tuple(_argument(x, text, argument) for x in node.elts)
+    law = Scaling.of(_source(node, text), argument)
+    return law if law.exponent else law.coefficient

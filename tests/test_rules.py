@@ -1,0 +1,297 @@
+"""Update rules: explicit SGD path by path, in the mean against NumPy, in the limit, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from chance import sigmas
+from scipy.special import erf as erf_of
+from scipy.stats import norm
+
+import twolayer as tl
+from conftest import random_overlaps
+from twolayer import d, rules
+from twolayer.equations.kernel import Kernel, Sample, kernel_of
+from twolayer.equations.orthogonal import Frame, Reduced, batch_sums, embed, exact_step, overlaps
+from twolayer.equations.step import Memory, form_of, rates_of
+from twolayer.gaussian.engines import adapt, select
+from twolayer.numerics.wishart import GramFactor
+
+ERF = tl.Problem("erf(z1/1.4142135623730951)", "erf", noise=0.2)
+START = tl.Overlaps([[0.5]], [[0.1]])
+
+TABLE = {
+    "clip": (rules.clip(0.3), 1, 4, (0.55163, 0.50657)),
+    "normalised": (rules.normalised(), 0.5, 1.5, (0.64652, 0.77479)),
+    "private": (rules.private(0.5, 0.4), 1, 3, (0.53376, 1.05208)),
+    "sign": (rules.sign(), 0.5, 2, (0.66573, 0.89350)),
+    "adagrad": (rules.adagrad_norm(0.7), 1.5, 12, (1.15592, 1.55957)),
+    "polyak": (rules.polyak(), 3, 4, (0.45956, 0.55838)),
+    "lookahead": (rules.lookahead(2 / d), 1, 3, (0.16529, 0.32947)),
+    "two_step": (rules.two_step(), 1, 2, (0.67681, 0.82559)),
+}
+"""Independent numbers: rule, γ, time, and M, Q of one erf neuron from M = 0.1, Q = 0.5 with Δ = 0.2."""
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_limit_has_the_independent_numbers(name: str) -> None:
+    rule, gamma, time, expected = TABLE[name]
+    result = tl.solve(ERF, tl.SGD(gamma / d, rule=rule), tl.ODE(), START, time=time, save=1).isel(time=-1, seed=0)
+    np.testing.assert_allclose([result.M.values.item(), result.Q.values.item()], expected, atol=6e-6)
+    if name == "adagrad":
+        assert float(result.lr) == pytest.approx(1.22528, abs=6e-6)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_finite_dimensions_follow_the_limit(name: str) -> None:
+    """Exact in law (Vectors for the sign) at d = 1000: C/d and five standard errors; the plain gradient is far off."""
+    rule, gamma, time, expected = TABLE[name]
+    method = tl.Vectors(1000) if rule.coordinates else tl.Chain(1000)
+    result = tl.solve(ERF, tl.SGD(gamma / d, rule=rule), method, START, time=time, save=1, seeds=48)
+    for values, limit in zip((result.M.values[:, -1, 0, 0], result.Q.values[:, -1, 0, 0]), expected, strict=True):
+        assert abs(values.mean() - limit) < 5 * values.std() / np.sqrt(48) + 10 / 1000
+
+
+def numpy_push(rule: str, g: np.ndarray, e: np.ndarray, z: np.ndarray, again: Any, p: int, gamma: float) -> np.ndarray:
+    """ĝ of a batch, written down once more."""
+    size = np.sqrt((g**2).sum(1, keepdims=True) * (z**2).sum(1, keepdims=True) / z.shape[1])
+    if rule == "clip":
+        return g * np.minimum(1, 0.3 / size)
+    if rule == "normalised":
+        return g / size
+    if rule == "polyak":
+        return g * np.minimum(1, p**2 * e[:, None] ** 2 / (2 * 9 * gamma * size**2))
+    if rule == "lookahead":
+        return again(0.7 / z.shape[1] / (p * len(z)) * g.T @ z)
+    assert rule == "two_step"
+    return g + again(gamma / z.shape[1] / (p * len(z)) * g.T @ z)
+
+
+PATHS = {
+    "clip": rules.clip(0.3),
+    "normalised": rules.normalised(),
+    "polyak": rules.polyak(9.0),
+    "lookahead": rules.lookahead(0.7 / d),
+    "two_step": rules.two_step(),
+}
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("blind", [False, True])
+@pytest.mark.parametrize("rule", PATHS)
+def test_path_by_path(rule: str, blind: bool) -> None:
+    """Fed with the inputs of a d-dimensional run, the chain reproduces its overlaps; with |z|² = d it does not."""
+    dim, p, k, batch, gamma = 12, 2, 2, 3, 1.5
+    P = np.array([[1.0, 0.3], [0.3, 0.8]])
+    problem = tl.Problem("z1 + tanh(z1*z2)", "tanh", width=p, noise=0.2, gram=P)
+    algorithm = tl.SGD(gamma / d, batch=batch, rule=PATHS[rule])
+    rng, start = np.random.default_rng(4), random_overlaps(4, p, k, P, size=1.0)
+    L, _, _ = start.factors()
+    A, B = embed(start.Q, start.M, np.linalg.pinv(L), p)
+    W, a = np.concatenate([A, B, np.zeros((p, dim - k - p))], axis=1), np.asarray(start.a)
+    form, rates = form_of(algorithm), rates_of(algorithm, p, dim)
+    at = Reduced(kernel_of(problem, algorithm), form, p, k, p, batch, GramFactor(batch, dim - k - p))
+    frame = Frame(rates, L, None, problem.noise)
+    state = Memory.at_rest(form, jnp.asarray(np.concatenate([A, B], axis=1)), jnp.asarray(a))
+
+    @jax.jit
+    def step(state: Memory, normals: Any, T: Any, seen: Any) -> Memory:
+        return exact_step(at, rates, state, batch_sums(at, frame, state.now, normals, T=seen), T)[0]
+
+    def gradient(W: np.ndarray, z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        lam = z @ W.T
+        e = y - np.tanh(lam) @ a / p
+        return a / np.cosh(lam) ** 2 * e[:, None], e
+
+    worst = 0.0
+    for _ in range(20):
+        z, noise = rng.normal(size=(batch, dim)), rng.normal(size=batch)
+        reduced, rows = np.asarray(state.now.W)[:, k:], W[:, k:]
+        basis = np.linalg.pinv(reduced) @ rows
+        own = z[:, k:] @ basis.T
+        rest = z[:, k:] - own @ basis
+        star = z[:, :k] @ L.T
+        y = star[:, 0] + np.tanh(star[:, 0] * star[:, 1]) + np.sqrt(0.2) * noise
+        g, e = gradient(W, z, y)
+        pushed = numpy_push(rule, g, e, z, lambda move, W=W, z=z, y=y: gradient(W + move, z, y)[0], p, gamma)
+        T = np.linalg.qr(rest.T, mode="r").T  # a row for every sample, with the same inner products
+        T = np.concatenate([T, np.zeros((batch, max(0, batch - T.shape[1])))], axis=1)
+        wrong = T * np.sqrt(dim - k - p) / np.linalg.norm(T, axis=1, keepdims=True)
+        normals = np.concatenate([z[:, :k], own, noise[:, None]], axis=1)
+        state = step(state, jnp.asarray(normals), jnp.asarray(T), jnp.asarray(wrong if blind else T))
+        W = W + gamma / dim / (p * batch) * pushed.T @ z
+        Q, M = overlaps(np.asarray(state.now.W), L)
+        worst = max(worst, np.abs(Q - W @ W.T).max(), np.abs(M - W[:, :k] @ L.T).max())
+        if blind:
+            break  # one step tells; later ones have another basis
+    assert worst > 1e-4 if blind else worst < 1e-10
+
+
+def numpy_runs(rule: str, dim: int, seeds: int, steps: int, gamma: float, batch: int) -> tuple[np.ndarray, np.ndarray]:
+    """M and Q of a linear neuron after explicit SGD with rules that act on the mean."""
+    rng = np.random.default_rng(11)
+    w = np.zeros((seeds, dim))
+    axis = rng.normal(size=dim) / np.sqrt(dim)  # the target is spread over all coordinates
+    axis /= np.linalg.norm(axis)
+    other = rng.normal(size=dim)
+    other -= (other @ axis) * axis
+    w[:] = 0.1 * axis + np.sqrt(0.49) * other / np.linalg.norm(other)
+    total = np.zeros(seeds)
+    m, v = np.zeros_like(w), np.zeros_like(w)
+    for n in range(1, steps + 1):
+        z = rng.normal(size=(seeds, batch, dim))
+        e = z @ axis + np.sqrt(0.2) * rng.normal(size=(seeds, batch)) - np.einsum("sbd,sd->sb", z, w)
+        move = np.einsum("sb,sbd->sd", e, z) / batch
+        if rule == "private":
+            move = move + 0.8 * rng.normal(size=w.shape)
+        if rule == "adagrad":
+            total += (move**2).sum(1) / dim**2
+            move = move / np.sqrt(0.25 + total)[:, None]
+        if rule == "sign":
+            move = np.sign(move)
+        if rule == "adam":
+            m, v = 0.8 * m + 0.2 * move, 0.9 * v + 0.1 * move**2
+            move = m / (1 - 0.8**n) / (np.sqrt(v / (1 - 0.9**n)) + 1e-8)
+        w = w + gamma / dim * move
+    return w @ axis, (w**2).sum(1)
+
+
+MEANS = {
+    "private": (rules.private(0.8), 0.5),
+    "adagrad": (rules.adagrad_norm(0.5), 0.5),
+    "sign": (rules.sign(), 0.5),
+    "adam": (rules.adam(0.8, 0.9), 0.5),
+}
+
+
+@pytest.mark.parametrize("rule", MEANS)
+def test_rules_of_the_mean_are_those_of_explicit_sgd(rule: str) -> None:
+    problem, dim, seeds, steps = tl.Problem("z1", "linear", noise=0.2), 40, 400, 60
+    ours, gamma = MEANS[rule]
+    expected = numpy_runs(rule, dim, seeds, steps, gamma, 2)
+    methods = [tl.Vectors(dim)] if ours.coordinates else [tl.Vectors(dim), tl.Chain(dim)]
+    for method in methods:
+        result = tl.solve(
+            problem, tl.SGD(gamma / d, batch=2, rule=ours), method, START, steps=steps, save=1, seeds=seeds
+        )
+        for found, theirs in zip((result.M.values[:, -1, 0, 0], result.Q.values[:, -1, 0, 0]), expected, strict=True):
+            error = np.hypot(found.std(), theirs.std()) / np.sqrt(seeds)
+            room = 0.03 if ours.coordinates else 0.0  # two frames are alike up to 1/d
+            assert abs(found.mean() - theirs.mean()) < sigmas(14) * error + room, method.name
+
+
+@pytest.mark.usefixtures("x64")
+def test_clipped_averages_of_a_linear_neuron_in_closed_form() -> None:
+    """The drift gains erf(c/√(4 risk)), chi is the second moment of a clipped Gaussian; with and without label noise."""
+    c, Q, M = 0.4, 0.5, 0.1
+    for noise in (0.2, 0.0):
+        problem = tl.Problem("z1", "linear", noise=noise)
+        point = np.array([[Q]]), np.array([[M]]), np.ones(1)
+        averager, _, error = adapt(problem, tl.SGD("1/d", rule=rules.clip(c)).drive, *point, tolerance=1e-9)
+        found = averager(*point, noise)
+        assert error < 1e-8
+        variance = Q - 2 * M + 1 + noise
+        drift, cut = erf_of(c / np.sqrt(2 * variance)), c / np.sqrt(variance)
+        assert found.psi[0, 0] == pytest.approx((1 - M) * drift, rel=1e-7)
+        assert found.phi[0, 0] == pytest.approx((M - Q) * drift, rel=1e-7)
+        square = variance * (2 * norm.cdf(cut) - 1 - 2 * cut * norm.pdf(cut)) + 2 * c**2 * (1 - norm.cdf(cut))
+        assert found.chi[0, 0] == pytest.approx(square, rel=1e-7)
+        assert found.excess_risk == pytest.approx((variance - noise) / 2, rel=1e-9)
+
+
+@pytest.mark.usefixtures("x64")
+def test_averages_are_those_of_samples() -> None:
+    """Two neurons, by quadrature over all fields: every rule against a million Gaussian samples of its own ĝ."""
+    problem = tl.Problem("z1", "erf", width=2, noise=0.1)
+    Q, M, a = np.array([[0.8, 0.2], [0.2, 0.5]]), np.array([[0.3], [-0.2]]), np.array([1.0, -0.7])
+    rng = np.random.default_rng(0)
+    root = np.linalg.cholesky(np.block([[Q, M], [M.T, np.eye(1)]]))
+    u = rng.normal(size=(10**6, 3)) @ root.T
+    lam, star, xi = u[:, :2], u[:, 2:], rng.normal(size=10**6)
+    for rule in (rules.clip(0.35), rules.normalised(), rules.formula("g*exp(-norm) + 0.1*e")):
+        drive = tl.SGD("1/d", rule=rule).drive
+        found = select(problem, drive)(Q, M, a, 0.1)
+        g = np.asarray(
+            Kernel(problem.activation, problem.target, drive).push(Sample(lam, star, np.sqrt(0.1) * xi), a).first
+        )
+        for name, samples in (
+            ("psi", g[:, :, None] * star[:, None]),
+            ("phi", g[:, :, None] * lam[:, None]),
+            ("chi", g[:, :, None] * g[:, None]),
+        ):
+            error = samples.std(0) / 1000
+            assert (np.abs(samples.mean(0) - getattr(found, name)) < sigmas(30) * error).all(), (rule, name)
+
+
+def test_rules_that_leave_gradients_alone_change_nothing() -> None:
+    """A threshold that is never met, and a formula that says g, are plain SGD up to rounding."""
+    plain = tl.SGD(0.5 / d, batch=2)
+    for method in (tl.Chain(30), tl.Vectors(30)):
+        expected = tl.solve(ERF, plain, method, START, steps=40, save=4, seeds=3)
+        found = tl.solve(ERF, plain.replace(rule=rules.formula("g")), method, START, steps=40, save=4, seeds=3)
+        np.testing.assert_allclose(found.M, expected.M, rtol=1e-10)
+    assert tl.SGD("1/d", rule=None) == tl.SGD("1/d")
+
+
+def test_own_rules_are_known_by_name() -> None:
+    @tl.extend.register_rule("halved")
+    def halved(x: rules.Sight) -> Any:
+        return x.g / 2
+
+    plain, half = tl.SGD("1/d"), tl.SGD("2/d", rule="halved()")
+    problem = tl.Problem("z1", "linear", noise=0.1)
+    one, two = (tl.solve(problem, x, tl.Chain(30), START, steps=30, save=3, seeds=2) for x in (plain, half))
+    np.testing.assert_allclose(two.M, one.M, rtol=1e-10)
+    assert (tl.rerun(two).M.values == two.M.values).all()
+
+
+def test_texts_say_everything() -> None:
+    for rule in (*PATHS.values(), *(x for x, _ in MEANS.values()), rules.formula("g/(1 + norm)"), rules.private(1, 2)):
+        assert rules.Rule.of(str(rule)) == rule
+        assert tl.SGD("1/d", rule=rule) == tl.SGD("1/d", rule=str(rule))
+
+
+REASONS = {
+    "clip(0.3)": {
+        "Map": "more than the fields",
+        "MeanField": "not linear",
+        "Population": "has none",
+        "DMFT": "plain gradients",
+    },
+    "sign()": {"Chain": "lie to the axes", "SDE": "single samples"},
+    "adam()": {"Chain": "lie to the axes", "ODE": "every coordinate by its own scale", "Map": "more than the fields"},
+    "adagrad_norm()": {"SDE": "single samples", "GiantSteps": "single samples"},
+}
+
+
+@pytest.mark.parametrize("rule", REASONS)
+def test_what_cannot_be_done_is_refused_with_the_reason(rule: str) -> None:
+    reasons = tl.support(ERF, tl.SGD("1/d", rule=rule)).reasons
+    for method, words in REASONS[rule].items():
+        assert words in reasons[method], (method, reasons[method])
+    assert "Vectors" in tl.support(ERF, tl.SGD("1/d", rule=rule))
+
+
+@pytest.mark.parametrize(
+    ("words", "call"),
+    [
+        ("unknown rule 'clp' .did you mean 'clip'", lambda: tl.SGD("1/d", rule="clp(1)")),
+        ("`threshold` must be a positive number, but got -1", lambda: rules.clip(-1)),
+        ("`lr` must be a law such as 1.5/d", lambda: rules.lookahead(0.1)),
+        ("`beta2` must be a number in", lambda: rules.adam(beta2=1.0)),
+        ("unknown name 'w' in 'g.w'", lambda: rules.formula("g*w")),
+        ("`rule` must be a rule such as", lambda: tl.SGD("1/d", rule="__import__('os').x")),
+        ("`rule` must be a rule such as", lambda: tl.SGD("1/d", rule=3)),
+        ("`batch` must be a number for the rule two_step", lambda: tl.SGD("1/d", batch=d, rule="two_step()")),
+        ("`lr` must be a constant law such as 1/d for the rule polyak", lambda: tl.SGD(0.1, rule="polyak()")),
+        ("missing 1 required positional argument: 'threshold'", lambda: tl.SGD("1/d", rule="clip()")),
+        ("`name` must be an identifier that is no rule", lambda: tl.extend.register_rule("clip")),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(words: str, call: Any) -> None:
+    with pytest.raises(tl.InputError, match=words):
+        call()
