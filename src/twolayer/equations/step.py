@@ -124,7 +124,7 @@ class Form:
 class Rates(NamedTuple):
     """The numbers of one step: η = lr/N, lr·λ, β, η₂ of the second layer and w of the average.
 
-    n_b where it is data, and d where a rule needs it.
+    n_b where it is data, and d and N where a rule needs them.
     """
 
     step: Any
@@ -134,6 +134,7 @@ class Rates(NamedTuple):
     weight: Any
     batch: Any = None
     dim: Any = None
+    divisor: Any = None
 
     @property
     def shrink(self) -> Any:
@@ -167,14 +168,17 @@ def rates_of(algorithm: SGD, divisor: float, dim: int | None) -> Rates:
     Examples
     --------
     >>> rates_of(SGD(lr="10/d", weight_decay=0.5), divisor=2, dim=100)
-    Rates(step=0.05, decay=0.05, momentum=0.0, second=0.05, weight=0.0, batch=None, dim=None)
+    Rates(step=0.05, decay=0.05, momentum=0.0, second=0.05, weight=0.0, batch=None, dim=None, divisor=None)
     """
     lr, second = (law(dim or 1) for law in (algorithm.lr, algorithm.second_lr or algorithm.lr))
     weight = 0.0 if algorithm.average in (None, "uniform") else algorithm.average
-    size = None if algorithm.rule is None or dim is None else float(dim)
+    # of a rule
+    size, N = (None, None) if algorithm.rule is None or dim is None else (float(dim), float(divisor))
     if not algorithm.train_first_layer:
-        return Rates(0.0, 0.0, algorithm.momentum, second / divisor, weight, dim=size)
-    return Rates(lr / divisor, lr * algorithm.weight_decay, algorithm.momentum, second / divisor, weight, dim=size)
+        return Rates(0.0, 0.0, algorithm.momentum, second / divisor, weight, dim=size, divisor=N)
+    return Rates(
+        lr / divisor, lr * algorithm.weight_decay, algorithm.momentum, second / divisor, weight, dim=size, divisor=N
+    )
 
 
 class Layers(NamedTuple):
@@ -287,16 +291,16 @@ def ruled(form: Form, rates: Rates, extra: Any, push: Any) -> tuple[Rates, Any, 
     if rule is None:
         return rates, extra, push
     if rule.adapts is not None:
-        total = extra + (push**2).sum() / (len(push) * rates.dim) ** 2
+        total = extra + (push**2).sum() / (rates.divisor * rates.dim) ** 2
         f = 1 / jnp.sqrt(rule.adapts**2 + total)
         return rates._replace(step=rates.step * f, decay=rates.decay * f), total, push
     if rule.coordinates == "sign":
         return rates, extra, from_axes(jnp.sign(to_axes(push)))
     if rule.coordinates == "adam":
         (b1, b2, small), (m, v, n) = (x for _, x in rule.arguments), extra
-        p, n, own = len(push), n + 1, to_axes(push) / len(push)
+        n, own = n + 1, to_axes(push) / rates.divisor
         m, v = b1 * m + (1 - b1) * own, b2 * v + (1 - b2) * own**2
-        return rates, (m, v, n), from_axes(p * (m / (1 - b1**n)) / (jnp.sqrt(v / (1 - b2**n)) + small))
+        return rates, (m, v, n), from_axes(rates.divisor * (m / (1 - b1**n)) / (jnp.sqrt(v / (1 - b2**n)) + small))
     return rates, extra, push
 
 
