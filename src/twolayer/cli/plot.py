@@ -11,6 +11,12 @@ from twolayer.cli.common import add_common, emit, figure_path, settings
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The saved result and the figure."""
     parser.add_argument("result", metavar="RESULT.nc", help="a file written by solve or compare")
+    parser.add_argument(
+        "--quantity",
+        default="risk",
+        metavar="NAME",
+        help="what is drawn beside the overlaps: risk, excess_risk, loss, or error",
+    )
     add_common(parser, "the figure, .png, .pdf or .svg (default: beside the result)")
 
 
@@ -25,7 +31,10 @@ def run(args: argparse.Namespace) -> int:
 
     result = load(args.result)
     path = figure_path(str(Path(args.result).with_suffix(".png")) if args.out is None else args.out)
-    figure = plot.compare(result) if isinstance(result, Comparison) else plot.trajectory(result)
+    if isinstance(result, Comparison):
+        figure = plot.compare(result, quantity=args.quantity)
+    else:
+        figure = plot.trajectory(result, quantity=args.quantity)
     plot.save_figure(figure, path)
     if args.json:
         emit({"files": [str(path)]})

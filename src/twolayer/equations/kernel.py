@@ -9,7 +9,7 @@ of the few directions that matter (Chain), its mean (ODE) and its covariance. Wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from jaxtyping import Array, Float
@@ -18,6 +18,7 @@ from twolayer.functions.activation import Activation
 from twolayer.functions.normalisation import divisor
 from twolayer.functions.target import Target
 from twolayer.task.algorithm import SGD
+from twolayer.task.labels import LabelNoise, Spoilt
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem
 
@@ -25,11 +26,11 @@ __all__ = ["Kernel", "Push", "Sample", "kernel_of"]
 
 
 class Sample(NamedTuple):
-    """Fields and label noise of a batch: λ (n, p), λ* (n, k), √Δ ξ (n,)."""
+    """Fields of a batch, λ (n, p) and λ* (n, k), and what is done to its labels (n,)."""
 
     student: Float[Array, "n p"]
     target: Float[Array, "n k"]
-    noise: Float[Array, " n"]
+    noise: Spoilt
 
 
 class Push(NamedTuple):
@@ -47,6 +48,11 @@ class Kernel:
     target: Target
     loss: Loss
     normalisation: str = "mean"
+    labels: LabelNoise = field(default_factory=LabelNoise)
+
+    def label(self, target: Float[Array, "*n k"], noise: Spoilt) -> Float[Array, "*n"]:
+        """Y = ± h + √Δ ξ. Cost O(1)."""
+        return noise.sign * self.target(target) + noise.shift
 
     def output(self, fields: Float[Array, "*n p"], a: Float[Array, "*n p"]) -> Float[Array, "*n"]:
         """F = (1/N) Σ_j a_j σ(λ_j). Cost O(p)."""
@@ -56,10 +62,10 @@ class Kernel:
         """G and e σ(λ) of every sample in the batch. Cost O(n p)."""
         sigma = self.activation(sample.student)
         f = (a * sigma).sum(-1) / divisor(self.normalisation, a.shape[-1])
-        e = self.loss.residual(self.target(sample.target) + sample.noise, f)[..., None]
+        e = self.loss.residual(self.label(sample.target, sample.noise), f)[..., None]
         return Push(a * self.activation.slope(sample.student) * e, sigma * e)
 
 
 def kernel_of(problem: Problem, algorithm: SGD) -> Kernel:
     """The increment kernel of a problem and an algorithm."""
-    return Kernel(problem.activation, problem.target, algorithm.loss, problem.normalisation)
+    return Kernel(problem.activation, problem.target, algorithm.loss, problem.normalisation, problem.labels)

@@ -129,7 +129,7 @@ def batch_sums(at: Reduced, frame: Frame, layers: Layers, normals: Any, inside: 
     p, r, c = at.p, at.rank, at.columns
     xi_star, xi_own = normals[:, :r], normals[:, r : r + c]
     student = xi_star @ layers.W[:, :r].T + xi_own @ layers.W[:, r:].T
-    sample = Sample(student, xi_star @ frame.L.T, jnp.sqrt(frame.noise) * normals[:, -1])
+    sample = Sample(student, xi_star @ frame.L.T, at.kernel.labels.spoil(normals[:, -1], frame.noise))
     push = at.kernel.push(sample, layers.a)
     weight = 1.0 / at.batch if inside is None else jnp.where(inside, 1.0 / at.batch, 0.0)[:, None]
     g = weight * push.first

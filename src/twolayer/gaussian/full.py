@@ -1,7 +1,7 @@
 """All fields at once: the rule for any activation, target and loss.
 
     E[F(λ, λ*)] over  λ* = L_P ξ*,  λ = A ξ* + B ξ⊥,  A = M L_P⁺ᵀ,  B Bᵀ = Q⊥
-    e(h + √Δ ξ, f) and its square averaged over the label noise:  h − s f and (h − s f)² + Δ, or panels in ξ
+    e(± h + √Δ ξ, f) and its square averaged over the label noise:  h − s f and (h − s f)² + Δ, or panels in ξ
 
 by iterated quadrature in a few dimensions, by scrambled Sobol points beyond. What jumps at kinks of σ' or of e does so
 on surfaces that move with Q, M and a. Panels move along; of sampled averages the derivative gets what the jumps add,
@@ -108,7 +108,8 @@ class FullRule(eqx.Module):
     def nodes(self, p: int) -> int:
         """Number of nodes."""
         structure, kinks = self._fields(p)
-        levels, last = len(self.kernel.loss.kinks) * self.split, structure.shape[1] - 1
+        levels = len(self.kernel.loss.kinks) * len(self.kernel.labels.signs) * self.split
+        last = structure.shape[1] - 1
         total, order = (1, self.order) if self.normals is None else (len(self.normals), LINE_ORDER)
         for i in range(last + 1) if self.normals is None else [last] if self.split else []:
             active = np.flatnonzero(structure[:, i])
@@ -120,7 +121,8 @@ class FullRule(eqx.Module):
         """Terms of one evaluation."""
         each = 4.0 * p + 0.2 * p * (p + len(self.L)) + 8
         if self.noisy:
-            each += 3.0 * NOISE_ORDER * (3 + len(self.kernel.loss.kinks))
+            panels = 3 + len(self.kernel.loss.kinks) + len(self.kernel.labels.law.kinks)
+            each += 3.0 * NOISE_ORDER * panels * len(self.kernel.labels.signs)
         return self.nodes(p) * each
 
     def _rows(self, Q: Any, M: Any) -> tuple[Any, Any]:
@@ -154,7 +156,8 @@ class FullRule(eqx.Module):
 
         def level(u: Any) -> Any:
             y, f = self.kernel.target(u[..., :k]), self.kernel.output(u[..., k:], a)
-            return jnp.stack(self.kernel.loss.levels(y, f), -1)
+            levels = [self.kernel.loss.levels(sign * y, f) for _, sign in self.kernel.labels.signs]
+            return jnp.stack([level for group in levels for level in group], -1)
 
         return level
 
@@ -164,14 +167,21 @@ class FullRule(eqx.Module):
         if loss.student is not None:
             e = h - loss.student * f
             return Residual(h, f, e, e**2 + noise)
+        parts = [(chance, *self._spoilt(sign * h, f, noise)) for chance, sign in self.kernel.labels.signs]
+        return Residual(h, f, sum(c * mean for c, mean, _ in parts), sum(c * square for c, _, square in parts))
+
+    def _spoilt(self, h: Any, f: Any, noise: Any) -> tuple[Any, Any]:
+        """E and e² averaged over the additive noise of labels h."""
+        loss, law = self.kernel.loss, self.kernel.labels.law
         if not self.noisy:
             e = loss.residual(h, f)
-            return Residual(h, f, e, e**2)
+            return e, e**2
         width = root(noise)
-        ends = [crossing(y, h, width * jnp.ones_like(h)) for y in loss.labels(f)]
+        ends = [law.to_normal(crossing(y, h, width * jnp.ones_like(h))) for y in loss.labels(f)]
+        ends += [kink * jnp.ones_like(h) for kink in law.kinks]
         x, w = panel_rule(jnp.stack(ends, -1) if ends else jnp.zeros((*h.shape, 0)), NOISE_ORDER)
-        e = loss.residual(h[..., None] + width * x, f[..., None])
-        return Residual(h, f, (w * e).sum(-1), (w * e**2).sum(-1))
+        e = loss.residual(h[..., None] + width * law.from_normal(x), f[..., None])
+        return (w * e).sum(-1), (w * e**2).sum(-1)
 
     def averages(self, Q: Any, M: Any, a: Any, noise: Any, fit: Any = (0.0, 0.0)) -> Averages:
         """All five averages; in psi, phi and second with e − α h + β f in the place of e, fit = (α, β)."""
@@ -209,7 +219,7 @@ def _averages(rule: FullRule, Q: Any, M: Any, a: Any, noise: Any, fit: Any) -> A
         first @ student,
         ((w * e.square)[:, None] * slope).T @ slope,
         (pushed * rule.kernel.activation(student)).sum(0),
-        w @ (e.h - e.f) ** 2 / 2,
+        w @ (rule.kernel.labels.keep * e.h - e.f) ** 2 / 2,
     )
 
 

@@ -22,6 +22,7 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import regime_of
+from twolayer.task.tails import infinite
 
 __all__ = ["GiantSteps"]
 
@@ -69,7 +70,7 @@ class GiantSteps(Method):
         if algorithm.dataset is not None:
             return REUSED.format(algorithm.dataset)
         if regime_of(algorithm).name == "giant steps":
-            return None
+            return infinite(problem, algorithm.loss, 2)
         return (
             f"giant steps have lr = O(1) and batches of at least order d, such as lr = 0.5, batch = 4*d, but with "
             f"lr = {algorithm.lr}, batch = {algorithm.batch} the limit is another one; Map iterates the mean step at "
@@ -80,7 +81,7 @@ class GiantSteps(Method):
         """The band is that of overlaps alone."""
         if self.band and form_of(algorithm).carries:
             return "the linearised map of the band has no rows of the step before: use momentum = 0 or band = False"
-        return super().objection(problem, algorithm)
+        return super().objection(problem, algorithm) or (infinite(problem, algorithm.loss, 4) if self.band else None)
 
     def prepare(self, task: Task) -> Evolution:
         """Read lr and α off the laws."""

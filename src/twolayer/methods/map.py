@@ -39,6 +39,7 @@ from twolayer.numerics.errors import Refused, choice, positive_integer, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
+from twolayer.task.tails import infinite
 
 __all__ = ["CORRECTIONS", "LARGEST_FLUCTUATION", "Map"]
 
@@ -100,8 +101,8 @@ class Map(Method):
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
-        """Only fresh samples."""
-        return None if algorithm.dataset is None else REUSED.format(algorithm.dataset)
+        """Only fresh samples, and noise whose fluctuations have a size."""
+        return infinite(problem, algorithm.loss, 4) if algorithm.dataset is None else REUSED.format(algorithm.dataset)
 
     def prepare(self, task: Task) -> Evolution:
         """Evaluate the laws at d."""

@@ -28,6 +28,7 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import regime_of
+from twolayer.task.tails import infinite
 
 __all__ = ["ODE"]
 
@@ -145,6 +146,9 @@ class ODE(Method):
                 f"samples are reused (dataset = {algorithm.dataset}), so the fields depend on the whole past and no "
                 "equation closes on the overlaps; DMFT is the theory of reused batches of order d with lr of order one"
             )
+        why = infinite(problem, algorithm.loss, 2)
+        if why is not None:
+            return why
         regime = regime_of(algorithm)
         laws = f"lr = {algorithm.lr}, batch = {algorithm.batch}"
         if regime.name == "giant steps":

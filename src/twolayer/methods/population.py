@@ -47,6 +47,7 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
 from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
+from twolayer.task.tails import infinite
 
 __all__ = ["Population"]
 
@@ -80,7 +81,7 @@ def watched(quantity: str | None, descent: Descent, rows: Layers, noise: Any) ->
     """The watched quantity of one start; risks from the rows, to all digits."""
     if quantity in ("risk", "excess_risk"):
         excess = descent.excess_risk(*rows)
-        return excess + noise / 2 if quantity == "risk" else excess
+        return excess + descent.irreducible(noise) if quantity == "risk" else excess
     return watched_value(quantity, None, *descent.overlaps(rows.W), rows.a, noise)
 
 
@@ -337,7 +338,7 @@ class Population(Method):
             )
         if vanishes(problem.target, problem.P):
             return "the target is zero, so there is no direction to learn"
-        return None
+        return infinite(problem, algorithm.loss, 2) if algorithm.loss.student is None else None
 
     def save_points(self, clocks: Clocks, time: Any, steps: Any, save: Any) -> np.ndarray:
         """Steps, or times of the flow; a law for lr needs a dimension to be a number."""

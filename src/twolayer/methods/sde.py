@@ -39,6 +39,7 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
+from twolayer.task.tails import infinite
 
 __all__ = ["SDE"]
 
@@ -186,7 +187,7 @@ class SDE(Method):
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Where there is no differential equation there is no correction to it."""
-        return ODE.refusal(problem, algorithm)
+        return ODE.refusal(problem, algorithm) or infinite(problem, algorithm.loss, 4)
 
     def stride(self, problem: Problem, algorithm: SGD) -> int:
         """Steps of SGD in one time step."""

@@ -62,7 +62,7 @@ class State(NamedTuple):
 def contribution(spec: Spec, params: Params, state: State, batch: Batch, chunk: Any) -> tuple[Push, Products | None]:
     """What one chunk of samples adds to the batch means of g zᵀ and e σ(λ)."""
     z, star, (W, a) = inputs(spec, batch), params.L.shape[1], state.memory.now
-    label_noise = jnp.sqrt(params.noise) * batch.noise
+    label_noise = spec.kernel.labels.spoil(batch.noise, params.noise)
     if spec.batch == 1:  # plain products fuse with the step, and the new norms are known without reading W again
         fields = (z * W).sum(-1)
         push = spec.kernel.push(Sample(fields[None], z[:, :star] @ params.L.T, label_noise), a)
@@ -139,7 +139,8 @@ def training_risks(spec: Spec, params: Params, keys: Any, layers: Layers) -> Any
         def body(visit: Any, total: Any) -> Any:
             batch, inside = draw_again(spec, keys, visit)
             z = inputs(spec, batch)
-            label = spec.kernel.target(z[:, : params.L.shape[1]] @ params.L.T) + jnp.sqrt(params.noise) * batch.noise
+            spoilt = spec.kernel.labels.spoil(batch.noise, params.noise)
+            label = spec.kernel.label(z[:, : params.L.shape[1]] @ params.L.T, spoilt)
             error = label - spec.kernel.output(z @ layers.W.T, layers.a)
             return total + jnp.where(inside, error**2, 0.0).sum()
 

@@ -1,4 +1,4 @@
-"""Figures of runs: the risk on the left, the overlaps on the right, against the time t = lr·step/p.
+"""Figures of runs: the risk (or loss, or error) on the left, the overlaps on the right, against the time t.
 
 Theory is a black line. A simulation is the mean over its seeds with a band that holds the central 80 % of them. Runs in
 stages have no common clock: their seeds are drawn one by one (staged.py).
@@ -7,7 +7,7 @@ stages have no common clock: their seeds are drawn one by one (staged.py).
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from twolayer.numerics.errors import reject
+from twolayer.numerics.errors import InputError, choice, reject
 from twolayer.plot.canvas import canvas
 from twolayer.plot.staged import draw_stages, is_staged
 from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, TITLE, house_style
@@ -27,6 +27,7 @@ from twolayer.task.method import METHODS, Outcome
 __all__ = ["compare", "trajectory"]
 
 BAND = (0.1, 0.9)
+QUANTITIES = ("risk", "excess_risk", "loss", "error")
 MANY = 8  # more overlaps than this are drawn as thin lines without bands
 LINES = ("-", "--", ":", "-.")
 THEORY_LINES = ("--", ":", "-.")
@@ -72,7 +73,12 @@ def _title(dataset: xr.Dataset, width: int) -> str:
     parts = [f"target {target if len(target) < 70 else target[:69] + '…'}"]
     parts.append(f"{problem['activation']}, p = {problem['width']}")
     if problem["noise"]:
-        parts.append(f"Δ = {problem['noise']:g}")
+        law = problem.get("noise_law", "gaussian")
+        parts.append(f"Δ = {problem['noise']:g}" + ("" if law == "gaussian" else f" ({law})"))
+    if problem.get("flips"):
+        parts.append(f"{problem['flips']:.0%} flipped")
+    if problem.get("normalisation", "mean") != "mean":
+        parts.append(str(problem["normalisation"]))
     stages = whole.get("stages", [whole])
     for number, stage in enumerate(stages):
         algorithm = stage["algorithm"]
@@ -92,22 +98,33 @@ def _title(dataset: xr.Dataset, width: int) -> str:
 def _time_axis(ax: Axes, dataset: xr.Dataset) -> None:
     unit = dataset.time.attrs.get("units", "")
     power = f"   [$d^{{{unit.removeprefix('d**')}}}$]" if unit else ""
-    ax.set_xlabel("time  $t = \\mathrm{lr}\\cdot\\mathrm{step}\\,/\\,p$" + power)
+    divisor = "p" if _told(dataset)["problem"].get("normalisation", "mean") == "mean" else "N"
+    ax.set_xlabel(f"time  $t = \\mathrm{{lr}}\\cdot\\mathrm{{step}}\\,/\\,{divisor}$" + power)
 
 
-def _risk_axis(ax: Axes, dataset: xr.Dataset) -> None:
+def _check_quantity(quantity: str, datasets: Iterable[xr.Dataset]) -> None:
+    """Refuse what results do not hold."""
+    choice("quantity", quantity, QUANTITIES)
+    for dataset in datasets:
+        if quantity not in dataset:
+            held = ", ".join(name for name in QUANTITIES if name in dataset)
+            raise InputError(f"Argument `quantity`: {_label(dataset)} has no {quantity!r}, but {held}.")
+
+
+def _risk_axis(ax: Axes, dataset: xr.Dataset, quantity: str) -> None:
     """A logarithmic axis where that helps, and the level Δ/2 that no network gets below."""
     drawn = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in ax.get_lines()])
     positive = drawn[drawn > 0]
-    floor = _told(dataset)["problem"]["noise"] / 2
+    floor = _told(dataset)["problem"]["noise"] / 2 if quantity == "risk" else 0.0
     if floor and not any(line.get_gid() == f"floor {floor}" for line in ax.get_lines()):
         ax.axhline(floor, color=GREY, lw=0.8, ls=":", gid=f"floor {floor}")
         place: Any = ("axes fraction", "data")
         ax.annotate("Δ/2", (1.01, floor), xycoords=place, va="center", ha="left", color=GREY, fontsize=8)
     if positive.size and positive.max() > 3 * positive.min():
         ax.set_yscale("log")
-        _unresolved(ax, positive.min(), dataset)
-    ax.set_ylabel("risk")
+        if quantity in ("risk", "excess_risk"):
+            _unresolved(ax, positive.min(), dataset)
+    ax.set_ylabel(quantity.replace("_", " "))
     bands = any(isinstance(collection, PolyCollection) for collection in ax.collections)
     notes = [f"bands: {BAND[1] - BAND[0]:.0%} of the seeds"] if bands else []
     if is_staged(dataset):
@@ -130,7 +147,12 @@ def _band(ax: Axes, times: np.ndarray, values: np.ndarray, colour: str, label: s
         ax.fill_between(times, low, high, color=colour, alpha=0.22, lw=0)
 
 
-def trajectory(dataset: xr.Dataset, figure: Figure | None = None, ax: Axes | Sequence[Axes] | None = None) -> Figure:
+def trajectory(
+    dataset: xr.Dataset,
+    figure: Figure | None = None,
+    ax: Axes | Sequence[Axes] | None = None,
+    quantity: str = "risk",
+) -> Figure:
     """Risk and overlaps M_jr of one result against time.
 
     Parameters
@@ -141,6 +163,8 @@ def trajectory(dataset: xr.Dataset, figure: Figure | None = None, ax: Axes | Seq
         Where to draw: an empty figure, or one made by this function, to which the result is added.
     ax : pair of Axes, optional
         The panels for risk and overlaps, in a figure of your own.
+    quantity : str
+        What is drawn on the left: ``"risk"``, ``"excess_risk"``, ``"loss"`` or, for labels ±1, ``"error"``.
 
     Examples
     --------
@@ -152,17 +176,18 @@ def trajectory(dataset: xr.Dataset, figure: Figure | None = None, ax: Axes | Seq
     """
     if not isinstance(dataset, xr.Dataset) or "risk" not in dataset:
         reject("dataset", type(dataset).__name__, "a result of solve")
+    _check_quantity(quantity, [dataset])
     with house_style():
         figure, (left, right), whole = canvas(2, (8.4, 3.4), figure, ax, overlay=True)
         colour, k = COLOURS.get(_word(dataset), COLOURS["other"]), dataset.sizes["direction"]
         # colours tell the directions on the right, so the lines have to tell the results
         style: Any = {"ls": LINES[len(left.get_legend_handles_labels()[1]) % len(LINES)]}
         if is_staged(dataset):
-            draw_stages(left, right, dataset, colour, _label(dataset), style)
+            draw_stages(left, right, dataset, colour, _label(dataset), style, quantity)
         else:
-            _band(left, dataset.time.values, dataset.risk.values, colour, _label(dataset), **style)
+            _band(left, dataset.time.values, dataset[quantity].values, colour, _label(dataset), **style)
             _overlaps(right, dataset, style)
-        _risk_axis(left, dataset)
+        _risk_axis(left, dataset, quantity)
         right.set_ylabel("overlap $M_{jr}$" if k > 1 else "overlap $M_{j1}$")
         if k > 1:
             named: dict[str, Any] = {}
@@ -206,7 +231,10 @@ def _colours(words: dict[str, str]) -> dict[str, str]:
 
 
 def compare(
-    comparison: Comparison | xr.DataTree, figure: Figure | None = None, ax: Axes | Sequence[Axes] | None = None
+    comparison: Comparison | xr.DataTree,
+    figure: Figure | None = None,
+    ax: Axes | Sequence[Axes] | None = None,
+    quantity: str = "risk",
 ) -> Figure:
     """Risk and overlaps of all methods of a comparison: theory as lines, simulations with their seed bands.
 
@@ -218,6 +246,8 @@ def compare(
         Where to draw: an empty figure.
     ax : pair of Axes, optional
         The panels for risk and overlaps, in a figure of your own.
+    quantity : str
+        What is drawn on the left: ``"risk"``, ``"excess_risk"``, ``"loss"`` or, for labels ±1, ``"error"``.
 
     Examples
     --------
@@ -230,6 +260,7 @@ def compare(
     """
     known = comparison if isinstance(comparison, Comparison) else Comparison(comparison)
     results = known.results
+    _check_quantity(quantity, results.values())
     reference = results[known.reference]
     names = [n for n in quantities(reference) if n != "risk"]
     labels = _distinct({name: _label(dataset) for name, dataset in results.items()})
@@ -240,22 +271,22 @@ def compare(
         figure, (left, right), whole = canvas(2, (9.2, 3.6), figure, ax)
         for i, name in enumerate(simulations):
             times, values = results[name].time.values, quantities(results[name])
-            _band(left, times, values["risk"], colours[name], labels[name])
-            for r, quantity in enumerate(names):
+            _band(left, times, results[name][quantity].values, colours[name], labels[name])
+            for r, overlap in enumerate(names):
                 if len(names) == 1:
-                    _band(right, times, values[quantity], colours[name], None)
+                    _band(right, times, values[overlap], colours[name], None)
                 else:  # colours tell the directions here, so the lines have to tell the simulations
-                    _band(right, times, values[quantity], DIRECTIONS[r % 8], None, ls=SIMULATION_LINES[i % 3])
+                    _band(right, times, values[overlap], DIRECTIONS[r % 8], None, ls=SIMULATION_LINES[i % 3])
         for i, name in enumerate(theories):
             times, values = results[name].time.values, quantities(results[name])
             line: Any = {"color": COLOURS["theory"], "ls": THEORY_LINES[i % 3], "lw": 1.4, "zorder": 5}
-            left.plot(times, values["risk"].mean(axis=0), label=labels[name], **line)
-            for quantity in names:
-                right.plot(times, values[quantity].mean(axis=0), **line)
-        _risk_axis(left, reference)
+            left.plot(times, results[name][quantity].values.mean(axis=0), label=labels[name], **line)
+            for overlap in names:
+                right.plot(times, values[overlap].mean(axis=0), **line)
+        _risk_axis(left, reference, quantity)
         if len(names) > 1:
-            for r, quantity in enumerate(names):
-                right.plot([], [], color=DIRECTIONS[r % 8], label=f"$m_{{{quantity[1:]}}}$")
+            for r, overlap in enumerate(names):
+                right.plot([], [], color=DIRECTIONS[r % 8], label=f"$m_{{{overlap[1:]}}}$")
             right.legend()
         right.set_ylabel("overlap  $m_r = \\langle M_{jr}^2 \\rangle_j^{1/2}$")
         for panel in (left, right):

@@ -23,7 +23,9 @@ def is_staged(dataset: xr.Dataset) -> bool:
     return "stage" in dataset.coords
 
 
-def draw_stages(left: Axes, right: Axes, dataset: xr.Dataset, colour: str, label: str, style: dict[str, Any]) -> None:
+def draw_stages(
+    left: Axes, right: Axes, dataset: xr.Dataset, colour: str, label: str, style: dict[str, Any], quantity: str
+) -> None:
     """Risk and overlaps of all seeds against their own times."""
     times, seeds = dataset.time.values, dataset.sizes["seed"]
     stage = dataset.stage.values
@@ -36,7 +38,7 @@ def draw_stages(left: Axes, right: Axes, dataset: xr.Dataset, colour: str, label
         if len(ends):
             ax.scatter(times[:, ends], values[:, ends], s=14, color=colour, zorder=4)
 
-    draw(left, dataset.risk.values, colour, label)
+    draw(left, dataset[quantity].values, colour, label)
     p, k = dataset.sizes["neuron"], dataset.sizes["direction"]
     for r in range(k):
         for j in range(p):

@@ -37,6 +37,8 @@ STATES = {
     "a": ("neuron",),
     "risk": (),
     "excess_risk": (),
+    "loss": (),
+    "error": (),
     "train_risk": (),
 }
 SPREAD = 0x9E3779B97F4A7C15  # seeds of later stages: far from those that people choose

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from twolayer.functions.activation import NAMED, Activation
-from twolayer.gaussian.risk import excess_risks
+from twolayer.gaussian.risk import excess_risks, irreducible
 from twolayer.loops.host import Record, Silent, follow
 from twolayer.numerics.errors import InputError, RunFailed
 from twolayer.numerics.precision import float64
@@ -225,7 +225,7 @@ def _block(method: Method, task: Task, record: Record, risk: np.ndarray) -> Bloc
     if method.stepwise:
         clocks["step"] = position.astype(float)
     M, a, risk = (x[:, task.hidden :] for x in (record.snapshot.M, record.snapshot.a, risk))
-    total = risk + task.problem.noise / 2
+    total = risk + irreducible(task.problem)
     return Block(M, a, total, risk, clocks, record.outcome, stops["time"][0], stops["step"][0])
 
 

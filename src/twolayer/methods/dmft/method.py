@@ -31,6 +31,7 @@ from twolayer.numerics.errors import choice, finite_number, positive_integer, re
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
+from twolayer.task.tails import infinite
 
 __all__ = ["DMFT"]
 
@@ -242,7 +243,7 @@ class DMFT(Method):
                 f"with {laws} the limit d → ∞ is not one of finitely many steps on n = α d samples, which needs lr of "
                 "order one and batch and dataset proportional to d"
             )
-        return None
+        return infinite(problem, algorithm.loss, 2)
 
     def prepare(self, task: Task) -> Evolution:
         """Draw the points and visit them once."""

@@ -74,7 +74,7 @@ class Replicate:
         self.gradients: list[np.ndarray] = []
         self.copies: list[np.ndarray] = []
         self.train_risk: list[float] = []
-        p, rank, noisy = len(start.Q), setting.L.shape[1], int(setting.noise > 0)
+        p, rank, noisy = len(start.Q), setting.L.shape[1], int(setting.noise > 0 or setting.kernel.labels.flips > 0)
         self._choice = self._next(1)[0] if setting.pattern.draw(0) is not None else np.empty(0)
         vectors = self._next(rank + noisy + p)
         vectors[:rank] *= WIDER
@@ -84,7 +84,8 @@ class Replicate:
         noises[rank : rank + noisy] = False
         self.basis = begin(vectors, noises, root)
         U = self.basis.U / root
-        noise = setting.noise * U[rank + 1] if noisy else np.zeros(len(root))
+        normals = U[rank + 1] if noisy else np.zeros(len(root))
+        noise = setting.kernel.labels.spoil(normals, setting.noise**2)
         self.paths = Paths(U[1 : rank + 1].T @ setting.L.T, noise, root)
         A = start.M @ setting.inverse.T
         rows = np.zeros((p, len(U)))

@@ -35,7 +35,7 @@ TOLERANCE = 1e-6  # relative size of the new part of a push below which it adds 
 
 
 class Paths(NamedTuple):
-    """What a path keeps for ever: h* (N, k) and √Δ ξ (N,), which make its label, and the root √w of its weight (N,)."""
+    """What a path keeps for ever: h* (N, k) and what is done to its label (N,), and the root √w of its weight (N,)."""
 
     target: Any
     noise: Any
@@ -96,7 +96,7 @@ def visit(
     p = len(rows)
     h = (in_basis(rows, basis.E, alpha) @ basis.U / paths.root).T
     push = kernel.push(Sample(h, paths.target, paths.noise), a)
-    error = kernel.target(paths.target) + paths.noise - kernel.output(h, a)
+    error = kernel.label(paths.target, paths.noise) - kernel.output(h, a)
 
     parts, added, inner = split(basis.U, paths.root * jnp.concatenate([copies * push.first.T, fresh]))
     kept = jnp.diagonal(inner)[:p] > 0
