@@ -24,6 +24,9 @@ width = 3
 noise = 0.25
 gram = [[1.0, 0.2], [0.2, 1.0]]
 second_layer = [1.0, -1.0, 2]
+normalisation = "sqrt"
+noise_law = "student(5)"
+flips = 0.1
 [algorithm]
 lr = "0.5*d**-1.5 * cosine(horizon=5, clock='time')"
 batch = "2*d**0.5"
@@ -81,6 +84,9 @@ def test_every_key_arrives(tmp_path: Path) -> None:
         noise=0.25,
         gram=[[1.0, 0.2], [0.2, 1.0]],
         second_layer=[1, -1, 2],
+        normalisation="sqrt",
+        noise_law="student(5)",
+        flips=0.1,
     )
     assert task.algorithm() == tl.SGD(
         lr=0.5 * tl.d**-1.5 * tl.schedules.cosine(5, clock="time"),

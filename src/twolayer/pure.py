@@ -251,7 +251,7 @@ class Increment(eqx.Module):
         a: Float[Array, " p"] | None = None,
     ) -> Push:
         """G and e σ(λ), (n, p) each, from λ, λ* and the normals ξ of the label noise. Cost O(n p)."""
-        sample = Sample(student, target, jnp.sqrt(self.noise) * noise)
+        sample = Sample(student, target, self.kernel.labels.spoil(noise, self.noise))
         return self.kernel.push(sample, jnp.asarray(self.layer if a is None else a))
 
 

@@ -44,7 +44,7 @@ def check_problem(problem: Problem) -> None:
     shift = sigma[0] if sigma is not None else 0.0
     matched = square and form is not None and problem.k == 1 and form[0][0, 0] == 1 and form[1] == shift
     alike = problem.second_layer == "ones" or set(problem.second_layer) == {1.0}
-    if not (matched and alike and problem.P[0, 0] == 1 and problem.divisor == problem.p):
+    if not (matched and alike and problem.P[0, 0] == 1 and problem.divisor == problem.p and problem.labels.plain):
         raise InputError(
             "The formulas of escape hold for the square activation and target in one direction of norm 1 and the mean "
             "over neurons with a second layer of ones (Problem('z1**2', 'square', width=p, noise=Δ)), but got "

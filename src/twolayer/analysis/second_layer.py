@@ -22,6 +22,7 @@ import xarray as xr
 
 from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.moments import check_start
+from twolayer.gaussian.risk import irreducible
 from twolayer.numerics import random
 from twolayer.numerics.errors import InputError, finite_number, positive_integer, require
 from twolayer.numerics.html import field_summary
@@ -29,8 +30,10 @@ from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import sobol_normals
 from twolayer.running.dataset import unpack
 from twolayer.running.meanings import with_meanings
+from twolayer.task.losses import Loss
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
+from twolayer.task.tails import infinite
 
 __all__ = ["SecondLayer", "fit_second_layer", "layerwise", "simulate_second_layer"]
 
@@ -86,6 +89,13 @@ def _linear(engine: Engine, Q: Any, M: Any, layers: Any) -> Any:
     return jax.lax.map(at, (Q, M))
 
 
+def _check(problem: Problem, start: Overlaps) -> None:
+    check_start(problem, start)
+    why = infinite(problem, Loss.of("squared"), 2)
+    if why is not None:
+        raise InputError(f"Argument `problem` has no ridge fit of finite risk: {why}.")
+
+
 def _statistics(problem: Problem, Q: np.ndarray, M: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """K (n, p, p), b (n, p) and E[h²] (n,), from the averages that move a second layer: E[e φ] = b − K a/N."""
     p = problem.p
@@ -116,7 +126,7 @@ def fit_second_layer(problem: Problem, start: Overlaps, ridge: float = 0.0) -> S
     >>> fit.a.round(4).tolist(), round(float(fit.risk), 4), round(float(fit.risk_at(1000)), 4)
     ([0.76], 0.6836, 0.6861)
     """
-    check_start(problem, start)
+    _check(problem, start)
     rho = finite_number("ridge", ridge, minimum=0.0, accepted="a finite number ≥ 0")
     lead, p = start.batch, problem.p
     Q, M = start.Q.reshape(-1, p, p), start.M.reshape(-1, p, problem.k)
@@ -128,7 +138,7 @@ def fit_second_layer(problem: Problem, start: Overlaps, ridge: float = 0.0) -> S
     excess = (square - 2 * (c * b).sum(-1) + np.einsum("nj,njl,nl->n", c, K, c)) / 2
     points = zip(Q, M, K, c, inverse, strict=True)
     extra = np.array([_excess_per_sample(problem, Overlaps(q, m, problem.P), k, x, i, tau) for q, m, k, x, i in points])
-    found = (problem.divisor * c, excess + problem.noise / 2, excess, extra)
+    found = (problem.divisor * c, excess + irreducible(problem), excess, extra)
     return SecondLayer(*(x.reshape((*lead, *x.shape[1:])) for x in found))
 
 
@@ -146,9 +156,10 @@ def _excess_per_sample(
     """½ tr(K H⁻¹ V H⁻¹) + τ cᵀ H⁻¹ E[φ φᵀ H⁻¹ s], over Sobol points."""
     rank = start.factors()[0].shape[1]
     phi, h = _fields(problem, start, sobol_normals(rank + problem.p, LOG2_POINTS))
-    residual = h - phi @ c
+    keep = problem.labels.keep
+    residual = keep * h - phi @ c
     s = residual[:, None] * phi - tau * c
-    V = s.T @ s / len(s) + problem.noise * K
+    V = s.T @ s / len(s) + problem.noise * K + phi.T @ ((1 - keep**2) * h[:, None] ** 2 * phi) / len(s)
     drag = phi.T @ ((phi @ inverse) * s).sum(1) / len(s)
     return float(np.trace(K @ inverse @ V @ inverse) / 2 + tau * c @ inverse @ drag)
 
@@ -181,7 +192,7 @@ def simulate_second_layer(
     >>> bool((risks >= fit_second_layer(Problem("z1**2", "square"), Overlaps([[1.0]], [[0.8]])).risk).all())
     True
     """
-    check_start(problem, start)
+    _check(problem, start)
     if start.batch:
         raise InputError(f"Argument `start` must be a single point, but holds {start.batch[0]}.")
     rho = finite_number("ridge", ridge, minimum=0.0, accepted="a finite number ≥ 0")
@@ -193,9 +204,10 @@ def simulate_second_layer(
     for run in range(positive_integer("seeds", seeds)):
         normals = random.host_normal(seed, random.Role.FIELDS, n * width, run).reshape(n, width)
         phi, h = _fields(problem, start, normals[:, :-1])
-        y = h + np.sqrt(problem.noise) * normals[:, -1]
+        spoilt = problem.labels.spoil(normals[:, -1], problem.noise)
+        y = np.asarray(spoilt.sign) * h + np.asarray(spoilt.shift)
         c = np.linalg.solve(phi.T @ phi / n + rho * problem.divisor**2 * np.eye(p), phi.T @ y / n)
-        risks.append((square + problem.noise - 2 * c @ b + c @ K @ c) / 2)
+        risks.append((square - 2 * c @ b + c @ K @ c) / 2 + irreducible(problem))
     return np.array(risks)
 
 

@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "result", metavar="RESULT", help="a .nc file of solve, compare or gallery, or a .zarr store of sweep"
     )
     parser.add_argument("--of", metavar="NAME", help="of a sweep: the variable to draw (default: its main one)")
+    parser.add_argument("--quantity", metavar="NAME", help="beside the overlaps: risk, excess_risk, loss or error")
     add_common(parser, "the figure, .png, .pdf or .svg (default: beside the result)")
 
 
@@ -33,6 +34,8 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"RESULT must be a .nc file or a .zarr store, but got {short(args.result)}.")
     if suffix == ".nc":
         idle(args, "on a .nc file, of which risk and overlaps are drawn", "--of")
+    else:
+        idle(args, "on a sweep, whose variable is named by --of", "--quantity")
     from twolayer import plot
     from twolayer.files.results import load
     from twolayer.running.comparison import Comparison
@@ -40,13 +43,18 @@ def run(args: argparse.Namespace) -> int:
     result = load(args.result)
     path = figure_path(str(Path(args.result).with_suffix(".png")) if args.out is None else args.out)
     if isinstance(result, Comparison):
-        figure = plot.compare(result)
+        figure = plot.compare(result, quantity=args.quantity or "risk")
     elif "gallery" in result.attrs:
         from twolayer import gallery
 
+        idle(args, "on a figure of the gallery, which is drawn as it is", "--quantity")
         figure = gallery.draw(result).figure
     else:
-        figure = plot.trajectory(result) if suffix == ".nc" else plot.swept(result, args.of)
+        figure = (
+            plot.trajectory(result, quantity=args.quantity or "risk")
+            if suffix == ".nc"
+            else plot.swept(result, args.of)
+        )
     files = [str(plot.save_figure(figure, path))]
     say(args, "\n".join(f"wrote {file}" for file in files), {"files": files}, [])
     return 0

@@ -1,7 +1,7 @@
 """What the equations of motion need from the fields: five averages, and the engines that compute them.
 
 psi_jr = a_j E[σ'(λ_j) λ*_r e]    phi_jl = a_j E[σ'(λ_j) λ_l e]    chi_jl = a_j a_l E[σ'(λ_j) σ'(λ_l) e²]
-second_j = E[e σ(λ_j)]            excess_risk = ½ E[(h − f)²]
+second_j = E[e σ(λ_j)]            excess_risk = ½ E[(E[y|z] − f)²],    E[y|z] = h unless labels are flipped
 
 and, for those who carry the rows themselves, the mean gradient as a combination of them (Stein):
 
@@ -62,6 +62,10 @@ class Engine(eqx.Module):
     @abc.abstractmethod
     def work(self, p: int) -> float:
         """Terms of one evaluation: elementary function values, about 5 ns each on one core."""
+
+    def irreducible(self, noise: Any) -> Any:
+        """½ E Var(y|z), what the risk contains beyond the excess risk."""
+        return noise / 2
 
     def risk_work(self, p: int) -> float:
         """Terms of the excess risk alone."""

@@ -10,7 +10,7 @@ in the place of g. What else a step does is in step.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from twolayer.functions.normalisation import divisor
 from twolayer.functions.target import Target
 from twolayer.numerics.types import Real
 from twolayer.task.algorithm import SGD
+from twolayer.task.labels import LabelNoise, Spoilt
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem
 from twolayer.task.rules import Rule, RuledLoss, Sight
@@ -29,14 +30,14 @@ __all__ = ["Kernel", "Push", "Sample", "kernel_of"]
 
 
 class Sample(NamedTuple):
-    """Fields and label noise of a batch: λ (n, p), λ* (n, k), √Δ ξ (n,); for rules also |z|²/d (n,) and z·z'/d (n, n).
+    """Fields of a batch, λ (n, p) and λ* (n, k), and what is done to its labels; for rules also |z|²/d and z·z'/d.
 
     Where these are not known they are those of the limit, 1 and δ.
     """
 
     student: Float[Real, "n p"]
     target: Float[Real, "n k"]
-    noise: Float[Real, " n"]
+    noise: Spoilt
     size: Any = 1.0
     products: Any = None
 
@@ -56,6 +57,11 @@ class Kernel:
     target: Target
     loss: Loss
     normalisation: str = "mean"
+    labels: LabelNoise = field(default_factory=LabelNoise)
+
+    def label(self, target: Float[Real, "*n k"], noise: Spoilt) -> Float[Real, "*n"]:
+        """Y = ± h + √Δ ξ. Cost O(1)."""
+        return noise.sign * self.target(target) + noise.shift
 
     def output(self, fields: Float[Real, "*n p"], a: Float[Real, " p"]) -> Float[Real, "*n"]:
         """F = (1/N) Σ_j a_j σ(λ_j). Cost O(p)."""
@@ -65,7 +71,7 @@ class Kernel:
         """G and e σ(λ) of every sample in the batch. Cost O(n p)."""
         sigma = self.activation(sample.student)
         f = (a * sigma).sum(-1) / divisor(self.normalisation, a.shape[-1])
-        e = self.loss.residual(self.target(sample.target) + sample.noise, f)[..., None]
+        e = self.loss.residual(self.label(sample.target, sample.noise), f)[..., None]
         g = a * self.activation.slope(sample.student) * e
         return Push(g if self.rule is None else self._ruled(sample, a, g, e[..., 0]), sigma * e)
 
@@ -76,7 +82,7 @@ class Kernel:
 
     def _ruled(self, sample: Sample, a: Any, g: Any, e: Any) -> Any:
         """ĝ of every sample in the batch."""
-        loss, label = self.loss, self.target(sample.target) + sample.noise
+        loss, label = self.loss, self.label(sample.target, sample.noise)
         N = divisor(self.normalisation, a.shape[-1])
         assert isinstance(loss, RuledLoss) and loss.rule is not None and loss.rule.push is not None
 
@@ -93,4 +99,4 @@ class Kernel:
 
 def kernel_of(problem: Problem, algorithm: SGD) -> Kernel:
     """The increment kernel of a problem and an algorithm."""
-    return Kernel(problem.activation, problem.target, algorithm.drive, problem.normalisation)
+    return Kernel(problem.activation, problem.target, algorithm.drive, problem.normalisation, problem.labels)

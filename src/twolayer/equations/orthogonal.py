@@ -147,7 +147,7 @@ def batch_sums(at: Reduced, frame: Frame, layers: Layers, normals: Any, first: A
     p, r, c = at.p, at.rank, at.columns
     xi_star, xi_own = normals[:, :r], normals[:, r : r + c]
     student = xi_star @ layers.W[:, :r].T + xi_own @ layers.W[:, r:].T
-    sample = Sample(student, xi_star @ frame.L.T, jnp.sqrt(frame.noise) * normals[:, -1])
+    sample = Sample(student, xi_star @ frame.L.T, at.kernel.labels.spoil(normals[:, -1], frame.noise))
     if at.sized:
         inputs = jnp.concatenate([normals[:, : r + c], T[: len(normals)]], axis=1)
         products = inputs @ inputs.T / frame.rates.dim

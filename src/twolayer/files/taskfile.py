@@ -1,6 +1,6 @@
 """Task files: one TOML description for every lens.
 
-[problem]    target, activation, width, noise, gram, second_layer, directions
+[problem]    target, activation, width, noise, gram, second_layer, directions, normalisation, noise_law, flips
 [algorithm]  lr, batch, loss, rule, geometry, momentum, nesterov, weight_decay, dataset, sampling, repeat,
              train_first_layer, train_second_layer, second_lr, average
 [start]      random = "sphere" | "hemisphere" | "gaussian" with seed, or Q, M, a
@@ -60,6 +60,8 @@ class ProblemTable(Table):
     second_layer: str | list[float] = "ones"
     directions: Integer | None = None
     normalisation: str = "mean"
+    noise_law: str = "gaussian"
+    flips: float = 0.0
 
 
 class AlgorithmTable(Table):

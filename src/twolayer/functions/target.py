@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -100,6 +100,28 @@ class Target:
                 return None
             out.append(first)
         return tuple(out)
+
+    def scaled(self, factor: float) -> Target:
+        """The same target times a number, with all that is known of it.
+
+        Examples
+        --------
+        >>> Target.of("z1*z2").scaled(0.5).polynomial
+        {(1, 1): 0.5}
+        """
+        ridge, poly = self.ridge, self.polynomial
+        if ridge is not None:
+            ridge = replace(ridge, weights=tuple(factor * c for c in ridge.weights))
+        return Target(
+            f"{factor:g}*({self.name})",
+            self.directions,
+            lambda fields: factor * self.function(fields),
+            None if poly is None else {alpha: factor * c for alpha, c in poly.items()},
+            ridge,
+            self.smooth,
+            rf"{factor:g} \left({self.latex}\right)",
+            ("scaled", self.key, factor),
+        )
 
     @classmethod
     def of(cls, source: Any, directions: int | None = None) -> Target:

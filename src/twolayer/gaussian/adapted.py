@@ -1,9 +1,13 @@
-"""Engines for students that are no means over neurons.
+"""Engines for students that are no means over neurons, and for labels that are flipped.
 
     f = (1/N) Σ_j a_j σ(λ_j) = (1/p) Σ_j b_j σ(λ_j),    b = (p/N) a
     psi(a) = (N/p) psi(b),  phi(a) = (N/p) phi(b),  chi(a) = (N/p)² chi(b),    second and risk those at b
 
-All other engines average over the fields of a mean over neurons.
+    y → −y with probability q, and e linear:   e(−h, f) = −e(h, −f), which is −e at −a. So
+    psi, phi, chi = (1 − q) X(a) + q X(−a),    second = (1 − q) X(a) − q X(−a)
+    ½ E[(y − f)²] = (1 − q) R(a) + q R(−a) + Δ/2,    of which no f can take away  2 q (1 − q) E[h²] + Δ/2
+
+All other engines average over the fields of a mean over neurons; those of linear losses know true labels only.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 
 from twolayer.equations.averages import Averages, Engine, Gradient
 
@@ -18,10 +23,15 @@ __all__ = ["AdaptedEngine"]
 
 
 class AdaptedEngine(Engine):
-    """An engine of means over neurons at a second layer that is ``scale`` = p/N times as large."""
+    """An engine at a second layer ``scale`` = p/N times as large, mixed with itself at −a where labels flip.
+
+    ``square`` is E[h²]. Cost that of the inner engine, twice with flips.
+    """
 
     inner: Engine
     scale: float = eqx.field(static=True)
+    flips: float = eqx.field(static=True)
+    square: Any
 
     @property
     def label(self) -> str:
@@ -30,19 +40,34 @@ class AdaptedEngine(Engine):
 
     def work(self, p: int) -> float:
         """Terms of one evaluation."""
-        return self.inner.work(p)
+        return self.inner.work(p) * (2 if self.flips else 1)
 
     def risk_work(self, p: int) -> float:
         """Terms of the excess risk alone."""
-        return self.inner.risk_work(p)
+        return self.inner.risk_work(p) * (2 if self.flips else 1)
+
+    def irreducible(self, noise: Any) -> Any:
+        """½ E Var(y|z)."""
+        return noise / 2 + 2 * self.flips * (1 - self.flips) * self.square
 
     def __call__(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
         """The averages at one point."""
-        s = self.scale
+        s, q = self.scale, self.flips
         psi, phi, chi, second, risk = self.inner(Q, M, s * a, noise)
+        if q:
+            other = self.inner(Q, M, -s * a, noise)
+            pairs = ((psi, other.psi), (phi, other.phi), (chi, other.chi), (risk, other.excess_risk))
+            psi, phi, chi, risk = ((1 - q) * x + q * y for x, y in pairs)
+            second = (1 - q) * second - q * other.second
+            risk = jnp.maximum(risk - 2 * q * (1 - q) * self.square, 0.0)
         return Averages(psi / s, phi / s, chi / s**2, second, risk)
 
     def gradient(self, Q: Any, M: Any, a: Any, noise: Any) -> Gradient:
         """The mean gradient as a combination of the rows."""
-        own, star, second = self.inner.gradient(Q, M, self.scale * a, noise)
-        return Gradient(own / self.scale, star / self.scale, second)
+        s, q = self.scale, self.flips
+        own, star, second = self.inner.gradient(Q, M, s * a, noise)
+        if q:
+            other = self.inner.gradient(Q, M, -s * a, noise)
+            own, star = (1 - q) * own + q * other.own, (1 - q) * star + q * other.star
+            second = (1 - q) * second - q * other.second
+        return Gradient(own / s, star / s, second)

@@ -72,6 +72,10 @@ class Descent(eqx.Module):
     def label(self) -> str:
         """Which rules are used, for reports."""
 
+    def irreducible(self, noise: Scalar) -> Any:
+        """What the risk contains beyond that."""
+        return noise / 2
+
     def overlaps(self, rows: Any) -> tuple[Numbers, Numbers]:
         """Q and M of the rows."""
         return rows @ rows.T, rows[:, : self.L.shape[1]] @ self.L.T
@@ -102,6 +106,10 @@ class SteinDescent(Descent):
     def excess_risk(self, rows: Any, a: Layer) -> Numbers:
         """½ E[(h − f)²]."""
         return self.risk_engine(*self.overlaps(rows), a, 0.0).excess_risk
+
+    def irreducible(self, noise: Any) -> Any:
+        """What the risk contains beyond that."""
+        return self.risk_engine.irreducible(noise)
 
 
 class ReluDescent(Descent):
@@ -195,7 +203,7 @@ def descent_of(
     averager = select(problem, loss, engine, log2_points=log2_points)
     ridge, relu = problem.target.ridge, Activation.of("relu")
     both = ridge is not None and problem.activation == relu == ridge.activation
-    if both and engine == "auto" and loss.student is not None:
+    if both and engine == "auto" and loss.student is not None and not problem.labels.flips:
         assert ridge is not None
         rows, weights = np.array(ridge.directions) @ L, np.array(ridge.weights)
         return ReluDescent(L, loss.student, problem.divisor, rows, weights), averager

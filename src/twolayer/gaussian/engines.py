@@ -36,6 +36,7 @@ from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import SCRAMBLINGS, sobol_normals
 from twolayer.numerics.tracing import traced
 from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
+from twolayer.task.labels import LabelNoise
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem
 
@@ -136,7 +137,8 @@ class Averager:
 class _Builder:
     """Builds the engine for a kernel at a given resolution. ``noisy``: the label noise matters beyond its variance.
 
-    ``scale`` is p/N, by which the second layer of a student that is no mean over neurons is multiplied.
+    ``scale`` is p/N, by which the second layer of a student that is no mean over neurons is multiplied; ``flips`` is q
+    where the loss is linear in the label. Other losses find it in their kernel.
     """
 
     kernel: Kernel
@@ -146,6 +148,7 @@ class _Builder:
     log2_points: int
     noisy: bool
     scale: float
+    flips: float
 
     @property
     def P(self) -> np.ndarray:
@@ -154,10 +157,14 @@ class _Builder:
     def build(self, order: int, coarse: bool = False, scrambling: int = 0) -> tuple[Engine, bool]:
         """An engine, and whether anything in it is sampled."""
         engine, sampled = self._plain(order, coarse, scrambling)
-        return (engine if self.scale == 1 else AdaptedEngine(engine, self.scale)), sampled
+        if self.scale == 1 and not self.flips:
+            return engine, sampled
+        silent = (jnp.eye(self.p), jnp.zeros((self.p, len(self.gram))), jnp.zeros(self.p))
+        square = 2 * _on_host(engine, *silent, 0.0).excess_risk if self.flips else np.zeros(())
+        return AdaptedEngine(engine, self.scale, self.flips, square), sampled
 
     def _plain(self, order: int, coarse: bool, scrambling: int) -> tuple[Engine, bool]:
-        """The same for a mean over neurons."""
+        """The same for a mean over neurons, and for true labels where the loss is linear."""
         kernel, student = self.kernel, self.kernel.loss.student
         if self.engine != "auto":
             return self._full(order, scrambling)
@@ -259,10 +266,13 @@ def select(
     'closed form (erf)'
     """
     choice("engine", engine, ENGINES)
-    kernel = Kernel(problem.activation, problem.target, Loss.of(loss))
-    noisy = kernel.loss.student is None and (traced(problem.noise) or problem.noise > 0)
-    scale = problem.p / problem.divisor
-    return _select(_Builder(kernel, problem.p, problem.gram, engine, log2_points, noisy, scale), order)
+    loss = Loss.of(loss)
+    linear = loss.student is not None
+    labels = LabelNoise() if linear else problem.labels
+    noisy = not linear and (traced(problem.noise) or problem.noise > 0)
+    kernel = Kernel(problem.activation, problem.target, loss, labels=labels)
+    adapted = (problem.p / problem.divisor, problem.labels.flips if linear else 0.0)
+    return _select(_Builder(kernel, problem.p, problem.gram, engine, log2_points, noisy, *adapted), order)
 
 
 @lru_cache(maxsize=64)

@@ -1,7 +1,7 @@
 """All fields at once: the rule for any activation, target and loss.
 
     E[F(λ, λ*)] over  λ* = L_P ξ*,  λ = A ξ* + B ξ⊥,  A = M L_P⁺ᵀ,  B Bᵀ = Q⊥
-    e(h + √Δ ξ, f) and its square averaged over the label noise:  h − s f and (h − s f)² + Δ, or panels in ξ
+    e(± h + √Δ ξ, f) and its square averaged over the label noise:  h − s f and (h − s f)² + Δ, or panels in ξ
 
 by iterated quadrature in a few dimensions, by scrambled Sobol points beyond. What jumps at kinks of σ' or of e does so
 on surfaces that move with Q, M and a. Panels move along; of sampled averages the derivative gets what the jumps add,
@@ -28,6 +28,7 @@ from twolayer.gaussian.forms import TINY
 from twolayer.gaussian.quadrature import Partial, crossing, last_axis, nested_rule, panel_rule
 from twolayer.numerics.special import root, symmetric_root
 from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
+from twolayer.task.labels import Spoilt
 from twolayer.task.rules import RuledLoss
 
 __all__ = ["FullEngine", "FullRule", "triangular_root"]
@@ -114,7 +115,8 @@ class FullRule(eqx.Module):
         """Number of nodes."""
         structure, kinks = self._fields(p)
         rule = self.kernel.rule
-        levels = (len(self.kernel.loss.kinks) + (0 if rule is None else len(rule.kinks))) * self.split
+        levels = len(self.kernel.loss.kinks) + (0 if rule is None else len(rule.kinks))
+        levels *= len(self.kernel.labels.signs) * self.split
         last = structure.shape[1] - 1
         total, order = (1, self.order) if self.normals is None else (len(self.normals), LINE_ORDER)
         for i in range(last + 1) if self.normals is None else [last] if self.split else []:
@@ -127,7 +129,8 @@ class FullRule(eqx.Module):
         """Terms of one evaluation."""
         each = 4.0 * p + 0.2 * p * (p + len(self.L)) + 8
         if self.noisy:
-            each += 3.0 * NOISE_ORDER * (3 + len(self.kernel.loss.kinks)) * (1 if self.kernel.rule is None else p)
+            panels = 3 + len(self.kernel.loss.kinks) + len(self.kernel.labels.law.kinks)
+            each += 3.0 * NOISE_ORDER * panels * len(self.kernel.labels.signs) * (1 if self.kernel.rule is None else p)
         return self.nodes(p) * each
 
     def _rows(self, Q: Gram, M: Cross) -> tuple[Numbers, Numbers]:
@@ -161,10 +164,12 @@ class FullRule(eqx.Module):
 
         def level(u: Numbers) -> Numbers:
             y, f = self.kernel.target(u[..., :k]), self.kernel.output(u[..., k:], a)
-            found = self.kernel.loss.levels(y, f)
-            if self.kernel.rule is not None:
-                signed = self._strength(u[..., k:], a) * self.kernel.loss.residual(y, f)
-                found = [*found, *(signed - kink for kink in self.kernel.rule.kinks)]
+            found: list[Any] = []
+            for _, sign in self.kernel.labels.signs:
+                found += self.kernel.loss.levels(sign * y, f)
+                if self.kernel.rule is not None:
+                    signed = self._strength(u[..., k:], a) * self.kernel.loss.residual(sign * y, f)
+                    found += [signed - kink for kink in self.kernel.rule.kinks]
             return jnp.stack(found, -1)
 
         return level
@@ -174,20 +179,28 @@ class FullRule(eqx.Module):
         square = ((a * self.kernel.activation.slope(student)) ** 2).sum(-1)
         return root(square)
 
-    def noises(self, student: Any, target: Any, a: Layer, noise: Scalar) -> tuple[Any, Any]:
-        """Label noise at every node and its weights, (N, m) each; panels end where a rule or the loss bends."""
-        if not self.noisy:
-            return jnp.zeros((len(student), 1)), jnp.ones((len(student), 1))
-        loss, rule, width = self.kernel.loss, self.kernel.rule, root(noise)
+    def noises(self, student: Any, target: Any, a: Layer, noise: Scalar) -> list[tuple[float, Spoilt, Any]]:
+        """Chances of the signs of a label; with each, what is done to labels at every node, and weights, (N, m) each.
+
+        Panels end where a rule or the loss bends.
+        """
+        loss, rule, labels = self.kernel.loss, self.kernel.rule, self.kernel.labels
         h, f = self.kernel.target(target), self.kernel.output(student, a)
-        labels = loss.labels(f)
+        if not self.noisy:
+            still = jnp.zeros((len(student), 1))
+            return [(chance, Spoilt(sign, still), still + 1.0) for chance, sign in labels.signs]
+        width, at = root(noise), loss.labels(f)
         if isinstance(loss, RuledLoss) and rule is not None and loss.linear is not None:
             strength = jnp.maximum(self._strength(student, a), TINY)
-            labels = [*labels, *(loss.linear * f + kink / strength for kink in rule.kinks)]
-        ends = [crossing(y, h, width * jnp.ones_like(h)) for y in labels]
+            at = [*at, *(loss.linear * f + kink / strength for kink in rule.kinks)]
         order = max(self.order, NOISE_ORDER)  # refined with the fields, over which nothing is smoothed any more
-        x, w = panel_rule(jnp.stack(ends, -1) if ends else jnp.zeros((*h.shape, 0)), order)
-        return width * x, w
+        found = []
+        for chance, sign in labels.signs:
+            ends = [labels.law.to_normal(crossing(y, sign * h, width * jnp.ones_like(h))) for y in at]
+            ends += [kink * jnp.ones_like(h) for kink in labels.law.kinks]
+            x, w = panel_rule(jnp.stack(ends, -1) if ends else jnp.zeros((*h.shape, 0)), order)
+            found.append((chance, Spoilt(sign, width * labels.law.from_normal(x)), w))
+        return found
 
     def residual(self, student: Any, target: Any, a: Layer, noise: Scalar) -> Residual:
         """E and e² averaged over the label noise; without it they are what they are."""
@@ -195,14 +208,21 @@ class FullRule(eqx.Module):
         if loss.student is not None:
             e = h - loss.student * f
             return Residual(h, f, e, e**2 + noise)
+        parts = [(chance, *self._spoilt(sign * h, f, noise)) for chance, sign in self.kernel.labels.signs]
+        return Residual(h, f, sum(c * mean for c, mean, _ in parts), sum(c * square for c, _, square in parts))
+
+    def _spoilt(self, h: Any, f: Any, noise: Scalar) -> tuple[Any, Any]:
+        """E and e² averaged over the additive noise of labels h."""
+        loss, law = self.kernel.loss, self.kernel.labels.law
         if not self.noisy:
             e = loss.residual(h, f)
-            return Residual(h, f, e, e**2)
+            return e, e**2
         width = root(noise)
-        ends = [crossing(y, h, width * jnp.ones_like(h)) for y in loss.labels(f)]
+        ends = [law.to_normal(crossing(y, h, width * jnp.ones_like(h))) for y in loss.labels(f)]
+        ends += [kink * jnp.ones_like(h) for kink in law.kinks]
         x, w = panel_rule(jnp.stack(ends, -1) if ends else jnp.zeros((*h.shape, 0)), NOISE_ORDER)
-        e = loss.residual(h[..., None] + width * x, f[..., None])
-        return Residual(h, f, (w * e).sum(-1), (w * e**2).sum(-1))
+        e = loss.residual(h[..., None] + width * law.from_normal(x), f[..., None])
+        return (w * e).sum(-1), (w * e**2).sum(-1)
 
     def averages(self, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Any = (0.0, 0.0)) -> Averages:
         """All five averages; in psi, phi and second with e − α h + β f in the place of e, fit = (α, β)."""
@@ -242,7 +262,7 @@ def _averages(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: A
         first @ student,
         ((w * e.square)[:, None] * slope).T @ slope,
         (pushed * rule.kernel.activation(student)).sum(0),
-        w @ (e.h - e.f) ** 2 / 2,
+        w @ (rule.kernel.labels.keep * e.h - e.f) ** 2 / 2,
     )
 
 
@@ -251,19 +271,21 @@ def _ruled(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Any)
     kernel = rule.kernel
     assert kernel.rule is not None
     student, target, w = rule.fields(Q, M, a)
-    x, v = rule.noises(student, target, a, noise)
-    count = x.shape[1]
-    every, stars = (jnp.repeat(y, count, axis=0) for y in (student, target))
-    push = kernel.push(Sample(every, stars, x.reshape(-1)), a)
-    both = (w[:, None] * v).reshape(-1)
-    first, second = ((both[:, None] * y).reshape(len(w), count, -1).sum(1) for y in push)
+    first, second, chi = 0.0, 0.0, 0.0
+    for chance, spoilt, v in rule.noises(student, target, a, noise):
+        count = v.shape[1]
+        every, stars = (jnp.repeat(y, count, axis=0) for y in (student, target))
+        push = kernel.push(Sample(every, stars, Spoilt(spoilt.sign, spoilt.shift.reshape(-1))), a)
+        both = chance * (w[:, None] * v).reshape(-1)
+        here = [(both[:, None] * y).reshape(len(w), count, -1).sum(1) for y in push]
+        first, second, chi = first + here[0], second + here[1], chi + (both[:, None] * push.first).T @ push.first
     h, f = kernel.target(target), kernel.output(student, a)
     linear = (w * (fit[0] * h - fit[1] * f))[:, None]
-    first = (kernel.rule.drift * first - linear * a * kernel.activation.slope(student)).T
+    moved = (kernel.rule.drift * first - linear * a * kernel.activation.slope(student)).T
     return Averages(
-        first @ target,
-        first @ student,
-        (both[:, None] * push.first).T @ push.first,
+        moved @ target,
+        moved @ student,
+        jnp.asarray(chi),
         (second - linear * kernel.activation(student)).sum(0),
         w @ (h - f) ** 2 / 2,
     )

@@ -1,7 +1,7 @@
 """`moments`: the five averages at a given point, with engine and error.
 
 psi_jr = a_j E[σ'(λ_j) λ*_r e]    phi_jl = a_j E[σ'(λ_j) λ_l e]    chi_jl = a_j a_l E[σ'(λ_j) σ'(λ_l) e²]
-second_j = E[e σ(λ_j)]    risk = ½ E[(y − f)²]    excess_risk = risk − Δ/2
+second_j = E[e σ(λ_j)]    risk = ½ E[(y − f)²]    excess_risk = risk − ½ E Var(y|z)
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from twolayer.gaussian.engines import LOG2_POINTS, adapt, relative_error
+from twolayer.gaussian.risk import irreducible
 from twolayer.numerics.errors import InputError, reject
 from twolayer.numerics.html import card, cells, escaped, field_summary, matrix
 from twolayer.numerics.precision import float64
@@ -19,6 +20,7 @@ from twolayer.task.losses import Loss
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.particles import Particles
 from twolayer.task.problem import Problem
+from twolayer.task.tails import infinite
 
 __all__ = ["Moments", "check_point", "check_start", "moments"]
 
@@ -133,6 +135,9 @@ def moments(
     ([[0.0]], 1.5, 'closed form (quadratic)')
     """
     check_point(problem, start)
+    why = infinite(problem, Loss.of(loss), 2)
+    if why is not None:
+        raise InputError(f"Argument `loss` has no averages here: {why}.")
     a = problem.a() if start.a is None else start.a
     chosen, *_ = adapt(problem, loss, start.Q, start.M, a, engine=engine, tolerance=tolerance, log2_points=log2_points)
     values = chosen(start.Q, start.M, a, problem.noise)
@@ -145,7 +150,7 @@ def moments(
         np.asarray(values.phi),
         np.asarray(values.chi),
         np.asarray(values.second),
-        excess + problem.noise / 2,
+        excess + irreducible(problem),
         excess,
         relative,
         errors,

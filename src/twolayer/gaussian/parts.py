@@ -121,13 +121,13 @@ class FittedEngine(Engine):
         """The averages at one point."""
         rest, alpha, beta = self._fit(Q, M, a, noise)
         f, _ = student_terms(self.forms, Q, M, a)
-        h, weight = self.target.terms(Q, M), a / a.shape[0]
+        h, weight, keep = self.target.terms(Q, M), a / a.shape[0], self.rule.kernel.labels.keep
         return Averages(
             psi=a[:, None] * (alpha * h.star - beta * f.star) + rest.psi,
             phi=a[:, None] * (alpha * h.own - beta * f.own) + rest.phi,
             chi=rest.chi,
             second=alpha * h.value - beta * f.value + rest.second,
-            excess_risk=jnp.maximum(h.square - 2 * weight @ h.value + f.square, 0.0) / 2,
+            excess_risk=jnp.maximum(keep**2 * h.square - 2 * keep * weight @ h.value + f.square, 0.0) / 2,
         )
 
     def gradient(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Gradient:

@@ -1,12 +1,14 @@
 """The risk along whole trajectories.
 
-    excess_risk = ½ E[(h − f)²] = ½ ( E[h²] − (2/p) Σ_j a_j E[h σ_j] + (1/p²) Σ_jl a_j a_l E[σ_j σ_l] )
+    excess_risk = ½ E[(h − f)²] = ½ ( E[h²] − (2/N) Σ_j a_j E[h σ_j] + (1/N²) Σ_jl a_j a_l E[σ_j σ_l] )
+    risk = excess_risk + ½ E Var(y|z);    where labels flip, h stands for the mean label (1 − 2q) h
 
 Only one- and two-field averages occur, so this stays cheap and accurate even where chi has to be sampled.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -18,7 +20,7 @@ from twolayer.numerics.precision import float64
 from twolayer.numerics.types import Numbers
 from twolayer.task.problem import Problem
 
-__all__ = ["excess_risks"]
+__all__ = ["excess_risks", "irreducible"]
 
 BUDGET = 2e9  # terms for one trajectory dataset
 COARSE_POINTS = 13  # Sobol points (log2) when a trajectory has very many save points
@@ -27,6 +29,22 @@ COARSE_POINTS = 13  # Sobol points (log2) when a trajectory has very many save p
 @eqx.filter_jit
 def _batch(engine: Engine, points: Any) -> Numbers:
     return jax.vmap(lambda Q, M, a: engine(Q, M, a, 0.0).excess_risk)(*points)
+
+
+@float64
+def irreducible(problem: Problem) -> float:
+    """½ E Var(y|z): Δ/2, and what flips add; infinite where the noise has no variance.
+
+    Examples
+    --------
+    >>> round(irreducible(Problem("sign(z1)", "erf", noise=0.1, flips=0.2)), 6)
+    0.37
+    """
+    if problem.noise > 0 and problem.labels.law.moments <= 2:
+        return math.inf
+    if not problem.labels.flips:
+        return problem.noise / 2
+    return float(select(problem, "squared").engine.irreducible(problem.noise))
 
 
 @float64

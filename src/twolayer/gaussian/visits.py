@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.kernel import Kernel, Sample
@@ -49,7 +48,7 @@ def visit(kernel: Kernel, nodes: Nodes, A: Numbers, B: Numbers, L: Numbers, a: L
     fields = r + B.shape[1]
     star, own = nodes.xi[:, :r], nodes.xi[:, r:fields]
     student, target = star @ A.T + own @ B.T, star @ L.T
-    push = kernel.push(Sample(student, target, jnp.sqrt(noise) * nodes.xi[:, -1]), a)
+    push = kernel.push(Sample(student, target, kernel.labels.spoil(nodes.xi[:, -1], noise)), a)
     return Visited(nodes.weights, nodes.xi[:, :fields], student, target, push.first, push.second)
 
 
@@ -64,14 +63,16 @@ def covariance_nodes(kernel: Kernel, rank: int, columns: int, noisy: bool) -> tu
     sigma, h = kernel.activation.polynomial, kernel.target.polynomial
     fields = rank + columns
     noise_points = 3 if noisy else 1
-    if sigma is not None and h is not None and kernel.loss.student is not None:
+    # three points average what is linear in e over Gaussian noise; nothing splits where labels flip or a loss bends
+    simple = kernel.labels.plain and (kernel.loss.student is not None or not (noisy or kernel.loss.kinks))
+    if sigma is not None and h is not None and simple and kernel.loss.student is not None:
         D, E = len(sigma) - 1, max(len(sigma) - 1, max(map(sum, h), default=0))
         n = 2 * (D - 1 + E) + 1
         if n**fields * noise_points <= MAX_NODES:
             return hermite_rule([n] * fields + [noise_points]), "exact"
     # the columns of B are coordinates, not fields: kinks are not on the axes, so nothing is split
     order = 6
-    smooth = kernel.rule is None and not kernel.activation.kinks and kernel.target.smooth
+    smooth = simple and kernel.rule is None and not kernel.activation.kinks and kernel.target.smooth
     if (4 * order) ** fields * noise_points <= MAX_NODES and smooth:
         points, weights, _ = nested_rule(np.eye(fields), [()] * fields, order, np.eye(fields, dtype=bool))
         noise, w = hermite_rule([noise_points])

@@ -47,7 +47,7 @@ def watched_value(quantity: str | None, engine: Any, Q: Any, M: Any, a: Any, noi
     if quantity == "alignment":
         return M[0, 0]
     excess = engine(Q, M, a, noise).excess_risk
-    return excess + noise / 2 if quantity == "risk" else excess
+    return excess + engine.irreducible(noise) if quantity == "risk" else excess
 
 
 def accept(old: Any, new: Any, lane: Lane, size: Any, value: Any, watch: Watch | None, step: Any, on: Any) -> Any:

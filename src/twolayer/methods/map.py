@@ -41,6 +41,7 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import memory_beyond
+from twolayer.task.tails import infinite
 
 __all__ = ["CORRECTIONS", "LARGEST_FLUCTUATION", "Map"]
 
@@ -103,14 +104,16 @@ class Map(Method):
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
-        """Only fresh samples, and gradients that are functions of the fields."""
+        """Only fresh samples, gradients that are functions of the fields, and noise whose fluctuations have a size."""
         rule = algorithm.rule
         if rule is not None and (rule.push is None or rule.sizes or rule.coordinates):
             return (
                 f"with the rule {rule} a step depends on more than the fields of its samples, so the terms of order "
                 "1/d of its mean are others"
             )
-        return REUSED.format(algorithm.reused) if algorithm.reused else memory_beyond(algorithm)
+        if algorithm.reused:
+            return REUSED.format(algorithm.reused)
+        return memory_beyond(algorithm) or infinite(problem, algorithm.loss, 4)
 
     def prepare(self, task: Task) -> Evolution:
         """Evaluate the laws at d."""

@@ -27,6 +27,7 @@ from twolayer.equations.step import Form, Layers, Limit, as_data, form_of, limit
 from twolayer.gaussian.engines import SECONDS_PER_TERM
 from twolayer.gaussian.ensemble import Cloud, Ensemble
 from twolayer.gaussian.nodes import target_frame
+from twolayer.gaussian.risk import irreducible
 from twolayer.gaussian.wide import INTERACTIONS, Fineness, Wide
 from twolayer.loops.scheduled import integrated
 from twolayer.loops.track import Equation
@@ -50,7 +51,7 @@ class Drift(Equation):
 
     ensemble: Ensemble
     limit: Limit
-    label_noise: Any
+    irreducible: Any
     L: Any
     neurons: Any
     form: Form = eqx.field(static=True)
@@ -68,7 +69,7 @@ class Drift(Equation):
             return jnp.sqrt(self.neurons * (y.weights @ M**2).sum())
         if quantity == "alignment":
             return M[0, 0]
-        return self.ensemble(y).excess_risk + (self.label_noise / 2 if quantity == "risk" else 0.0)
+        return self.ensemble(y).excess_risk + (self.irreducible if quantity == "risk" else 0.0)
 
     def __call__(self, t: Any, y: Cloud, args: Any = None) -> Cloud:
         """dy/dt."""
@@ -132,7 +133,7 @@ class CloudMotion(Motion):
         problem, algorithm = self.task.problem, self.task.algorithm
         limit = as_data(limit_in(regime_of(algorithm), algorithm, problem.divisor))
         # arrays, not floats: they are data of the compiled code
-        noise, L, neurons = (jnp.asarray(x, float) for x in (problem.noise, self.L, problem.p))
+        noise, L, neurons = (jnp.asarray(x, float) for x in (irreducible(problem), self.L, problem.p))
         return Drift(self.wide.build(self.fineness)[0], limit, noise, L, neurons, form_of(algorithm).flow)
 
     def refine(self, end: Cloud) -> bool:
@@ -251,8 +252,10 @@ class MeanField(Method):
 
     def wide(self, task: Task, particles: int) -> Wide:
         """What builds the average over so many particles."""
-        rest, own = self.dim - rank_of(task.problem.P), self.self_interaction
-        return Wide(task.problem, task.algorithm.loss, rest, particles, own, self.interaction, self.log2_points)
+        rest, own, problem = self.dim - rank_of(task.problem.P), self.self_interaction, task.problem
+        if problem.labels.flips:  # single samples play no role: only the mean label counts
+            problem = problem.replace(target=problem.target.scaled(problem.labels.keep), gram=problem.P, flips=0.0)
+        return Wide(problem, task.algorithm.loss, rest, particles, own, self.interaction, self.log2_points)
 
     def cost(self, task: Task) -> float:
         """A hundred evaluations of the averages, or so."""

@@ -32,6 +32,7 @@ from twolayer.task.method import Evolution, Method, Snapshot, Task, register_met
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import layers_apart, memory_beyond, regime_of
 from twolayer.task.scaling import Scaling
+from twolayer.task.tails import infinite
 
 __all__ = ["ODE"]
 
@@ -139,7 +140,7 @@ class ODE(Method):
                 f"samples are reused ({algorithm.reused}), so the fields depend on the whole past and no "
                 "equation closes on the overlaps; DMFT is the theory of reused batches of order d with lr of order one"
             )
-        reason = layers_apart(algorithm) or memory_beyond(algorithm)
+        reason = layers_apart(algorithm) or memory_beyond(algorithm) or infinite(problem, algorithm.loss, 2)
         if reason is not None:
             return reason
         rule = algorithm.rule

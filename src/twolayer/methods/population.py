@@ -51,6 +51,7 @@ from twolayer.task.clocks import Clocks
 from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import layers_apart, memory_beyond
+from twolayer.task.tails import infinite
 from twolayer.task.tempo import Tempo
 
 __all__ = ["Population"]
@@ -87,7 +88,7 @@ def watched(quantity: str | None, descent: Descent, rows: Layers, noise: Any) ->
     """The watched quantity of one start; risks from the rows, to all digits."""
     if quantity in ("risk", "excess_risk"):
         excess = descent.excess_risk(*rows)
-        return excess + noise / 2 if quantity == "risk" else excess
+        return excess + descent.irreducible(noise) if quantity == "risk" else excess
     return watched_value(quantity, None, *descent.overlaps(rows.W), rows.a, noise)
 
 
@@ -347,7 +348,8 @@ class Population(Method):
             )
         if vanishes(problem.target, problem.P):
             return "the target is zero, so there is no direction to learn"
-        return memory_beyond(algorithm)
+        tails = infinite(problem, algorithm.loss, 2) if algorithm.loss.student is None else None
+        return tails or memory_beyond(algorithm)
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
         """The flow has one time scale."""

@@ -66,7 +66,7 @@ def contribution(spec: Spec, params: Params, state: State, batch: Batch, chunk: 
     """What one chunk of samples adds to the batch means of g zᵀ and e σ(λ)."""
     rates = rates_now(params.rates, params.tempo, state.memory)
     z, star, (W, a) = inputs(spec, batch), params.L.shape[1], state.memory.aimed(spec.form, rates)
-    label_noise = jnp.sqrt(params.noise) * batch.noise
+    label_noise = spec.kernel.labels.spoil(batch.noise, params.noise)
     if spec.kernel.rule is not None:
         return ruled_contribution(spec, params, rates, state, z, label_noise), None
     if spec.batch == 1:  # plain products fuse with the step, and the new norms are known without reading W again
@@ -170,7 +170,8 @@ def training_risks(spec: Spec, params: Params, keys: Any, layers: Layers, taken:
         def body(visit: Any, total: Any) -> Any:
             batch, inside = draw_again(spec, keys, visit, taken)
             z = inputs(spec, batch)
-            label = spec.kernel.target(z[:, : params.L.shape[1]] @ params.L.T) + jnp.sqrt(params.noise) * batch.noise
+            spoilt = spec.kernel.labels.spoil(batch.noise, params.noise)
+            label = spec.kernel.label(z[:, : params.L.shape[1]] @ params.L.T, spoilt)
             error = label - spec.kernel.output(z @ layers.W.T, layers.a)
             return total + jnp.where(inside, error**2, 0.0).sum()
 

@@ -1,4 +1,4 @@
-"""Figures of runs: the risk on the left, the overlaps on the right, against any of the clocks.
+"""Figures of runs: the risk (or loss, or error) on the left, the overlaps on the right, against any of the clocks.
 
 Theory is a line in ink. A simulation is the mean over its seeds with a band that holds the central 80 % of them. What
 is not positive is a gap on a logarithmic axis, and save points in geometric progression have a logarithmic clock. Runs
@@ -8,7 +8,7 @@ in stages have no common clock: their seeds are drawn one by one (staged.py).
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from twolayer.numerics.errors import choice, reject
+from twolayer.numerics.errors import InputError, choice, reject
 from twolayer.plot.canvas import canvas
 from twolayer.plot.entries import curves_of, symbol
 from twolayer.plot.staged import draw_stages, is_staged
@@ -29,6 +29,7 @@ from twolayer.task.method import METHODS, Outcome
 __all__ = ["compare", "trajectory"]
 
 BAND = (0.1, 0.9)
+QUANTITIES = ("risk", "excess_risk", "loss", "error")
 MANY = 8  # more curves than this are drawn as thin lines without bands
 LINES = ("-", "--", ":", "-.")
 MARKERS = "os^DvP*"
@@ -89,17 +90,29 @@ def _clock_axis(ax: Axes, dataset: xr.Dataset, clock: str) -> None:
     """The name of the clock, and a logarithmic scale where its save points grow geometrically."""
     unit = dataset[clock].attrs.get("units", "")
     power = f"   [$d^{{{unit.removeprefix('d**')}}}$]" if unit else ""
-    ax.set_xlabel(CLOCKS[clock] + power)
+    name = CLOCKS[clock]
+    if _told(dataset)["problem"].get("normalisation", "mean") != "mean":
+        name = name.replace("p$", "N$")
+    ax.set_xlabel(name + power)
     drawn = np.unique(dataset[clock].values[dataset[clock].values > 0])
     if drawn.size > EVERY and drawn[-1] > SPAN * drawn[drawn.size // 2]:
         ax.set_xscale("log")
 
 
-def _risk_axis(ax: Axes, dataset: xr.Dataset) -> None:
+def _check_quantity(quantity: str, datasets: Iterable[xr.Dataset]) -> None:
+    """Refuse what results do not hold."""
+    choice("quantity", quantity, QUANTITIES)
+    for dataset in datasets:
+        if quantity not in dataset:
+            held = ", ".join(name for name in QUANTITIES if name in dataset)
+            raise InputError(f"Argument `quantity`: {_label(dataset)} has no {quantity!r}, but {held}.")
+
+
+def _risk_axis(ax: Axes, dataset: xr.Dataset, quantity: str) -> None:
     """A logarithmic axis where that helps, and the level Δ/2 that no network gets below."""
     drawn = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in ax.get_lines()])
     seen = drawn[drawn > 0]
-    floor = _told(dataset)["problem"]["noise"] / 2
+    floor = _told(dataset)["problem"]["noise"] / 2 if quantity == "risk" else 0.0
     if floor and not any(line.get_gid() == f"floor {floor}" for line in ax.get_lines()):
         ax.axhline(floor, color=GREY, lw=0.8, ls=":", gid=f"floor {floor}")
         place: Any = ("axes fraction", "data")
@@ -108,8 +121,9 @@ def _risk_axis(ax: Axes, dataset: xr.Dataset) -> None:
         ax.set_yscale("log")
         for line in ax.get_lines():
             line.set_ydata(positive(line.get_ydata()))
-        _unresolved(ax, seen.min(), dataset)
-    ax.set_ylabel("risk")
+        if quantity in ("risk", "excess_risk"):
+            _unresolved(ax, seen.min(), dataset)
+    ax.set_ylabel(quantity.replace("_", " "))
     bands = any(isinstance(collection, PolyCollection) for collection in ax.collections)
     notes = [f"bands: {BAND[1] - BAND[0]:.0%} of the seeds"] if bands else []
     if is_staged(dataset):
@@ -150,6 +164,7 @@ def trajectory(
     *,
     entries: str | Sequence[str] = "M",
     clock: str = "time",
+    quantity: str = "risk",
 ) -> Figure:
     """Risk and overlaps of one result against time.
 
@@ -166,6 +181,8 @@ def trajectory(
         (neuron 1, direction 2) or ``"Q11"``, and ``"m"``, the root mean square over the neurons.
     clock : str
         ``"time"``, ``"step"``, ``"sample"`` or ``"alpha"``.
+    quantity : str
+        What is drawn on the left: ``"risk"``, ``"excess_risk"``, ``"loss"`` or, for labels ±1, ``"error"``.
 
     Examples
     --------
@@ -178,6 +195,7 @@ def trajectory(
     if not isinstance(dataset, xr.Dataset) or "risk" not in dataset:
         reject("dataset", type(dataset).__name__, "a result of solve")
     choice("clock", clock, CLOCKS)
+    _check_quantity(quantity, [dataset])
     curves = curves_of(dataset, entries)
     with house_style():
         figure, (left, right), whole = canvas(2, (9.2, 3.6), figure, ax, overlay=True)
@@ -185,16 +203,17 @@ def trajectory(
         number = len({line.get_gid() for line in left.get_lines() if str(line.get_gid()).startswith("result")})
         style: dict[str, Any] = {"ls": LINES[number % 4]} if number else {}
         if is_staged(dataset):
-            draw_stages(left, right, dataset, colour, _label(dataset), style, clock)
+            draw_stages(left, right, dataset, colour, _label(dataset), style, quantity, clock)
         else:
             times = dataset[clock].values
-            _band(left, times, dataset.risk.values, colour, _label(dataset), **style)
-            _training(left, times, dataset, colour, _label(dataset))
+            _band(left, times, dataset[quantity].values, colour, _label(dataset), **style)
+            if quantity == "risk":
+                _training(left, times, dataset, colour, _label(dataset))
             _curves(right, times, curves, style)
         for line in left.get_lines():
             if line.get_gid() is None:
                 line.set_gid(f"result {number}")
-        _risk_axis(left, dataset)
+        _risk_axis(left, dataset, quantity)
         _entry_axis(right, [name for name, _ in curves])
         for panel in (left, right):
             _clock_axis(panel, dataset, clock)
@@ -267,6 +286,7 @@ def compare(
     *,
     entries: str | Sequence[str] = "m",
     clock: str = "time",
+    quantity: str = "risk",
 ) -> Figure:
     """Risk and overlaps of all methods of a comparison: theory as lines, simulations with their seed bands.
 
@@ -283,6 +303,8 @@ def compare(
         all their entries; single ones such as ``"M12"`` (neuron 1, direction 2) or ``"Q11"``.
     clock : str
         ``"time"``, ``"step"``, ``"sample"`` or ``"alpha"``.
+    quantity : str
+        What is drawn on the left: ``"risk"``, ``"excess_risk"``, ``"loss"`` or, for labels ±1, ``"error"``.
 
     Examples
     --------
@@ -296,6 +318,7 @@ def compare(
     known = comparison if isinstance(comparison, Comparison) else Comparison(comparison)
     choice("clock", clock, CLOCKS)
     results = known.results
+    _check_quantity(quantity, results.values())
     reference = results[known.reference]
     labels = _distinct({name: _label(dataset) for name, dataset in results.items()})
     simulations = [name for name, dataset in results.items() if _random(dataset)]
@@ -307,25 +330,26 @@ def compare(
         figure, (left, right), whole = canvas(2, (9.2, 3.6), figure, ax)
         for i, name in enumerate(simulations):
             times, marks = results[name][clock].values, _marks(i, results[name].sizes["time"])
-            _band(left, times, results[name].risk.values, colours[name], labels[name], **marks)
-            _training(left, times, results[name], colours[name], labels[name])
-            for r, (quantity, values) in enumerate(shown[name]):
+            _band(left, times, results[name][quantity].values, colours[name], labels[name], **marks)
+            if quantity == "risk":
+                _training(left, times, results[name], colours[name], labels[name])
+            for r, (entry, values) in enumerate(shown[name]):
                 # with several entries colours tell these, so dashes and markers have to tell the simulations
-                colour = colours[name] if count == 1 else DIRECTIONS[_number(quantity, r)]
+                colour = colours[name] if count == 1 else DIRECTIONS[_number(entry, r)]
                 _band(right, times, values, colour, None, **marks)
         for i, name in enumerate(theories):
             times = results[name][clock].values
             line: Any = {"color": COLOURS["theory"], "ls": THEORY_LINES[i % 3], "lw": 1.4, "zorder": 5}
-            left.plot(times, results[name].risk.values.mean(axis=0), label=labels[name], **line)
-            if "train_risk" in results[name]:
+            left.plot(times, results[name][quantity].values.mean(axis=0), label=labels[name], **line)
+            if quantity == "risk" and "train_risk" in results[name]:
                 training = results[name].train_risk.values.mean(axis=0)
                 left.plot(times, training, label=f"{labels[name]}: training", **{**line, "lw": 0.9})
             for j, (_, values) in enumerate(shown[name]):
                 right.plot(times, values.mean(axis=0), label=labels[name] if j == 0 and count > 1 else None, **line)
-        _risk_axis(left, reference)
+        _risk_axis(left, reference, quantity)
         if count > 1:
-            for r, (quantity, _) in enumerate(shown[known.reference]):
-                right.plot([], [], color=DIRECTIONS[_number(quantity, r)], label=symbol(quantity))
+            for r, (entry, _) in enumerate(shown[known.reference]):
+                right.plot([], [], color=DIRECTIONS[_number(entry, r)], label=symbol(entry))
         _entry_axis(right, [name for name, _ in shown[known.reference]])
         for panel in (left, right):
             _clock_axis(panel, reference, clock)

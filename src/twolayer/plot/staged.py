@@ -24,9 +24,16 @@ def is_staged(dataset: xr.Dataset) -> bool:
 
 
 def draw_stages(
-    left: Axes, right: Axes, dataset: xr.Dataset, colour: str, label: str, style: dict[str, Any], clock: str = "time"
+    left: Axes,
+    right: Axes,
+    dataset: xr.Dataset,
+    colour: str,
+    label: str,
+    style: dict[str, Any],
+    quantity: str = "risk",
+    clock: str = "time",
 ) -> None:
-    """Risk and overlaps of all seeds against their own clocks."""
+    """Risk (or another quantity) and overlaps of all seeds against their own clocks."""
     times, seeds = dataset[clock].values, dataset.sizes["seed"]
     stage = dataset.stage.values
     ends = np.flatnonzero(stage[1:] > stage[:-1])  # last save points of all stages but the last
@@ -38,7 +45,7 @@ def draw_stages(
         if len(ends):
             ax.scatter(times[:, ends], values[:, ends], s=14, color=colour, zorder=4)
 
-    draw(left, dataset.risk.values, colour, label)
+    draw(left, dataset[quantity].values, colour, label)
     p, k = dataset.sizes["neuron"], dataset.sizes["direction"]
     for r in range(k):
         for j in range(p):

@@ -18,6 +18,7 @@ import numpy as np
 __all__ = ["algorithm_line", "problem_line", "weights_text"]
 
 LAYERS = {"ones": "a = 1", "signs": "a = ±1", "gaussian": "a Gaussian"}
+NORMS = {"sum": "1", "sqrt": "√p"}
 MANY = 4  # weights that are named one by one
 LONG = 70  # characters of a target
 
@@ -43,8 +44,13 @@ def problem_line(problem: dict[str, Any], trained: bool = False) -> str:
     parts = [target, f"student {problem['activation']}, p = {problem['width']}, {said}"]
     if trained:
         parts[-1] += " at first, trained"
+    if problem.get("normalisation", "mean") != "mean":
+        parts[-1] += f", normalised by {NORMS[problem['normalisation']]}"
     if problem["noise"]:
-        parts.append(f"Δ = {problem['noise']:g}")
+        law = problem.get("noise_law", "gaussian")
+        parts.append(f"Δ = {problem['noise']:g}" + ("" if law == "gaussian" else f" ({law})"))
+    if problem.get("flips"):
+        parts.append(f"{problem['flips']:.0%} of the labels flipped")
     return "   ".join(parts)
 
 

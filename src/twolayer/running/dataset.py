@@ -5,6 +5,7 @@ Dimensions ``seed``, ``time``, ``neuron``, ``neuron_``, ``direction``; variables
     M (seed, time, neuron, direction)   Q (seed, time, neuron, neuron_)   a (seed, time, neuron)
     risk, excess_risk (seed, time)      outcome (seed)   stop_step, stop_time (seed)
     lr (time), the rate in force, of the step that follows; batch (time), where it has a schedule
+    loss (seed, time), the mean of what is trained, and error (seed, time), the chance of a wrong sign, for labels ±1
     train_risk (seed, time), where samples are reused
     M_average, Q_average, a_average, risk_average, … where the average of the iterates is followed
     Q_perp (seed, time, neuron, neuron_), where the method carries it to more digits than Q and M do
@@ -29,7 +30,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.gaussian.risk import excess_risks
+from twolayer.gaussian.readings import readings
+from twolayer.gaussian.risk import excess_risks, irreducible
 from twolayer.loops.host import Record
 from twolayer.numerics import random
 from twolayer.numerics.errors import InputError
@@ -54,6 +56,13 @@ __all__ = [
 ]
 
 SCHEMA = "twolayer/1"
+LONG_NAMES = {
+    "risk": "half the mean squared error",
+    "excess_risk": "half the mean squared distance from the mean label",
+    "loss": "mean loss that is trained",
+    "error": "probability of the wrong sign",
+    "train_risk": "half the mean squared error on the samples",
+}
 PACKAGES = ("twolayer", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
 
 
@@ -86,6 +95,8 @@ def describe_problem(problem: Problem) -> dict[str, Any]:
         "second_layer": layer if isinstance(layer, str) else list(layer),
         "directions": problem.k if isinstance(problem.target.description, str) else None,
         "normalisation": problem.normalisation,
+        "noise_law": problem.labels.law.name,
+        "flips": problem.labels.flips,
     }
 
 
@@ -117,7 +128,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
             "M": (("seed", "time", "neuron", "direction"), snapshot.M),
             **_orthogonal(task, snapshot),
             "a": (("seed", "time", "neuron"), snapshot.a),
-            "risk": (("seed", "time"), excess + problem.noise / 2),
+            "risk": (("seed", "time"), excess + irreducible(problem)),
             "excess_risk": (("seed", "time"), excess),
             "outcome": (("seed",), record.outcome.astype(object)),
             "stop_step": (("seed",), stops["step"][0], {"units": stops["step"][1]}),
@@ -128,11 +139,15 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
         },
         coords,
     )
+    rules = {"risk": rule}
     if isinstance(snapshot, Snapshot):
         for name in ("train_risk", "train_risk_average"):
             if getattr(snapshot, name) is not None:
                 dataset[name] = ("seed", "time"), getattr(snapshot, name)
         dataset = dataset.assign(_average(problem, snapshot))
+        read = readings(problem, task.algorithm.loss, snapshot.Q, snapshot.M, snapshot.a, excess)
+        for name, (values, how) in read.items():
+            dataset[name], rules[name] = (("seed", "time"), values), how
     if "lr" in record.extras:  # relative to the law: rules that choose their rate have one for every seed
         dims, values = record.extras["lr"]
         dataset["lr"] = dims, values[:, :count] * dataset.lr.values, dataset.lr.attrs
@@ -154,7 +169,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
     dataset.attrs = {
         "schema": SCHEMA,
         "description": json.dumps(description),
-        "notes": json.dumps({**record.notes, "risk": rule, "advice": advice}),
+        "notes": json.dumps({**record.notes, **rules, "advice": advice}),
         "versions": json.dumps(versions()),
         "complete": json.dumps(not record.interrupted),
         "papers": json.dumps(list(method.papers)),
@@ -233,7 +248,9 @@ def quantities(dataset: xr.Dataset) -> dict[str, np.ndarray]:
     """What comparisons and figures look at, (seed, time) each: risk and m_1 … m_k, m_r = (mean_j M_jr²)^{1/2}."""
     weight = dataset.weight.values if "weight" in dataset else None
     m = np.sqrt(np.average(dataset.M.values**2, axis=2, weights=weight))
-    return {"risk": dataset.risk.values} | {f"m{r + 1}": m[:, :, r] for r in range(m.shape[2])}
+    # noise without a variance makes every risk infinite, and tells nothing apart
+    risk = dataset.risk if np.isfinite(dataset.risk).any() else dataset.excess_risk
+    return {"risk": risk.values} | {f"m{r + 1}": m[:, :, r] for r in range(m.shape[2])}
 
 
 def description_of(dataset: xr.Dataset) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from scipy.interpolate import make_interp_spline
 from scipy.special import stdtr, stdtrit
 
 from twolayer.numerics.significance import limit_of_curves, path_length
+from twolayer.running.dataset import quantities
 
 __all__ = [
     "Correction",
@@ -110,7 +111,7 @@ class Correction(NamedTuple):
 def entries(dataset: xr.Dataset) -> dict[str, np.ndarray]:
     """The quantities of a result, (seed, time, entries) each."""
     M, a = dataset.M.values, dataset.a.values
-    found = {"risk": dataset.risk.values[..., None]}
+    found = {"risk": quantities(dataset)["risk"][..., None]}
     found |= {f"M{r + 1}": M[..., r] for r in range(M.shape[-1])}
     if "Q" in dataset:
         j, l = np.triu_indices(M.shape[2])

@@ -42,6 +42,8 @@ STATES = {
     "a": ("neuron",),
     "risk": (),
     "excess_risk": (),
+    "loss": (),
+    "error": (),
     "train_risk": (),
 }
 STATES |= {f"{name}_average": dims for name, dims in STATES.items()}

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from twolayer.functions.activation import NAMED, Activation
-from twolayer.gaussian.risk import excess_risks
+from twolayer.gaussian.risk import excess_risks, irreducible
 from twolayer.loops.host import Record, Silent, follow
 from twolayer.numerics.errors import InputError, RunFailed
 from twolayer.numerics.precision import float64
@@ -226,7 +226,7 @@ def _block(method: Method, task: Task, record: Record, risk: np.ndarray) -> Bloc
     clocks = {name: along[name][0] for name in ("time", "step", "alpha")}
     stops = task.clocks.coordinates(record.stop, method.stepwise, unit)
     M, a, risk = (x[:, task.hidden :] for x in (record.snapshot.M, record.snapshot.a, risk))
-    total = risk + task.problem.noise / 2
+    total = risk + irreducible(task.problem)
     return Block(M, a, total, risk, clocks, record.outcome, stops["time"][0], stops["step"][0])
 
 

@@ -103,6 +103,7 @@ class Outlines:
                     problem.target,
                     problem.p,
                     problem.normalisation,
+                    problem.labels,
                     algorithm.loss,
                     algorithm.geometry,
                 )

@@ -1,18 +1,27 @@
 """Losses: how far a sample pushes the student, e = −∂ℓ/∂f.
 
-squared      ℓ = ½(y − f)²     e = y − f
-correlation  ℓ = 1 − y f       e = y
+squared      ℓ = ½(y − f)²                 e = y − f
+correlation  ℓ = 1 − y f                   e = y
+logistic     ℓ = log(1 + exp(−y f))        e = y/(1 + exp(y f))
+hinge        ℓ = max(0, 1 − y f)           e = y where y f < 1, else 0
+exponential  ℓ = exp(−y f)                 e = y exp(−y f)
+huber(δ)     ℓ = ½u², or δ|u| − ½δ²        e = u = y − f, but no more than ±δ
 
 Where e or its slope jumps, averages are split if the loss says so: at values of y − f, or of the margin y·f.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
 
-from twolayer.numerics.errors import choice, finite_number, reject
+import numpy as np
+
+from twolayer.numerics.errors import InputError, choice, failed, finite_number, reject, require, short
 
 __all__ = ["Loss", "register_loss"]
 
@@ -32,6 +41,8 @@ class Loss:
         Where e or its slope jumps: values of y − f, or of y·f.
     margin : bool
         Whether the kinks are values of the margin y·f.
+    value : callable, optional
+        ℓ(y, f) itself, elementwise in JAX: with it results hold the mean loss.
 
     Losses are equal if their residuals are the same function: what was compiled for one belongs to that one alone.
     """
@@ -41,6 +52,18 @@ class Loss:
     student: float | None = None
     kinks: tuple[float, ...] = ()
     margin: bool = False
+    value: Callable[[Any, Any], Any] | None = field(default=None, repr=False)
+
+    @cached_property
+    def bounded(self) -> bool:
+        """Whether e stays bounded however far out labels are, so that noise of any law has a mean push."""
+        y = np.array([[-1e9], [1e9]])
+        return bool(np.abs(np.asarray(self.residual(y, np.linspace(-3.0, 3.0, 13)))).max() < 1e6)
+
+    @cached_property
+    def steep(self) -> bool:
+        """Whether e grows exponentially with the output."""
+        return bool(np.abs(np.asarray(self.residual(np.array([1.0, -1.0]), np.array([-30.0, 30.0])))).max() > 1e9)
 
     def levels(self, y: Any, f: Any) -> list[Any]:
         """Functions of label and output that vanish at the kinks.
@@ -62,34 +85,93 @@ class Loss:
 
     @classmethod
     def of(cls, loss: str | Loss) -> Loss:
-        """Look a loss up by name.
+        """Look a loss up by name; ``huber`` takes its threshold in brackets.
 
         Examples
         --------
-        >>> Loss.of("squared").student
-        1.0
+        >>> Loss.of("squared").student, Loss.of("mse").name, Loss.of("huber(0.5)").kinks
+        (1.0, 'squared', (-0.5, 0.5))
         """
         if not isinstance(loss, Loss):
-            return _LOSSES[choice("loss", loss, _LOSSES)]
-        if BUILT_IN.get(loss.name, loss) != loss:
+            word = loss.strip() if isinstance(loss, str) else loss
+            own = _built_in(word)
+            return own or _LOSSES[choice("loss", word, [*BUILT_IN, "huber", "huber(δ)", *ALIASES, *_LOSSES])]
+        if (_built_in(loss.name) or loss) != loss:
             reject("loss", loss.name, "of another name where its residual is not that of the package's own loss")
         return loss
 
     @property
     def registered(self) -> bool:
         """Whether the name stands for a function of the user's, which may be another one tomorrow."""
-        return BUILT_IN.get(self.name) != self
+        return _built_in(self.name) != self
+
+
+def _jax() -> Any:
+    import jax
+
+    return jax
+
+
+def _logistic(y: Any, f: Any) -> Any:
+    return y * _jax().nn.sigmoid(-y * f)
+
+
+def _hinge(y: Any, f: Any) -> Any:
+    return y * (y * f < 1)
+
+
+def _exponential(y: Any, f: Any) -> Any:
+    return y * _jax().numpy.exp(-y * f)
 
 
 BUILT_IN = {
-    "squared": Loss("squared", lambda y, f: y - f, 1.0),
-    "correlation": Loss("correlation", lambda y, f: y + 0.0 * f, 0.0),
+    "squared": Loss("squared", lambda y, f: y - f, 1.0, value=lambda y, f: (y - f) ** 2 / 2),
+    "correlation": Loss("correlation", lambda y, f: y + 0.0 * f, 0.0, value=lambda y, f: 1 - y * f),
+    "logistic": Loss("logistic", _logistic, value=lambda y, f: _jax().nn.softplus(-y * f)),
+    "hinge": Loss("hinge", _hinge, kinks=(1.0,), margin=True, value=lambda y, f: _jax().nn.relu(1 - y * f)),
+    "exponential": Loss("exponential", _exponential, value=lambda y, f: _jax().numpy.exp(-y * f)),
 }
-_LOSSES: dict[str, Loss] = dict(BUILT_IN)
+ALIASES = {"mse": "squared"}
+_LOSSES: dict[str, Loss] = {}
+
+
+@lru_cache(maxsize=256)
+def _huber(delta: float) -> Loss:
+    """The loss that is quadratic up to y − f = ±δ and linear beyond."""
+
+    def residual(y: Any, f: Any) -> Any:
+        return _jax().numpy.clip(y - f, -delta, delta)
+
+    def value(y: Any, f: Any) -> Any:
+        size = abs(y - f)
+        return _jax().numpy.where(size < delta, size**2 / 2, delta * (size - delta / 2))
+
+    return Loss(f"huber({delta:.15g})", residual, kinks=(-delta, delta), value=value)
+
+
+def _built_in(word: Any) -> Loss | None:
+    """The package's own loss of that name, or None."""
+    if not isinstance(word, str):
+        return None
+    word = ALIASES.get(word, word)
+    if word in BUILT_IN:
+        return BUILT_IN[word]
+    match = re.fullmatch(r"huber(?:\((.*)\))?", word)
+    if match is None:
+        return None
+    try:
+        delta = float(1 if match[1] is None else match[1])
+    except ValueError:
+        raise InputError(f"Argument `loss` must be huber(δ) with a number δ > 0, but got {short(word)}.") from None
+    require(math.isfinite(delta) and delta > 0, "loss", word, "huber(δ) with a number δ > 0")
+    return _huber(delta)
 
 
 def register_loss(
-    name: str, kinks: Sequence[float] = (), margin: bool = False
+    name: str,
+    kinks: Sequence[float] = (),
+    margin: bool = False,
+    value: Callable[[Any, Any], Any] | None = None,
 ) -> Callable[[Callable[[Any, Any], Any]], Callable[[Any, Any], Any]]:
     """Decorator: add a loss by its residual e(y, f) = −∂ℓ/∂f, or replace one that was added under the same name.
 
@@ -99,24 +181,39 @@ def register_loss(
     kinks : sequence of float
         Where e or its slope jumps: values of y − f, or with ``margin`` of y·f. Averages are split there.
     margin : bool
+    value : callable, optional
+        ℓ(y, f), where results are to hold its mean.
 
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> @register_loss("huber", kinks=(-1, 1))
-    ... def huber(y, f):
-    ...     return jnp.clip(y - f, -1.0, 1.0)
-    >>> Loss.of("huber").student is None
+    >>> @register_loss("quantile", kinks=(0,))
+    ... def quantile(y, f):
+    ...     return jnp.where(y > f, 0.9, -0.1)
+    >>> Loss.of("quantile").student is None
     True
     """
     if not name.isidentifier():
         reject("name", name, "an identifier")
-    if name in BUILT_IN:
+    if _built_in(name) is not None:
         reject("name", name, "another name: this one is a loss of the package, whose closed forms would be used for it")
     places = tuple(finite_number("kinks", kink, accepted="finite numbers") for kink in kinks)
 
     def decorate(residual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        _LOSSES[name] = Loss(name, residual, None, places, margin)
+        for function in (residual, value):
+            if function is not None:
+                _check(name, function)
+        _LOSSES[name] = Loss(name, residual, None, places, margin, value)
         return residual
 
     return decorate
+
+
+def _check(name: str, function: Callable[[Any, Any], Any]) -> None:
+    """Refuse what is no elementwise JAX function of two arrays."""
+    jax = _jax()
+    try:
+        shape = jax.eval_shape(function, *[jax.ShapeDtypeStruct((3,), np.float32)] * 2).shape
+    except Exception as error:
+        raise failed("loss", name, "an elementwise JAX function of y and f", error) from error
+    require(shape == (3,), "loss", name, "an elementwise JAX function of y and f")

@@ -1,8 +1,8 @@
 """The task: what is to be learned, by which network.
 
-y = h(W* z) + √Δ ξ,    f(z) = (1/N) Σ_j a_j σ(w_j · z),    z ~ N(0, I_d),    P = W* W*ᵀ
+y = ± h(W* z) + √Δ ξ,    f(z) = (1/N) Σ_j a_j σ(w_j · z),    z ~ N(0, I_d),    P = W* W*ᵀ
 
-N is p, 1 or √p (functions/normalisation.py).
+N is p, 1 or √p (functions/normalisation.py); the sign and the law of ξ are in labels.py.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from twolayer.functions.target import Target
 from twolayer.numerics import random
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, require, short
 from twolayer.numerics.tracing import traced
+from twolayer.task.labels import LabelNoise
 
 __all__ = ["Problem", "finite_array"]
 
@@ -40,7 +41,7 @@ class Problem:
     width : int
         p, the number of student neurons.
     noise : float
-        Δ, the variance of the label noise.
+        Δ, the variance of the label noise; of laws without a variance, the square of their scale.
     gram : array (k, k), optional
         P; the identity by default.
     second_layer : str or array (p,)
@@ -50,6 +51,11 @@ class Problem:
     normalisation : str
         What the sum over the neurons is divided by: p (``"mean"``), 1 (``"sum"``, as in committees) or √p
         (``"sqrt"``).
+    noise_law : str
+        ``"gaussian"``, ``"laplace"``, ``"uniform"``, ``"student(5)"`` with any number of degrees of freedom, or
+        ``"cauchy"``.
+    flips : float
+        q, the probability that the sign of the target is turned, in [0, 1/2].
 
     Examples
     --------
@@ -64,6 +70,7 @@ class Problem:
     gram: tuple[tuple[float, ...], ...]
     second_layer: str | tuple[float, ...]
     normalisation: str
+    labels: LabelNoise
 
     def __init__(
         self,
@@ -75,6 +82,8 @@ class Problem:
         second_layer: str | Sequence[float] | np.ndarray = "ones",
         directions: int | None = None,
         normalisation: str = "mean",
+        noise_law: str = "gaussian",
+        flips: float = 0.0,
     ) -> None:
         width = positive_integer("width", width)
         noise = finite_number("noise", noise, minimum=0.0, accepted="a finite variance Δ ≥ 0")
@@ -95,6 +104,7 @@ class Problem:
             "gram": tuple(map(tuple, P.tolist())),
             "second_layer": layer,
             "normalisation": choice("normalisation", normalisation, NORMALISATIONS),
+            "labels": LabelNoise.of(noise_law, flips),
         }.items():
             object.__setattr__(self, name, value)
 
@@ -142,6 +152,8 @@ class Problem:
         2
         """
         known = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        labels = known.pop("labels")
+        known |= {"noise_law": labels.law, "flips": labels.flips}
         if "target" in changes and "gram" not in changes:
             known.pop("gram")
         for name in changes:
@@ -166,6 +178,10 @@ class Problem:
             parts.append(f"second_layer={self.second_layer!r}")
         if self.normalisation != "mean":
             parts.append(f"normalisation={self.normalisation!r}")
+        if self.labels.law.name != "gaussian":
+            parts.append(f"noise_law={self.labels.law.name!r}")
+        if self.labels.flips:
+            parts.append(f"flips={self.labels.flips:g}")
         return f"Problem({', '.join(parts)})"
 
 

@@ -182,7 +182,7 @@ def driven(loss: Loss, rule: Rule | None, batch: Scaling, lr: Scaling) -> Loss:
         return loss
     name = f"{loss.name} with {rule}"
     numbers = (rule, batch.coefficient, lr.coefficient, loss.student)
-    return RuledLoss(name, loss.residual, None, loss.kinks, loss.margin, *numbers)
+    return RuledLoss(name, loss.residual, None, loss.kinks, loss.margin, loss.value, *numbers)
 
 
 def _text(value: Any) -> str:

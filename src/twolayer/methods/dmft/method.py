@@ -32,6 +32,7 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import layers_apart
+from twolayer.task.tails import infinite
 
 __all__ = ["DMFT"]
 
@@ -268,7 +269,7 @@ class DMFT(Method):
                 f"with {laws} the limit d → ∞ is not one of finitely many steps on n = α d samples, which needs lr of "
                 "order one and batch and dataset proportional to d"
             )
-        return layers_apart(algorithm)
+        return layers_apart(algorithm) or infinite(problem, algorithm.loss, 2)
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
         """Response functions are those of one set of samples to the first layer."""

@@ -26,6 +26,7 @@ from twolayer.methods.dmft.patterns import Pattern
 from twolayer.methods.dmft.points import Points
 from twolayer.methods.dmft.samples import Numbers, Paths, begin, enlarge, risk_of, visit
 from twolayer.numerics.special import symmetric_root
+from twolayer.task.labels import Spoilt
 from twolayer.task.tempo import Tempo
 
 __all__ = ["Replicate", "Setting", "Start", "room_for"]
@@ -108,7 +109,8 @@ class Replicate:
 
     def _begin(self, outside: int) -> None:
         """Samples that nothing has seen, in a basis with so many directions outside the target's."""
-        setting, rank, noisy = self.setting, self.setting.L.shape[1], int(self.setting.noise > 0)
+        setting, rank = self.setting, self.setting.L.shape[1]
+        noisy = int(setting.noise > 0 or setting.kernel.labels.flips > 0)
         self._columns, self._draw = 0, 0
         self._choice = self._next(1)[0] if setting.pattern.draw(0) is not None else np.empty(0)
         vectors = self._next(rank + noisy + outside)
@@ -121,7 +123,7 @@ class Replicate:
         self._first = len(self.basis.U)
         U = self.basis.U / root
         self._labels = U[rank + 1] if noisy else None
-        noise = setting.noise * U[rank + 1] if noisy else np.zeros(len(root))
+        noise = self._spoilt(U[rank + 1] if noisy else np.zeros(len(root)))
         self.paths = Paths(U[1 : rank + 1].T @ setting.L.T, noise, root)
 
     def _renew(self) -> None:
@@ -181,7 +183,11 @@ class Replicate:
                 self._widen(power_of_two(size + 1))
             self.basis = self.basis._replace(U=self.basis.U.at[size].set(x), size=size + 1)
             self._labels = x / root
-        self.paths = self.paths._replace(noise=self.setting.noise * self._labels)
+        self.paths = self.paths._replace(noise=self._spoilt(self._labels))
+
+    def _spoilt(self, normals: np.ndarray) -> Spoilt:
+        """What normals do to the labels of the paths."""
+        return self.setting.kernel.labels.spoil(normals, self.setting.noise**2)
 
     @property
     def finite(self) -> bool:

@@ -35,7 +35,7 @@ TOLERANCE = 1e-6  # relative size of the new part of a push below which it adds 
 
 
 class Paths(NamedTuple):
-    """What a path keeps for ever: h* (N, k) and √Δ ξ (N,), which make its label, and the root √w of its weight (N,)."""
+    """What a path keeps for ever: h* (N, k) and what is done to its label (N,), and the root √w of its weight (N,)."""
 
     target: Any
     noise: Any
@@ -130,7 +130,7 @@ def fields(basis: Basis, paths: Paths, rows: Any, alpha: Any) -> Any:
 @partial(jax.jit, static_argnames=("kernel",))
 def risk_of(kernel: Kernel, basis: Basis, paths: Paths, rows: Any, a: Any, alpha: Any) -> Any:
     """The training risk ½ ⟨(y − f)²⟩ of any rows (p, n), such as an average of iterates."""
-    error = kernel.target(paths.target) + paths.noise - kernel.output(fields(basis, paths, rows, alpha), a)
+    error = kernel.label(paths.target, paths.noise) - kernel.output(fields(basis, paths, rows, alpha), a)
     return (paths.root**2 * error**2).mean() / 2
 
 

@@ -1,0 +1,113 @@
+"""How often a student is wrong: squared, logistic and hinge loss on labels sign(z1), true and flipped.
+
+    f = a erf(λ/√2),    error = q + (1 − 2q) arccos(M/√Q)/π,    chain at d against the ODE in α = samples/d
+
+Left: true labels. The hinge loss stops pushing samples beyond its margin, the others go on for ever. Right: one label
+in ten is flipped, and with a constant rate the error stays above its least value q. Lines are the limit, points
+the mean over runs of the exact chain with three standard errors.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+import twolayer as tl
+from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
+from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
+from twolayer.gallery.shared.parts import part
+from twolayer.gallery.shared.registry import Finding, figure
+
+COLOURS = {"squared": "#2b8a2b", "logistic": "#e07b00", "hinge": "#7570b3"}
+MARKERS = {"squared": "o", "logistic": "s", "hinge": "^"}
+RESOLUTION = 0.05  # of the error
+FINITE = 4.0  # the chain differs from its limit by no more than this over d
+
+
+@figure(
+    "classification-error",
+    "Classification error of squared, logistic and hinge loss, with true and with flipped labels",
+    quick={"dim": 300, "seeds": 24, "alpha": 6.0},
+    group="mean-field",
+    papers=("saad1995", "goldt2019"),
+)
+def classification_error(
+    *,
+    seed: int = 0,
+    dim: int = 1000,
+    seeds: int = 48,
+    alpha: float = 30.0,
+    gamma: float = 1.0,
+    scale: float = 2.0,
+    flips: tuple[float, ...] = (0.0, 0.1),
+) -> Finding:
+    """Runs up to ``alpha`` samples per dimension at lr = γ/d; a = ``scale``, so that outputs reach the margin."""
+    found = {}
+    for q in flips:
+        for loss in COLOURS:
+            arguments = (loss, q, dim, seeds, alpha, gamma, scale, seed)
+            found[q, loss] = part(f"{loss}-{q:g}", partial(_pair, *arguments))
+    data = xr.Dataset(
+        {
+            "flips": ("row", [q for q, _ in found]),
+            "loss": ("row", [loss for _, loss in found]),
+            "alpha": ("point", next(iter(found.values())).alpha.values),
+            "limit": (("row", "point"), np.stack([x.limit.values for x in found.values()])),
+            "error": (("row", "point", "moment"), np.stack([x.error.values for x in found.values()])),
+        }
+    )
+    problem = tl.Problem("sign(z1)", "erf", second_layer=[scale])
+    return Finding(data, _verdict(found, dim, seeds), task_of(problem))
+
+
+def _pair(
+    loss: str, q: float, dim: int, seeds: int, alpha: float, gamma: float, scale: float, seed: int
+) -> dict[str, Any]:
+    """Classification errors of the limit, and mean and standard error over runs of the chain, at equal α."""
+    problem = tl.Problem("sign(z1)", "erf", flips=q, second_layer=[scale])
+    algorithm, start = tl.SGD(lr=gamma * tl.d**-1, loss=loss), tl.Overlaps([[1.0]], [[0.1]])
+    ends: dict[str, Any] = {"time": gamma * alpha, "save": 24}
+    limit = tl.solve(problem, algorithm, tl.ODE(), start, **ends)
+    runs = tl.solve(problem, algorithm, tl.Chain(dim), start, seeds=seeds, seed=seed, **ends)
+    error = np.stack([runs.error.mean("seed"), runs.error.std("seed", ddof=1) / np.sqrt(seeds)], axis=1)
+    return {"alpha": limit.alpha.values, "limit": limit.error.values[0], "error": error}
+
+
+def _verdict(found: dict[Any, Any], dim: int, seeds: int) -> Verdict:
+    checks = []
+    for (q, loss), runs in found.items():
+        mean, error = runs.error.values[1:].T
+        gap = mean - runs.limit.values[1:]
+        what = f"{loss} loss, q = {q:g}: chain − ODE"
+        room: Any = {"resolution": RESOLUTION, "allowance": FINITE / dim, "freedom": seeds - 1.0}
+        checks.append(largest(what, gap, error, **room))
+    for q in dict.fromkeys(q for q, _ in found):
+        ends = {loss: float(found[q, loss].limit[-1]) for loss in COLOURS}
+        each = ", ".join(f"{loss} {value:.3f}" for loss, value in ends.items())
+        checks.append(holds(all(q < value < 0.5 for value in ends.values()), f"q = {q:g}: between q and 1/2: {each}"))
+    return verdict("the error of every loss follows its equation", checks)
+
+
+def draw(data: xr.Dataset) -> Figure:
+    """A panel for each share of flipped labels."""
+    chosen = told(data)
+    drawn, axes = sheet(len(chosen.flips), width=4.2)
+    for ax, q in zip(axes, chosen.flips, strict=True):
+        for loss, colour in COLOURS.items():
+            row = data.isel(row=int(np.flatnonzero((data.flips == q) & (data.loss == loss))[0]))
+            ax.plot(data.alpha, row.limit, color=colour, label=f"ODE, {loss} loss")
+            mean, error = row.error.values[1:].T
+            marks: dict[str, Any] = {"ls": "", "marker": MARKERS[loss], "ms": 3, "mfc": "none", "lw": 0.8}
+            ax.errorbar(data.alpha[1:], mean, 3 * error, color=colour, label=f"chain, {loss} loss", **marks)
+        if q:
+            ax.axhline(q, color="#888888", lw=0.8, ls=":")
+        ax.set(xlabel=r"$\alpha$ = samples / $d$", title=f"{q:.0%} of the labels flipped" if q else "true labels")
+        ax.set_yscale("log")
+    axes[0].set_ylabel("classification error")
+    axes[0].legend(fontsize=7.5)
+    headline(drawn, data, f"lr = {chosen.gamma:g}/d; runs at d = {chosen.dim} (bars: 3 s.e.)")
+    return drawn

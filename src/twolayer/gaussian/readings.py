@@ -1,0 +1,146 @@
+"""What else a student is judged by along whole trajectories: the loss that it is trained on, and how often it is wrong.
+
+    loss = E[ℓ(y, f)],    error = P(y f < 0) = q + (1 − 2q) P(h f < 0)   for targets ±1 without additive noise
+    one neuron whose output has the sign of a λ, h = sign(v·λ*):   P(h f < 0) = arccos(ρ)/π,  ρ = a v·M/√(Q vᵀPv)/|a|
+
+The squared loss is the risk, and E[y f] follows from the risks of f and −f. All else is averaged over all fields at
+once, with panels that end where ℓ bends or f changes its sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer.equations.kernel import Kernel
+from twolayer.gaussian.full import FullRule
+from twolayer.gaussian.nodes import target_frame
+from twolayer.gaussian.risk import excess_risks, irreducible
+from twolayer.numerics.precision import float64
+from twolayer.numerics.rules import sobol_normals
+from twolayer.task.labels import LabelNoise
+from twolayer.task.losses import Loss
+from twolayer.task.problem import Problem
+from twolayer.task.tails import infinite
+
+__all__ = ["binary", "readings"]
+
+BUDGET = 1e9  # terms of one reading of a whole dataset
+ORDER = 12
+LINES = (12, 11, 10, 9)  # Sobol lines (log2), as many as can be afforded
+MAX_DIMENSION = 3
+
+
+def _wrong(y: Any, f: Any) -> Any:
+    """1 where the sign is wrong, ½ where there is none."""
+    return jnp.where(y * f < 0, 1.0, jnp.where(y * f == 0, 0.5, 0.0))
+
+
+WRONG = Loss("error", _wrong, kinks=(0.0,), margin=True, value=_wrong)
+
+
+@float64
+def binary(problem: Problem) -> bool:
+    """Whether labels are ±1: the target takes no other value, and nothing is added to it."""
+    if problem.noise > 0 or problem.target.polynomial is not None or problem.target.smooth:
+        return False
+    L, _ = target_frame(problem.P)
+    values = np.asarray(problem.target(jnp.asarray(sobol_normals(L.shape[1], 8) @ L.T)))
+    return bool((np.abs(values) == 1).all())
+
+
+@eqx.filter_jit
+def _means(rule: FullRule, scale: Any, noise: Any, points: Any) -> Any:
+    """E[ℓ] at points (n, …), one after the other."""
+
+    def at(point: Any) -> Any:
+        Q, M, a = point
+        student, target, w = rule.fields(Q, M, scale * a)
+        return w @ rule.residual(student, target, scale * a, noise).mean
+
+    return jax.lax.map(at, points)
+
+
+def _rule(problem: Problem, loss: Loss, labels: LabelNoise, count: int) -> FullRule:
+    """Quadrature in few dimensions where all points can be afforded, Sobol lines otherwise."""
+    L, inverse = target_frame(problem.P)
+    value = loss.value
+    assert value is not None
+    averaged = Loss(loss.name, value, None, loss.kinks, loss.margin)
+    kernel, kinks = Kernel(problem.activation, problem.target, averaged, labels=labels), problem.target.kinks
+    dimension, plain = L.shape[1] + problem.p, bool(np.array_equal(L, np.eye(len(L))))
+    noisy = problem.noise > 0
+    if dimension <= MAX_DIMENSION and kinks is not None:
+        rule = FullRule(kernel, ORDER, kinks, plain, noisy, None, L, inverse)
+        if rule.work(problem.p) * count <= BUDGET:
+            return rule
+    for log2 in LINES:
+        rule = FullRule(kernel, 0, ((),) * len(L), plain, noisy, None, L, inverse)
+        points = sobol_normals(dimension - rule.split, log2)
+        rule = FullRule(kernel, 0, ((),) * len(L), plain, noisy, points, L, inverse)
+        if rule.work(problem.p) * count <= BUDGET:
+            break
+    return rule
+
+
+def _averaged(
+    problem: Problem, loss: Loss, labels: LabelNoise, Q: np.ndarray, M: np.ndarray, a: np.ndarray
+) -> tuple[np.ndarray, str]:
+    """E[ℓ] at every point of arrays with common leading axes, and the rule."""
+    lead = Q.shape[:-2]
+    points = tuple(x.reshape(-1, *x.shape[len(lead) :]) for x in (Q, M, a))
+    rule = _rule(problem, loss, labels, len(points[0]))
+    scale, noise = jnp.asarray(problem.p / problem.divisor, float), jnp.asarray(problem.noise, float)
+    return np.asarray(_means(rule, scale, noise, points)).reshape(lead), rule.label
+
+
+def _error(problem: Problem, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> tuple[np.ndarray, str]:
+    """P(y f < 0) at every point."""
+    ridge, labels = problem.target.ridge, problem.labels
+    alone = ridge is not None and len(ridge.weights) == 1 and ridge.activation.name == "sign(z)"
+    if alone and problem.p == 1 and _keeps_sign(problem.activation):
+        assert ridge is not None
+        v = np.asarray(ridge.directions[0])
+        side = np.sign(a[..., 0]) * np.sign(ridge.weights[0])
+        rho = side * (M[..., 0, :] @ v) / np.sqrt(Q[..., 0, 0] * (v @ problem.P @ v))
+        wrong, rule = np.arccos(np.clip(rho, -1.0, 1.0)) / np.pi, "closed form"
+    else:
+        wrong, rule = _averaged(problem, WRONG, LabelNoise(), Q, M, a)
+    return labels.flips + labels.keep * wrong, rule
+
+
+def _keeps_sign(sigma: Callable[[Any], Any]) -> bool:
+    """Whether σ(x) has the sign of x."""
+    x = np.linspace(0.01, 9.0, 900)
+    return bool((np.asarray(sigma(x)) > 0).all() and (np.asarray(sigma(-x)) < 0).all())
+
+
+@float64
+def readings(
+    problem: Problem, loss: Loss, Q: np.ndarray, M: np.ndarray, a: np.ndarray, excess: np.ndarray
+) -> dict[str, tuple[np.ndarray, str]]:
+    """Mean loss and classification error at points with leading axes, where they are defined, and their rules.
+
+    Examples
+    --------
+    >>> problem, one = Problem("sign(z1)", "erf"), np.ones((1, 1, 1))
+    >>> found = readings(problem, Loss.of("hinge"), one, 0.5 * one, one[0], np.zeros(1))
+    >>> found["error"][0].round(6).tolist(), found["loss"][0].round(4).tolist()
+    ([0.333333], [0.7839])
+    """
+    found: dict[str, tuple[np.ndarray, str]] = {}
+    linear = loss.student is not None
+    if loss == Loss.of("squared"):
+        found["loss"] = excess + irreducible(problem), "as the risk"
+    elif loss == Loss.of("correlation"):
+        found["loss"] = 1 - (excess_risks(problem, Q, M, -a)[0] - excess) / 2, "as the risk"
+    elif loss.value is not None and not linear and infinite(problem, loss, 1) is None:
+        found["loss"] = _averaged(problem, loss, problem.labels, Q, M, a)
+    if binary(problem):
+        found["error"] = _error(problem, Q, M, a)
+    return found

@@ -1,0 +1,44 @@
+"""Whether e has the moments that averages need.
+
+    mean push E[e], spread of single samples E[e²], covariance of increments E[e⁴]
+
+e grows with the label unless the loss is flat far out, so that it has no more moments than the label noise has. The
+exponential loss has none where outputs grow faster than linearly, or linearly with noise of any law on the labels.
+"""
+
+from __future__ import annotations
+
+from twolayer.task.losses import Loss
+from twolayer.task.problem import Problem
+
+__all__ = ["infinite"]
+
+
+def infinite(problem: Problem, loss: Loss, power: int) -> str | None:
+    """Why E[|e|^power] is infinite, or None if it is finite.
+
+    Examples
+    --------
+    >>> infinite(Problem("z1", "relu", noise=0.1, noise_law="cauchy"), Loss.of("huber"), 2) is None
+    True
+    """
+    law, noise = problem.labels.law, problem.noise
+    noisy = not isinstance(noise, float) or noise > 0
+    if noisy and law.moments <= power and not loss.bounded:
+        return (
+            f"label noise of the law {law.name} has no moment of order {power}, and the loss {loss.name!r} passes "
+            f"outliers on, so that E[|e|^{power}] is infinite: a loss that is flat far out, such as 'huber', has it"
+        )
+    if noisy and loss.student is None and not loss.bounded and law.moments < SLOW:
+        return (
+            f"averages of the loss {loss.name!r} over label noise of the law {law.name} converge too slowly to be "
+            f"taken by quadrature: use 'huber', or ν of at least {SLOW:g}"
+        )
+    if loss.steep and (noisy or not problem.activation.bounded_growth):
+        what = "with label noise" if noisy else f"with outputs that grow as those of {problem.activation.name!r} do"
+        return f"the loss {loss.name!r} grows so fast that E[e²] may be infinite {what}"
+    return None
+
+
+SLOW = 4.0
+"""ν below which E[e²] has a share of more than 1e-8 from noise beyond the reach of a quadrature."""
