@@ -337,6 +337,22 @@ def test_momentum_goes_on_from_the_last_step_of_a_stage() -> None:
     np.testing.assert_allclose(run.Q.values[:, -1], run.Q.values[:, -2], atol=1e-7)
 
 
+def test_a_schedule_counts_from_the_beginning_of_its_stage() -> None:
+    """The rate in force and the clocks, of steps and of the flow; and the stage is the scheduled run from there."""
+    plain = tl.SGD(lr=0.5 / d, geometry="projected")
+    slower = plain.replace(lr=0.5 / d * tl.schedules.inverse(scale=5, clock="step"))
+    stages = [tl.Stage(plain, steps=4, save=4), tl.Stage(slower, steps=4, save=4)]
+    run = tl.solve_stages(PROBLEM, stages, tl.Chain(60), START, seeds=2, seed=3)
+    factor, one = 1 / (1 + np.arange(5) / 5), 0.5 / 60
+    np.testing.assert_allclose(run.lr.values, np.tile(one * np.append(np.ones(5), factor[1:]), (2, 1)), rtol=1e-12)
+    np.testing.assert_allclose(run.time.values[:, -1], one * (4 + factor[:4].sum()), rtol=1e-12)
+    np.testing.assert_allclose(run.step.values[:, -1], 8)
+    there = tl.Overlaps(run.Q.values[:, 4], run.M.values[:, 4], a=run.a.values[:, 4])
+    alone = tl.solve(PROBLEM, slower, tl.Chain(60), there, steps=4, save=4, seed=(3 + SPREAD) % 2**64)
+    np.testing.assert_array_equal(run.M.values[:, 5:], alone.M.values[:, 1:])
+    assert tl.rerun(run).equals(run)
+
+
 def test_another_target_for_the_limit_is_a_run_from_there() -> None:
     problem, other = tl.Problem("tanh(z1)", "erf"), OTHER
     algorithm = tl.SGD(lr=0.5 / d)
