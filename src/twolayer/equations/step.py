@@ -21,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -395,10 +395,13 @@ class Limit(NamedTuple):
         return Limit(self.flow * f, self.noise * f**2 / b, self.decay * f, self.second * f, jitter)
 
 
-def as_data(limit: Limit) -> Limit:
+Told = TypeVar("Told", Limit, Rates)
+
+
+def as_data(numbers: Told) -> Told:
     """Arrays, not floats: numbers that are data of compiled code, which runs at all rates then share."""
-    flow, noise, decay, second = (jnp.asarray(x, float) for x in limit[:4])
-    return Limit(flow, noise, decay, second, None if limit.jitter is None else jnp.asarray(limit.jitter, float))
+    found: list[Any] = [None if x is None else jnp.asarray(x, float) for x in numbers]
+    return type(numbers)(*found)
 
 
 def limit_in(regime: Regime, algorithm: SGD, divisor: float) -> Limit:

@@ -56,13 +56,6 @@ __all__ = [
 ]
 
 SCHEMA = "twolayer/1"
-LONG_NAMES = {
-    "risk": "half the mean squared error",
-    "excess_risk": "half the mean squared distance from the mean label",
-    "loss": "mean loss that is trained",
-    "error": "probability of the wrong sign",
-    "train_risk": "half the mean squared error on the samples",
-}
 PACKAGES = ("twolayer", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
 
 

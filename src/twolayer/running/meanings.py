@@ -11,7 +11,7 @@ __all__ = ["MEANINGS", "with_meanings"]
 
 MEANINGS = {
     # clocks
-    "time": "time t = lr·step/p",
+    "time": "time t = lr·step/p, or the sum of lr/p",
     "step": "steps of SGD",
     "sample": "samples used, step·n_b",
     "alpha": "samples over dimension, sample/d",
@@ -37,6 +37,10 @@ MEANINGS = {
     "risk": "population risk ½ E[(y − f)²], with Δ/2",
     "excess_risk": "population risk less Δ/2",
     "train_risk": "risk on the samples that are reused",
+    "loss": "mean of the loss that is trained",
+    "error": "probability of the wrong sign",
+    "lr": "learning rate in force",
+    "batch": "batch size in force",
     "outcome": "how the run ended",
     "stop_step": "step at which the run stopped",
     "stop_time": "time at which the run stopped",
