@@ -39,17 +39,21 @@ from twolayer.numerics.errors import Refused, choice, positive_integer, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
+from twolayer.task.regimes import instead_of_memory
 
-__all__ = ["CORRECTIONS", "LARGEST_FLUCTUATION", "Map"]
+__all__ = ["CORRECTIONS", "LARGEST_FLUCTUATION", "Map", "reuse_refused"]
 
 CORRECTIONS = ("norm", "pairs", "dimension", "ratio")
 LARGEST_FLUCTUATION = 0.4
 """Of the squared norm of a row in one step, relative: beyond it the mean step describes no run."""
 
-REUSED = (
-    "samples are reused (dataset = {}), so a step depends on the whole past and its mean is no function of the "
-    "overlaps; DMFT is the theory of reused batches of order d with lr of order one"
-)
+
+def reuse_refused(algorithm: SGD) -> str:
+    """Why the mean of a step says nothing of reused samples."""
+    return (
+        f"samples are reused (dataset = {algorithm.dataset}), so a step depends on the whole past and its mean is no "
+        f"function of the overlaps; {instead_of_memory(algorithm)}"
+    )
 
 
 @register_method
@@ -101,7 +105,7 @@ class Map(Method):
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Only fresh samples."""
-        return None if algorithm.dataset is None else REUSED.format(algorithm.dataset)
+        return None if algorithm.dataset is None else reuse_refused(algorithm)
 
     def prepare(self, task: Task) -> Evolution:
         """Evaluate the laws at d."""

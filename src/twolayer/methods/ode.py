@@ -27,7 +27,7 @@ from twolayer.numerics.errors import finite_number, positive_integer
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
-from twolayer.task.regimes import regime_of
+from twolayer.task.regimes import instead_of_memory, regime_of
 
 __all__ = ["ODE"]
 
@@ -143,7 +143,7 @@ class ODE(Method):
         if algorithm.dataset is not None:
             return (
                 f"samples are reused (dataset = {algorithm.dataset}), so the fields depend on the whole past and no "
-                "equation closes on the overlaps; DMFT is the theory of reused batches of order d with lr of order one"
+                f"equation closes on the overlaps; {instead_of_memory(algorithm)}"
             )
         regime = regime_of(algorithm)
         laws = f"lr = {algorithm.lr}, batch = {algorithm.batch}"

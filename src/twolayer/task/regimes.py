@@ -12,10 +12,12 @@ below                             –                      the norms blow up in 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from twolayer.task.algorithm import SGD
+if TYPE_CHECKING:
+    from twolayer.task.algorithm import SGD
 
-__all__ = ["Regime", "regime_of"]
+__all__ = ["Regime", "has_memory_theory", "instead_of_memory", "regime_of"]
 
 TOLERANCE = 1e-9
 
@@ -48,6 +50,7 @@ def regime_of(algorithm: SGD) -> Regime:
 
     Examples
     --------
+    >>> from twolayer.task.algorithm import SGD
     >>> regime_of(SGD(lr="0.1/d")).name
     'Saad–Solla'
     >>> regime_of(SGD(lr="0.1/d", batch="d**0.5")).name
@@ -71,3 +74,31 @@ def regime_of(algorithm: SGD) -> Regime:
         if abs(delta - line / 2) <= TOLERANCE:
             return Regime("noise map", 0.0, 1.0, 0.0, False)
     return Regime("blow-up", 0.0, 0.0, 0.0, False)
+
+
+def has_memory_theory(algorithm: SGD) -> bool:
+    """Whether reused samples have a limit of finitely many steps: lr of order one, batch and dataset of order d.
+
+    Examples
+    --------
+    >>> from twolayer.task.algorithm import SGD
+    >>> has_memory_theory(SGD(lr=0.2, batch="d", dataset="2*d")), has_memory_theory(SGD(lr="0.2/d", dataset="2*d"))
+    (True, False)
+    """
+    dataset = algorithm.dataset
+    powers = (algorithm.lr.exponent, algorithm.batch.exponent, None if dataset is None else dataset.exponent)
+    return powers == (0, 1, 1)
+
+
+def instead_of_memory(algorithm: SGD) -> str:
+    """Which method follows reused samples, for the refusals of those that know fresh ones only.
+
+    Examples
+    --------
+    >>> from twolayer.task.algorithm import SGD
+    >>> instead_of_memory(SGD(lr="0.2/d", dataset="2*d"))
+    'Vectors simulates it at a finite d'
+    """
+    if has_memory_theory(algorithm):
+        return "DMFT is the theory of reused batches of order d with lr of order one"
+    return "Vectors simulates it at a finite d"

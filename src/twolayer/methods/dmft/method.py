@@ -31,6 +31,7 @@ from twolayer.numerics.errors import choice, finite_number, positive_integer, re
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
+from twolayer.task.regimes import has_memory_theory
 
 __all__ = ["DMFT"]
 
@@ -237,7 +238,7 @@ class DMFT(Method):
                 "fresh samples apply"
             )
         laws = f"lr = {algorithm.lr}, batch = {algorithm.batch}, dataset = {algorithm.dataset}"
-        if (algorithm.lr.exponent, algorithm.batch.exponent, algorithm.dataset.exponent) != (0, 1, 1):
+        if not has_memory_theory(algorithm):
             return (
                 f"with {laws} the limit d → ∞ is not one of finitely many steps on n = α d samples, which needs lr of "
                 "order one and batch and dataset proportional to d"
