@@ -12,6 +12,7 @@ from twolayer.analysis.recovery import Recovery
 from twolayer.analysis.weak_recovery import WeakRecovery
 from twolayer.functions.mathml import of_text
 from twolayer.numerics.html import table
+from twolayer.running.meanings import MEANINGS
 
 
 def test_results_are_short_in_text(short_results: dict[str, object]) -> None:
@@ -73,3 +74,13 @@ def test_results_of_analyses_show_themselves() -> None:
 def test_formulas_as_mathml(formula: str, shown: str) -> None:
     assert of_text(formula) == shown
     ElementTree.fromstring(f"<math>{shown}</math>")
+
+
+def test_every_variable_says_what_it_is() -> None:
+    problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD("0.1/d", geometry="projected")
+    run = tl.solve(problem, algorithm, tl.Chain(50), tl.Overlaps([[1.0]], [[0.5]]), steps=2, save=2, seeds=2)
+    for name, variable in run.variables.items():
+        assert variable.attrs["long_name"] == MEANINGS[str(name)] and "units" in variable.attrs, name
+    assert run.time.attrs["units"] == "" and run.M.attrs["units"] == "1"
+    limit = tl.solve(problem, algorithm, tl.ODE(), tl.Overlaps([[1.0]], [[0.5]]), time=0.1, save=2)
+    assert limit.step.attrs == {"units": "d**1", "long_name": MEANINGS["step"]}

@@ -15,6 +15,7 @@ import twolayer as tl
 from twolayer.cli import main
 from twolayer.numerics.errors import InputError
 from twolayer.sweeps import planning
+from twolayer.sweeps.coordinates import law_values
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +31,50 @@ def test_swept_names_are_dimensions(reference: Any) -> None:
     assert (reference.runs == 3).all() and set(reference.outcome.values.ravel()) == {"ok"}
     assert len(np.unique(reference.cell_seed)) == 18
     assert np.allclose(reference.risk - reference.excess_risk, np.array([0.0, 0.1])[:, None])
+
+
+def test_laws_have_their_values_at_each_dimension_beside_the_text(reference: Any, tmp_path: Path) -> None:
+    assert reference.lr.dims == ("algorithm.lr", "method.dim")
+    assert np.allclose(reference.lr, np.array([0.1, 0.2, 0.3])[:, None] / np.array([80, 160, 240]), rtol=1e-15)
+    assert reference["algorithm.lr"].dtype.kind in "UO" and reference.lr.attrs["long_name"] == "learning rate"
+    assert all({"long_name", "units"} <= set(v.attrs) for v in reference.variables.values())
+    one = law_values({"algorithm.batch": ["d", "2*d"]}, {"method": {"dim": 50}})
+    assert one["batch"][0] == ("algorithm.batch",) and one["batch"][1].tolist() == [50.0, 100.0]
+    assert law_values({"algorithm.lr": ["1/d"]}, {"method": {"name": "ode"}}) == {}  # at no dimension
+    over = {key: OVER[key] for key in ("algorithm.lr", "method.dim")}
+    stored = tl.sweep(**task(over=over), store=tmp_path / "s.zarr")
+    loaded = tl.load(tmp_path / "s.zarr")
+    assert loaded.lr.equals(stored.lr) and loaded.risk.equals(stored.risk)
+    assert tl.cite(loaded) == tl.cite(tl.Chain(80))
+    tl.plot.save_figure(tl.plot.swept(loaded), tmp_path / "s.svg")
+    assert main(["plot", str(tmp_path / "s.zarr"), "--of", "overlap"]) == 0
+    assert (tmp_path / "s.png").stat().st_size > 1000
+    assert main(["plot", str(tmp_path / "s.zarr"), "--of", "M"]) == 2
+
+
+def test_figures_show_the_means_of_the_cells(reference: Any) -> None:
+    part = reference.sel({"problem.noise": 0.2})
+    (mesh,) = tl.plot.heatmap(part, "risk").axes[0].collections
+    assert np.allclose(np.asarray(mesh.get_array()).reshape(3, 3), part.risk.mean("seed"))
+    turned = tl.plot.heatmap(part, "risk", x="algorithm.lr").axes[0]
+    assert (turned.get_xlabel(), turned.get_ylabel()) == ("algorithm.lr", "method.dim")
+    assert np.allclose(np.asarray(turned.collections[0].get_array()).reshape(3, 3), part.risk.mean("seed").T)
+    curves = tl.plot.swept(part.isel({"algorithm.lr": [0, 2]}), "risk").axes[0]
+    names = [t.get_text() for t in curves.get_legend().get_texts()]
+    assert names == ["0.1/d", "0.3/d"] and curves.get_xlabel() == "method.dim"
+    drawn = [container.lines[0].get_ydata() for container in curves.containers]
+    assert np.allclose(drawn, part.risk.mean("seed").isel({"algorithm.lr": [0, 2]}))
+    single = tl.plot.swept(part.isel({"method.dim": [1]})).axes[0]
+    assert single.get_xlabel() == "algorithm.lr" and single.get_ylabel() == "excess_risk"
+    for wrong in ({"of": "M"}, {"of": "outcome"}, {"of": "nothing"}):
+        with pytest.raises(InputError, match="`of` must be a number of each run"):
+            tl.plot.swept(part, **wrong)
+    with pytest.raises(InputError, match="fewer axes"):
+        tl.plot.swept(reference)
+    with pytest.raises(InputError, match="two axes"):
+        tl.plot.heatmap(part.isel({"method.dim": 0}))
+    with pytest.raises(InputError, match="result of sweep"):
+        tl.plot.swept(tl.load)
 
 
 def test_cells_are_what_solve_computes(reference: Any) -> None:

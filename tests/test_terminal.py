@@ -133,7 +133,7 @@ def test_examples_run(
         ("escape --seed 1", "--seed"),
         ("escape --dry-run", "--dry-run"),
         ("recovery z1 relu --samples 10", "--samples"),
-        ("recovery z1 relu --start uniform", "--start"),
+        ("recovery z1 relu --start random", "--start"),
         ("recovery z1 relu --threshold 0.3", "--threshold"),
         ("recovery z1 relu --seed 0", "--seed"),
         ("phase-diagram --ell 2 --dim 10,20", "--dim"),
@@ -159,7 +159,7 @@ ACTING = {  # a command, and for each of its flags a value that changes what com
     "escape --width 2 --dim 500": ("--noise 0.2", "--lr 0.1/d", "--batch 2", "--threshold 0.05", "--seed 1", "--json",
                                    "--measure 4", "--measure 400 --dry-run"),
     "recovery 'h2(z1)' h2 --dim 50 --measure 8": ("--loss correlation", "--noise 0.2", "--lr 0.05/d", "--threshold 0.3",
-                                                  "--start uniform", "--samples 60", "--seed 1", "--json", "--dry-run"),
+                                                  "--start random", "--samples 60", "--seed 1", "--json", "--dry-run"),
     "phase-diagram --ell 2": ("--loss correlation", "--geometry spherical", "--mu 1 --delta 1", "--json",
                               "--measure 2 --dim 16"),
     "phase-diagram --ell 2 --measure 3 --dim 16,32 --mu 1 --delta 0": ("--gamma0 0.2", "--n0 8", "--threshold 0.3",
@@ -369,3 +369,56 @@ def test_the_sketch_says_what_the_diagram_does(ell: int, loss: str) -> None:
         any(mark in row for row in rows) for mark in "".join(x[0] for x in lines[-2].split("   ")) if mark in LEGEND
     )
     assert max(map(len, lines)) <= COLUMNS
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def refusals() -> list[tuple[tl.Problem, tl.SGD]]:
+    """Problems and algorithms in all regimes, with everything that methods refuse."""
+    problems = [
+        tl.Problem("He2(z1)", "He2", 2, 0.1),
+        tl.Problem("z1*z2", "relu", 3),
+        tl.Problem("sign(z1)", "tanh"),
+        tl.Problem("z1", "relu", 2, second_layer="gaussian"),
+    ]
+    laws = [("0.2/d", 1), (0.5, "4*d"), (0.5, 1), ("d**-0.5", "d**0.5"), ("0.1*d**-2", 1), ("0.1*d**-0.5", 1),
+            (0.3, "d**1.5"), ("d**0.5", "d**2"), ("2*d**-1.5", "3*d")]  # fmt: skip
+    knobs: list[dict[str, Any]] = [
+        {},
+        {"loss": "correlation"},
+        {"momentum": 0.5},
+        {"weight_decay": 0.1},
+        {"train_second_layer": True},
+    ]
+    algorithms = [tl.SGD(lr, b, geometry=g, **more) for lr, b in laws for g in ("free", "spherical") for more in knobs]
+    algorithms += [tl.SGD(0.2, "2*d", dataset="4*d", sampling=s) for s in ("sequence", "replacement")]
+    algorithms += [
+        tl.SGD("0.2/d", 1, dataset="3*d"),
+        tl.SGD("0.2/d", "d", dataset="d**2"),
+        tl.SGD(0.2, 10, dataset=1000),
+    ]
+    return [(problem, algorithm) for problem in problems for algorithm in algorithms]
+
+
+def test_a_refusal_recommends_no_method_that_refuses_too() -> None:
+    from twolayer.numerics.errors import Refused
+    from twolayer.running.solve import make_task
+    from twolayer.task.method import METHODS
+
+    classes = {cls.__name__: cls for cls in METHODS.values()}
+    count = 0
+    for problem, algorithm in refusals():
+        able = tl.support(problem, algorithm)
+        for name, reason in able.reasons.items():
+            named = set(re.findall(rf"\b({'|'.join(classes)})\b", reason)) - {name}
+            assert named <= set(able.methods), (name, reason, problem, algorithm)
+            count += 1
+        for name in able.methods:
+            method = classes[name].at(400)
+            assert method is not None and method.objection(problem, algorithm) is None
+    assert count > 1000
+    problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD(0.5, "4*d")
+    with pytest.raises(Refused, match="Methods that can") as refused:
+        make_task(problem, algorithm, tl.ODE(), START, time=1)
+    assert set(refused.value.alternatives) == set(tl.support(problem, algorithm).methods)

@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from twolayer.analysis.phases import Phase, PhaseDiagram
+if TYPE_CHECKING:
+    from twolayer.analysis.phases import Phase, PhaseDiagram
 
 __all__ = ["plane", "sketch", "window"]
 
@@ -31,6 +33,7 @@ def window(diagram: PhaseDiagram) -> tuple[float, float, float]:
 
     Examples
     --------
+    >>> from twolayer.analysis.phases import PhaseDiagram
     >>> window(PhaseDiagram(3, "squared", "projected", "contracting"))
     (4.0, 1.75, -1.5)
     """
@@ -42,6 +45,7 @@ def letter(phase: Phase) -> str:
 
     Examples
     --------
+    >>> from twolayer.analysis.phases import PhaseDiagram
     >>> letter(PhaseDiagram(3, "correlation", "projected", "none").at(mu=3, delta=-1))
     '1'
     """
@@ -64,6 +68,7 @@ def plane(diagram: PhaseDiagram, columns: int) -> list[list[str]]:
 
     Examples
     --------
+    >>> from twolayer.analysis.phases import PhaseDiagram
     >>> plane(PhaseDiagram(1, "squared", "projected", "contracting"), 3)[0]
     ['#', '#', '#']
     """
@@ -77,6 +82,7 @@ def sketch(diagram: PhaseDiagram, points: Iterable[tuple[float, float]] = ()) ->
 
     Examples
     --------
+    >>> from twolayer.analysis.phases import PhaseDiagram
     >>> print(sketch(PhaseDiagram(2, "squared", "projected", "contracting")).splitlines()[1][:30])
       1.25 |######################
     """

@@ -11,8 +11,6 @@ from typing import Any
 
 from twolayer.cli.catalogue import gallery
 from twolayer.cli.common import emit, fold, one_line_warnings, wrote
-from twolayer.gallery.shared.records import read, record
-from twolayer.gallery.shared.registry import figures, files_of, read_setting, run
 from twolayer.numerics.errors import InputError, RunFailed, choice
 from twolayer.numerics.writing import check_writable
 
@@ -21,6 +19,8 @@ __all__ = ["make_all", "make_one"]
 
 def make_one(args: argparse.Namespace) -> int:
     """Make a figure, print its verdict; exit code 1 if measurement and theory differ."""
+    from twolayer.gallery.shared.registry import figures, read_setting
+
     known = figures()
     entry = known[choice("name", args.name, known)]
     settings = dict(read_setting(text, entry.settings) for text in args.set)
@@ -46,6 +46,8 @@ def make_one(args: argparse.Namespace) -> int:
 
 def make_all(args: argparse.Namespace) -> int:
     """Make every figure: a line when it begins and one when it is done; exit code 1 if one differs or fails."""
+    from twolayer.gallery.shared.registry import figures
+
     known, listed = figures(), gallery()
     _check_record(args)
     folder, width = _folder(args.out), max(map(len, known))
@@ -72,6 +74,9 @@ def make_all(args: argparse.Namespace) -> int:
 
 def _made(args: argparse.Namespace, name: str, folder: Path, settings: dict[str, Any]) -> tuple[Any, list[str]]:
     """The figure and its files, put on record if asked for."""
+    from twolayer.gallery.shared.records import record
+    from twolayer.gallery.shared.registry import files_of, run
+
     began = time.process_time()
     with one_line_warnings():
         plate = run(name, quick=args.quick, seed=args.seed or 0, out=folder, **settings)
@@ -86,6 +91,8 @@ def _made(args: argparse.Namespace, name: str, folder: Path, settings: dict[str,
 def _check_record(args: argparse.Namespace) -> None:
     if args.record is None:
         return
+    from twolayer.gallery.shared.records import read
+
     check_writable(Path(args.record), "--record")
     if args.set:
         raise InputError("--record takes the full or the quick version as it is, but --set changes it.")

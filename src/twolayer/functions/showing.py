@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from twolayer.functions.exponents import Analysis
+from typing import TYPE_CHECKING
+
 from twolayer.functions.mathml import displayed, of_text
 from twolayer.numerics.html import bars, card, escaped
+
+if TYPE_CHECKING:
+    from twolayer.functions.exponents import Analysis
 
 __all__ = ["analysis_html"]
 

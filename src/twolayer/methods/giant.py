@@ -16,7 +16,7 @@ from twolayer.equations.state import size_of
 from twolayer.equations.step import form_of, rates_of
 from twolayer.loops.averaged import Precision, check_precision
 from twolayer.loops.mean_step import mean_steps, step_seconds
-from twolayer.methods.map import REUSED
+from twolayer.methods.map import reuse_refused
 from twolayer.numerics.errors import reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
@@ -69,7 +69,7 @@ class GiantSteps(Method):
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Only fresh samples, and only where steps stay of order one."""
         if algorithm.reused:
-            return REUSED.format(algorithm.reused)
+            return reuse_refused(algorithm)
         rule = algorithm.rule
         if rule is not None and (rule.push is None or rule.coordinates):
             return (

@@ -40,19 +40,22 @@ from twolayer.numerics.errors import Refused, choice, positive_integer, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
-from twolayer.task.regimes import memory_beyond
+from twolayer.task.regimes import instead_of_memory, memory_beyond
 from twolayer.task.tails import infinite
 
-__all__ = ["CORRECTIONS", "LARGEST_FLUCTUATION", "Map"]
+__all__ = ["CORRECTIONS", "LARGEST_FLUCTUATION", "Map", "reuse_refused"]
 
 CORRECTIONS = ("norm", "pairs", "dimension", "ratio")
 LARGEST_FLUCTUATION = 0.4
 """Of the squared norm of a row in one step, relative: beyond it the mean step describes no run."""
 
-REUSED = (
-    "samples are reused ({}), so a step depends on the whole past and its mean is no function of the "
-    "overlaps; DMFT is the theory of reused batches of order d with lr of order one"
-)
+
+def reuse_refused(algorithm: SGD) -> str:
+    """Why the mean of a step says nothing of reused samples."""
+    return (
+        f"samples are reused ({algorithm.reused}), so a step depends on the whole past and its mean is no "
+        f"function of the overlaps; {instead_of_memory(algorithm)}"
+    )
 
 
 @register_method
@@ -112,7 +115,7 @@ class Map(Method):
                 "1/d of its mean are others"
             )
         if algorithm.reused:
-            return REUSED.format(algorithm.reused)
+            return reuse_refused(algorithm)
         return memory_beyond(algorithm) or infinite(problem, algorithm.loss, 4)
 
     def prepare(self, task: Task) -> Evolution:

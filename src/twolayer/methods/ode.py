@@ -30,7 +30,7 @@ from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
-from twolayer.task.regimes import layers_apart, memory_beyond, regime_of
+from twolayer.task.regimes import instead_of_memory, layers_apart, memory_beyond, regime_of
 from twolayer.task.scaling import Scaling
 from twolayer.task.tails import infinite
 
@@ -138,7 +138,7 @@ class ODE(Method):
         if algorithm.reused:
             return (
                 f"samples are reused ({algorithm.reused}), so the fields depend on the whole past and no "
-                "equation closes on the overlaps; DMFT is the theory of reused batches of order d with lr of order one"
+                f"equation closes on the overlaps; {instead_of_memory(algorithm)}"
             )
         reason = layers_apart(algorithm) or memory_beyond(algorithm) or infinite(problem, algorithm.loss, 2)
         if reason is not None:

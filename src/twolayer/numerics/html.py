@@ -16,8 +16,9 @@ import numpy as np
 
 __all__ = ["BLUE", "ORANGE", "bars", "card", "cells", "curves", "escaped", "field_summary", "matrix", "table"]
 
-BLUE, ORANGE, GREEN = "#1f77b4", "#d95f02", "#1b9e77"
-COLOURS = (BLUE, ORANGE, GREEN, "#7570b3", "#e7298a", "#66a61e")
+BLUE = "#1f77b4"
+ORANGE = "#d95f02"
+COLOURS = (BLUE, ORANGE, "#1b9e77", "#7570b3", "#e7298a", "#66a61e")
 SIZE = (230, 120)
 MARGIN = 26
 MOST = 8  # rows and columns of a matrix that are written out

@@ -12,10 +12,12 @@ below                             –                      the norms blow up in 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from twolayer.task.algorithm import SGD
+if TYPE_CHECKING:
+    from twolayer.task.algorithm import SGD
 
-__all__ = ["Regime", "layers_apart", "memory_beyond", "regime_of"]
+__all__ = ["Regime", "has_memory_theory", "instead_of_memory", "layers_apart", "memory_beyond", "regime_of"]
 
 TOLERANCE = 1e-9
 
@@ -48,6 +50,7 @@ def regime_of(algorithm: SGD) -> Regime:
 
     Examples
     --------
+    >>> from twolayer.task.algorithm import SGD
     >>> regime_of(SGD(lr="0.1/d")).name
     'Saad–Solla'
     >>> regime_of(SGD(lr="0.1/d", batch="d**0.5")).name
@@ -78,6 +81,7 @@ def layers_apart(algorithm: SGD) -> str | None:
 
     Examples
     --------
+    >>> from twolayer.task.algorithm import SGD
     >>> layers_apart(SGD(lr="1/d", train_second_layer=True, second_lr=0.1))
     'lr = 1/d and second_lr = 0.1 are different powers of d, so that one layer is done before the other has moved'
     """
@@ -95,6 +99,7 @@ def memory_beyond(algorithm: SGD) -> str | None:
 
     Examples
     --------
+    >>> from twolayer.task.algorithm import SGD
     >>> memory_beyond(SGD(lr="1/d", average=0.1))[:55]
     'the average of the iterates (average = 0.1) depends on '
     """
@@ -104,3 +109,30 @@ def memory_beyond(algorithm: SGD) -> str | None:
         f"the average of the iterates (average = {algorithm.average}) depends on how rows of all times overlap, and "
         "this method knows those of one time"
     )
+
+
+def has_memory_theory(algorithm: SGD) -> bool:
+    """Whether reused samples have a limit of finitely many steps: lr of order one, batch and dataset of order d.
+
+    Examples
+    --------
+    >>> from twolayer.task.algorithm import SGD
+    >>> has_memory_theory(SGD(lr=0.2, batch="d", dataset="2*d")), has_memory_theory(SGD(lr="0.2/d", dataset="2*d"))
+    (True, False)
+    """
+    samples = algorithm.batch if algorithm.dataset is None else algorithm.dataset
+    return (algorithm.lr.exponent, algorithm.batch.exponent, samples.exponent) == (0, 1, 1)
+
+
+def instead_of_memory(algorithm: SGD) -> str:
+    """Which method follows reused samples, for the refusals of those that know fresh ones only.
+
+    Examples
+    --------
+    >>> from twolayer.task.algorithm import SGD
+    >>> instead_of_memory(SGD(lr="0.2/d", dataset="2*d"))
+    'Vectors simulates it at a finite d'
+    """
+    if has_memory_theory(algorithm):
+        return "DMFT is the theory of reused batches of order d with lr of order one"
+    return "Vectors simulates it at a finite d"

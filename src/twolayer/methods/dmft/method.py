@@ -31,7 +31,7 @@ from twolayer.numerics.errors import choice, finite_number, positive_integer, re
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
-from twolayer.task.regimes import layers_apart
+from twolayer.task.regimes import has_memory_theory, layers_apart
 from twolayer.task.tails import infinite
 
 __all__ = ["DMFT"]
@@ -263,8 +263,7 @@ class DMFT(Method):
                 "fresh samples apply"
             )
         laws = f"lr = {algorithm.lr}, batch = {algorithm.batch}, {algorithm.reused}"
-        samples = algorithm.batch if algorithm.dataset is None else algorithm.dataset
-        if (algorithm.lr.exponent, algorithm.batch.exponent, samples.exponent) != (0, 1, 1):
+        if not has_memory_theory(algorithm):
             return (
                 f"with {laws} the limit d → ∞ is not one of finitely many steps on n = α d samples, which needs lr of "
                 "order one and batch and dataset proportional to d"
