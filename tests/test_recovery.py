@@ -212,7 +212,7 @@ def test_other_bad_input_is_refused() -> None:
         tl.recovery(matched(1), tl.SGD("0.05/d"), 50)
     with pytest.raises(tl.InputError, match="without momentum"):
         tl.recovery(matched(1), spherical.replace(momentum=0.5), 50)
-    with pytest.raises(tl.InputError, match="`start` must be one of 'positive', 'uniform'"):
+    with pytest.raises(tl.InputError, match="`start` must be one of 'positive', 'random'"):
         tl.recovery(matched(1), spherical, 50, start="anywhere")
     with pytest.raises(tl.InputError, match="`samples` must be given where the flow does not lead"):
         tl.recovery(tl.Problem("-h2(z1)", "h2"), spherical, 50)
