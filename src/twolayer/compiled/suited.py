@@ -38,7 +38,7 @@ def unwritten(problem: Problem, algorithm: SGD, at: Reduced, held: bool, quantit
     if formula_of_activation(problem.activation) is None or formula_of_target(problem.target) is None:
         return "activation or target is a function that only JAX knows, not a name or a formula"
     plain = SGD(
-        algorithm.lr, algorithm.batch, algorithm.loss, algorithm.geometry, 0.0, algorithm.weight_decay,
+        algorithm.lr.plain, algorithm.batch.plain, algorithm.loss, algorithm.geometry, 0.0, algorithm.weight_decay,
         train_second_layer=algorithm.train_second_layer,
     )  # fmt: skip
     same = Problem(problem.target, problem.activation, problem.width, problem.noise, problem.gram, problem.second_layer)
