@@ -69,7 +69,7 @@ def batch_size(*, seed: int = 0, ell: int = 3, dim: int = 2000, batches: int = 1
     bound = batch_of("SGD", ell, 1.0, RATIO) * 0.7 / ell * float(dim) ** (ell / 2)
     ends = {"SGD": bound, "correlation": float(dim) ** (ell - 1)}
     law = [data.steps.values[i, 0] * sizes[0] / np.minimum(fine, ends[name]) for i, name in enumerate(NAMES)]
-    data["law"] = ("algorithm", "fine"), np.array(law)
+    data["law"] = ("algorithm", "fine"), np.maximum(law, 1.0)  # no fewer than one step
     data = data.assign_coords(fine=fine)
     data["bound"] = bound  # d^{ℓ/2} with its prefactor
     return Finding(data, _verdict(data, ell), task_of(hermite(ell)))

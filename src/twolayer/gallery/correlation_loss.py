@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 import twolayer as tl
 from twolayer.gallery.shared.batching import ALGORITHMS, SHARE, hermite, law, recovered, rounding
 from twolayer.gallery.shared.drawing import ALGORITHMS as LOOKS
-from twolayer.gallery.shared.drawing import headline, median_points, plain_ticks, sheet, task_of, told
+from twolayer.gallery.shared.drawing import headline, median_points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, near, unknown, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
@@ -156,7 +156,8 @@ def draw(data: xr.Dataset) -> Figure:
             else:
                 ax.plot([], [], " ", label=f"{name}: not learned")
         ax.set(xscale="log", yscale="log", xlabel="dimension $d$", title=rf"$\mu = {mu:g}$: steps to $\|M\|_F = 1/2$")
-        plain_ticks(ax.xaxis)
+        ax.set_xticks(chosen.dims, [str(n) for n in chosen.dims])
+        ax.minorticks_off()
         ax.legend(fontsize=7.5, title="lines: predicted", title_fontsize=7.5)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     headline(figure, data, r"Along $\delta = 3/2 - \mu$; bands: central 80 % of the runs, bars: 95 % of the median")

@@ -131,6 +131,8 @@ def draw(data: xr.Dataset) -> Figure:
     middle = float(np.exp(np.log(data.batch * mean).mean()))
     right.plot(fine, middle / fine, ":", color=COLOURS["theory"], label=r"predicted $\propto 1/n_b$")
     right.set(xscale="log", yscale="log", xlabel="batch size $n_b$", ylabel=rf"steps to {RISE} $\|M(0)\|_F$")
+    right.set_xticks(data.batch, [str(n) for n in data.batch.values])
+    right.minorticks_off()
     right.set_title("larger batches, fewer steps")
     right.legend()
     headline(figure, data)

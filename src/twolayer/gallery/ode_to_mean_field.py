@@ -38,7 +38,7 @@ NETWORKS = 6
 @figure(
     "ode-to-mean-field",
     "distance between the ODE of p neurons and mean fields, against p and d",
-    quick={"widths": (8, 16, 32), "dims": (64, 128, 256), "wide": 32, "starts": 12, "particles": 4000, "time": 5.0},
+    quick={"widths": (8, 32), "dims": (64, 128, 256), "wide": 32, "starts": 12, "particles": 4000, "time": 5.0},
     group="mean-field",
 )
 def ode_to_mean_field(

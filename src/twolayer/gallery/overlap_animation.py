@@ -29,6 +29,7 @@ SPREAD = 0.3  # of the first overlaps: large enough for the plateau to be short
 EDGES = np.linspace(-1.0, 1.0, 61)
 COARSE = EDGES[::3]
 AT_ENDS = 0.9  # |cosines| beyond this are counted as found
+LEAST = 3 * (1 - AT_ENDS)  # part of the mass there that counts as piled up: thrice that of even cosines
 
 
 @figure(
@@ -88,9 +89,8 @@ def _verdict(data: xr.Dataset, scale: float) -> Verdict:
     )
     law = same_law("cosines of a finite network and of the mean field", data.network.values, data.cloud.values)
     start, end = (float(data.ends[i]) for i in (0, -1))
-    piled = holds(
-        end > 0.5 > start, f"{end:.0%} of the mass lies beyond ±{AT_ENDS:g} at the end, half at least expected"
-    )
+    told = f"{end:.0%} of the mass lies beyond ±{AT_ENDS:g} at the end, at least {LEAST:.0%} expected"
+    piled = holds(end >= LEAST > start, told)
     claim = "SGD follows its ODE, a finite network the mean field, and cosines pile up at ±1"
     return verdict(claim, [first, law, piled], f"At the start {start:.0%} of the mass lies there")
 
@@ -168,7 +168,7 @@ def _frame(left: Any, right: Any, data: xr.Dataset, i: int) -> None:
 def _inset(ax: Any, data: xr.Dataset, i: int, clock: str, first: str, second: str, colour: str) -> None:
     from twolayer.plot.style import COLOURS, positive
 
-    inset = ax.inset_axes((0.05, 0.06, 0.4, 0.26) if clock == "scatter_time" else (0.3, 0.66, 0.4, 0.28))
+    inset = ax.inset_axes((0.05, 0.06, 0.4, 0.26) if clock == "scatter_time" else (0.12, 0.66, 0.3, 0.28))
     inset.plot(data[clock], positive(data[first]), color=COLOURS[colour], lw=1.2)
     inset.plot(data[clock], positive(data[second]), "--", color=COLOURS["ode"], lw=0.9)
     inset.plot(data[clock][i], positive(data[second])[i], "o", color=COLOURS["ode"], ms=3.5)
