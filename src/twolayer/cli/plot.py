@@ -11,7 +11,7 @@ from twolayer.numerics.errors import InputError, short
 EXAMPLES = (
     ("twolayer plot results/task-chain.nc", "beside the result, as .png"),
     ("twolayer plot results/task.nc --out task.pdf", "a comparison, for print"),
-    ("twolayer plot s.zarr --of M", "a sweep: curves, or a heat map of two axes"),
+    ("twolayer plot s.zarr --of overlap", "a sweep: curves, or a heat map of two axes"),
 )
 
 

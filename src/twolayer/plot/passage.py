@@ -71,7 +71,7 @@ def passage(
     >>> problem, algorithm = tl.Problem("z1**2", "square"), tl.SGD("0.08/d", geometry="projected")
     >>> drawn = passage(tl.escape_time(problem, algorithm, dim=1000))
     >>> drawn.axes[0].get_legend_handles_labels()[1][0]
-    'annealed, 1.155'
+    'annealed, 1.109'
     """
     if not isinstance(times, EscapeTime):
         reject("times", type(times).__name__, "a result of escape_time")
