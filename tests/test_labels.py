@@ -119,6 +119,34 @@ def test_plain_loops_chain_vectors_and_limit_agree(loss: str, law: str, flips: f
     assert np.abs(limit - np.array([0.2, 0.4])).max() > 0.1  # it has moved by much more than is allowed
 
 
+@pytest.mark.parametrize("loss", ["squared", "huber(0.5)"])
+def test_reused_samples_keep_their_flipped_labels(loss: str) -> None:
+    """The theory of reused samples against vectors: overlaps and training risk after three steps on one set."""
+    problem = tl.Problem("sign(z1)", "erf", noise=0.2, noise_law="laplace", flips=0.2)
+    algorithm = tl.SGD(lr=1.5, loss=loss, batch=2 * d, dataset=2 * d)
+    start = tl.Overlaps(Q=[[1.0]], M=[[0.3]])
+    theory = tl.solve(problem, algorithm, tl.DMFT(log2_points=13, replicates=4), start, steps=3, save=1)
+    runs = tl.solve(problem, algorithm, tl.Vectors(400), start, steps=3, save=1, seeds=40)
+    for name in ("M", "Q", "train_risk"):
+        found, expected = runs[name][:, -1].values.reshape(40), theory[name][0, -1].values.item()
+        error = np.hypot(found.std(ddof=1) / np.sqrt(40), theory[f"{name}_error"][0, -1].values.item())
+        assert abs(found.mean() - expected) < 2 / 400 + sigmas(6, 39) * error
+    clean = tl.solve(problem.replace(flips=0.0), algorithm, tl.Vectors(400), start, steps=3, save=1, seeds=4)
+    assert float(clean.M[:, -1].mean()) > float(runs.M[:, -1].mean()) + 0.05  # which labels as they are would not give
+
+
+def test_the_mean_field_sees_the_mean_label() -> None:
+    """Flips shrink the target by 1 − 2q, and the risk contains what they add."""
+    start = tl.mean_field.Particles([[0.3], [0.1]], [0.6, 0.9])
+    flipped, shrunk = (
+        tl.solve(tl.Problem(*x, "erf", flips=q), tl.SGD(lr=0.5 / d), tl.MeanField(), start, time=1, save=2)
+        for x, q in ((("sign(z1)",), 0.1), (("0.8*sign(z1)",), 0.0))
+    )
+    np.testing.assert_allclose(flipped.M, shrunk.M, rtol=1e-7)
+    np.testing.assert_allclose(flipped.excess_risk, shrunk.excess_risk, rtol=1e-6)
+    np.testing.assert_allclose(flipped.risk - flipped.excess_risk, 2 * 0.1 * 0.9, rtol=1e-7)
+
+
 @pytest.mark.parametrize("law", ["gaussian", "laplace", "uniform", "student(0.7)", "student(3)", "student(40)"])
 def test_laws_are_those_of_their_names(law: str) -> None:
     """The quantile function against SciPy, its inverse, and unit variance where there is one."""
@@ -232,9 +260,12 @@ def test_results_hold_the_loss_and_the_error(loss: str) -> None:
     rho = (alone.M[..., 0, 0] / np.sqrt(alone.Q[..., 0, 0])).values
     np.testing.assert_allclose(alone.error, 0.1 + 0.8 * np.arccos(rho) / np.pi, rtol=1e-12)
     np.testing.assert_allclose(alone.loss, alone.risk)
-    assert "error" not in tl.solve(
-        one.replace(noise=0.1), tl.SGD(lr=0.1 / d), tl.Chain(50), tl.Overlaps([[1.0]], [[0.3]]), steps=2
-    )
+    noisy = tl.solve(one.replace(noise=0.1), tl.SGD(lr=0.1 / d), tl.Chain(50), tl.Overlaps([[1.0]], [[0.3]]), steps=2)
+    assert tl.plot.trajectory(alone, quantity="error").axes[0].get_ylabel() == "error"
+    with pytest.raises(tl.InputError, match=r"Argument `quantity`: Chain, .* has no 'error', but risk"):
+        tl.plot.trajectory(noisy, quantity="error")
+    with pytest.raises(tl.InputError, match="`quantity` must be one of"):
+        tl.plot.trajectory(alone, quantity="accuracy")
 
 
 def test_files_and_flags_know_laws_flips_and_losses(tmp_path: Any) -> None:
