@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +24,7 @@ from twolayer.compiled.calculus import value_and_slope, value_of
 from twolayer.compiled.formula import WORDS, Formula, formula_of_activation, formula_of_target
 from twolayer.compiled.normals import normal
 from twolayer.compiled.program import _assemble
+from twolayer.compiled.suited import no_machine_code
 from twolayer.compiled.vector import DOUBLE, LONG, WORD, Code
 from twolayer.functions.activation import NAMED, Activation
 from twolayer.functions.expression import Expression, parse
@@ -229,7 +233,39 @@ def test_what_has_no_code_is_refused_or_left_to_jax(number: int) -> None:
 
 def test_without_llvm_chains_run_in_jax(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "llvmlite", None)
-    from twolayer.compiled.suited import unsuited
+    assert no_machine_code() == "llvmlite is not installed"
 
-    problem, algorithm = tl.Problem("z1", "relu"), tl.SGD(0.1 / d)
-    assert unsuited(problem, algorithm, None, True, None) == "llvmlite is not installed"
+
+SHARED = """
+import sys
+import numpy as np
+import jax
+import twolayer as tl
+from twolayer.methods.chain import Chain
+Chain.chosen = lambda *_: "device"
+assert len(jax.devices()) == int(sys.argv[1])
+problem = tl.Problem("tanh(z1)", "relu", width=2, noise=0.1)
+start = tl.Overlaps.random(problem, 400, 1)
+options = dict(seeds=600, steps=150, save=3, until=tl.Until("overlap", 0.5))
+run = tl.solve(problem, tl.SGD("1/d", batch=2), Chain(400), start, **options)
+np.savez(sys.argv[2], **{name: run[name].values for name in ("Q", "M", "a", "stop_step")})
+"""
+
+
+def test_seeds_are_shared_by_devices_to_the_last_bit(tmp_path: Path) -> None:
+    """The step in JAX on one and on four devices; and its paths are those of the machine code."""
+    found = []
+    for devices in (1, 4):
+        flags = f"--xla_force_host_platform_device_count={devices}"
+        file = tmp_path / f"{devices}.npz"
+        command = [sys.executable, "-c", SHARED, str(devices), str(file)]
+        subprocess.run(command, check=True, env={**os.environ, "XLA_FLAGS": flags})
+        found.append(dict(np.load(file)))
+    problem = tl.Problem("tanh(z1)", "relu", width=2, noise=0.1)
+    start = tl.Overlaps.random(problem, 400, 1)
+    options = dict(seeds=600, steps=150, save=3, until=tl.Until("overlap", 0.5))
+    compiled = tl.solve(problem, tl.SGD("1/d", batch=2), tl.Chain(400, engine="compiled"), start, **options)
+    assert np.isfinite(compiled.stop_step).sum() > 3
+    for name, values in found[0].items():
+        np.testing.assert_array_equal(found[1][name], values)
+        np.testing.assert_allclose(values, compiled[name].values, rtol=1e-9, atol=1e-11)

@@ -20,7 +20,7 @@ class Arrays:
 
     def constant(self, number: float) -> Any:
         """The same number for all seeds."""
-        return jnp.asarray(number, jnp.float64)
+        return float(number)
 
     def fma(self, x: Any, y: Any, z: Any) -> Any:
         """x·y + z."""

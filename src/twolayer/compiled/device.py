@@ -1,20 +1,21 @@
 """The written-out step on accelerators: all seeds at once, spread over the devices.
 
-    state: (numbers, seeds);    normals of a step where it uses them;    blocks of steps in one compiled call
+    for block of steps:  normals (steps, draws, seeds);   for step in block:  state ← accept(step(state, normals))
 
 Every operation is elementwise over seeds: devices that share them need not talk, and no number depends on how many
-there are.
+there are. On NVIDIA GPUs the loop over the steps of a block is one kernel that keeps the state of a seed in registers,
+as long as it has few numbers: at p = 8 such a kernel takes minutes to compile.
 """
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import pallas as pl
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from twolayer.compiled.arrays import Arrays
@@ -22,14 +23,22 @@ from twolayer.compiled.batch import few_samples
 from twolayer.compiled.shape import Numbers, Shape, State
 from twolayer.compiled.step import new_state
 from twolayer.compiled.stepper import WrittenStepper
-from twolayer.loops.watching import Lane, Watch, accept
+from twolayer.equations.orthogonal import overlaps
+from twolayer.loops.watching import DIVERGED, Lane, Watch, accept
 from twolayer.numerics import random
 from twolayer.numerics.wishart import DEGREE
 from twolayer.task.method import Snapshot
 
 __all__ = ["DeviceStepper"]
 
-BLOCK = 64  # steps in a loop of known length, which needs no word from the host
+TOGETHER = 128  # seeds of one block of the kernel
+HELD = 2**27  # normals held at once
+LONGEST = 150  # p² (p + min(p, n_b)) up to which the steps are one kernel
+STEPS = 64  # and steps whose normals are held, at most
+
+OVER_SEEDS = PartitionSpec("seeds")  # type: ignore[no-untyped-call]
+LAST_OVER_SEEDS = PartitionSpec(None, "seeds")  # type: ignore[no-untyped-call]
+EVERYWHERE = PartitionSpec()  # type: ignore[no-untyped-call]
 
 
 def watched(shape: Shape, W: Any) -> Any:
@@ -40,67 +49,156 @@ def watched(shape: Shape, W: Any) -> Any:
     return M[0][0] if shape.quantity == "alignment" else jnp.sqrt(sum(m * m for row in M for m in row))
 
 
-@partial(jax.jit, static_argnames="shape")
-def advance(shape: Shape, numbers: Any, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
-    """Steps start … stop − 1 of all seeds; arrays have the seeds last."""
+def one_step(shape: Shape, numbers: Any, normal: Any, carry: Any, number: Any, stop: Any) -> Any:
+    """Step ``number`` of seeds side by side.
+
+    ``normal(i)`` are the normals of the samples and then those of the Gram factor; the carry is the numbers of the
+    states, in a row, and their bookkeeping.
+    """
     code, p, n = Arrays(), shape.p, shape.rank + shape.p
+    state, lane = carry
     table = [[numbers[5 + i * (DEGREE + 2) + j] for j in range(DEGREE + 2)] for i in range(shape.rows)]
     rates = Numbers(numbers[0], numbers[1], numbers[2], table)
     watch = None if shape.quantity is None else Watch(numbers[3], numbers[4])
-    width = n + 1
+    old = State([list(state[j * n : (j + 1) * n]) for j in range(p)], list(state[p * n :]))
+    totals = few_samples(code, shape, old, rates, lambda nu, i: normal(nu * shape.used + i))
+    new, fine = new_state(code, shape, old, rates, totals, lambda i: normal(shape.batch * shape.used + i))
+    flat = tuple(jnp.broadcast_to(x, number.shape) for x in (*(x for row in new.W for x in row), *new.a))
+    size = jnp.where(fine, 0.0, jnp.inf)
+    return accept(tuple(state), flat, lane, size, watched(shape, new.W), watch, number, number < stop)
+
+
+def draw(shape: Shape, keys: Any, first: Any, steps: int) -> Any:
+    """Normals (steps, draws, seeds) of a block of steps."""
+    width = shape.rank + shape.p + 1
     own = np.concatenate([nu * width + np.arange(shape.used) for nu in range(shape.batch)]).astype(np.uint32)
+    number = (first + jnp.arange(steps)[:, None]).astype(jnp.uint32)[:, None]
 
-    def normals(role: int, step: Any, index: np.ndarray) -> Any:
-        key = (keys[2 * role], keys[2 * role + 1])
-        high, low = random.threefry(key, step.astype(jnp.uint32)[None], jnp.asarray(index)[:, None])
-        return random.quantile(high, low)
+    def of(role: int, index: np.ndarray) -> Any:
+        return random.quantile(*random.threefry((keys[2 * role], keys[2 * role + 1]), number, index[:, None]))
 
-    def step(carry: Any, number: Any) -> Any:
-        state, lane = carry
-        old = State([[state[j * n + i] for i in range(n)] for j in range(p)], [state[p * n + j] for j in range(p)])
-        xi, outside = normals(0, number, own), normals(1, number, np.arange(shape.entries, dtype=np.uint32))
-        totals = few_samples(code, shape, old, rates, lambda nu, i: xi[nu * shape.used + i])
-        new, fine = new_state(code, shape, old, rates, totals, lambda i: outside[i])
-        flat = jnp.stack([jnp.broadcast_to(x, number.shape) for x in (*(x for row in new.W for x in row), *new.a)])
-        size = jnp.where(fine, 0.0, jnp.inf)
-        return accept(state, flat, lane, size, watched(shape, new.W), watch, number, number < stop)
+    return jnp.concatenate([of(0, own), of(1, np.arange(shape.entries, dtype=np.uint32))], axis=1)
 
-    def block(b: Any, carry: Any) -> Any:
-        return jax.lax.fori_loop(0, BLOCK, lambda i, carry: step(carry, start + b * BLOCK + i), carry)
 
-    return jax.lax.fori_loop(0, ((stop - start).max() + BLOCK - 1) // BLOCK, block, carry)
+def kernel(shape: Shape, steps: Any, numbers: Any, normals: Any, start: Any, stop: Any, *places: Any) -> None:
+    """The steps of a block for some seeds, whose states stay in registers; of the places half are to be filled."""
+    given, filled = places[: len(places) // 2], places[len(places) // 2 :]
+    own = [numbers[i, ...] for i in range(numbers.shape[0])]
+    first, last = start[...], stop[...]
+
+    def body(s: Any, carry: Any) -> Any:
+        return one_step(shape, own, lambda i: normals[s, i, ...], carry, first + s, last)
+
+    state = tuple(given[0][i, ...] for i in range(given[0].shape[0]))
+    state, lane = jax.lax.fori_loop(0, steps[0], body, (state, Lane(*(x[...] for x in given[1:]))))
+    for i, x in enumerate(state):
+        filled[0][i, ...] = x
+    for place, x in zip(filled[1:], lane, strict=True):
+        place[...] = x
+
+
+def in_registers(shape: Shape, steps: Any, numbers: Any, normals: Any, carry: Any, first: Any, stop: Any) -> Any:
+    """A block of steps as one kernel."""
+    state, lane = carry
+
+    def part(x: Any) -> Any:
+        return pl.BlockSpec((*x.shape[:-1], TOGETHER), lambda i: (*(0,) * (x.ndim - 1), i))
+
+    def whole(x: Any) -> Any:
+        return pl.BlockSpec(x.shape, lambda i: (0,) * x.ndim)
+
+    parts = (normals, first, stop, state, *lane)
+    count = steps[None].astype(jnp.int32)
+    state, *lane = pl.pallas_call(
+        partial(kernel, shape),
+        out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in parts[3:]],  # type: ignore[no-untyped-call]
+        grid=(len(first) // TOGETHER,),
+        in_specs=[whole(count), whole(numbers) if numbers.shape[1] == 1 else part(numbers), *map(part, parts)],
+        out_specs=[*map(part, parts[3:])],
+    )(count, numbers, *parts)
+    return state, Lane(*lane)
+
+
+def in_memory(shape: Shape, steps: Any, numbers: Any, normals: Any, carry: Any, first: Any, stop: Any) -> Any:
+    """The same in operations of XLA."""
+
+    def body(s: Any, carry: Any) -> Any:
+        state, lane = one_step(shape, numbers, lambda i: normals[s, i], carry, first + s, stop)
+        return jnp.stack(state), lane
+
+    return jax.lax.fori_loop(0, steps, body, carry)
+
+
+@partial(jax.jit, static_argnames=("shape", "mesh", "block"))
+def advance(shape: Shape, mesh: Any, block: Any, numbers: Any, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
+    """Steps start … stop − 1 of all seeds, which are the last axis of every array, a share on each device."""
+
+    def share(numbers: Any, keys: Any, carry: Any, start: Any, stop: Any, longest: Any) -> Any:
+        draws = shape.batch * shape.used + shape.entries
+        at_once = int(np.clip(HELD // (draws * len(start)), 1, STEPS))
+
+        def one(b: Any, carry: Any) -> Any:
+            first, left = start + b * at_once, longest - b * at_once
+            normals = draw(shape, keys, first, at_once)
+            return block(shape, jnp.minimum(left, at_once), numbers, normals, carry, first, stop)
+
+        return jax.lax.fori_loop(0, (longest + at_once - 1) // at_once, one, carry)
+
+    state_and_lane = (LAST_OVER_SEEDS, Lane(OVER_SEEDS, OVER_SEEDS, OVER_SEEDS))
+    shared = EVERYWHERE if numbers.shape[1] == 1 else LAST_OVER_SEEDS
+    places = (shared, LAST_OVER_SEEDS, state_and_lane, OVER_SEEDS, OVER_SEEDS, EVERYWHERE)
+    spread = jax.shard_map(share, mesh=mesh, in_specs=places, out_specs=state_and_lane, check_vma=False)
+    return spread(numbers, keys, carry, start, stop, (stop - start).max())
+
+
+@partial(jax.jit, static_argnames="p")
+def seen(state: Any, L: Any, p: int) -> Any:
+    """Q, M and a of states (numbers, seeds)."""
+    rows = state.T
+    return *overlaps(rows[:, :-p].reshape(len(rows), p, -1), L), rows[:, -p:]
 
 
 class DeviceStepper(WrittenStepper):
-    """All seeds on all devices."""
+    """All seeds on all devices; places that no seed takes count as stopped."""
 
     def start(self) -> Any:
-        """Numbers (numbers of a state, seeds) on the devices."""
-        seeds, devices = len(self.keys), jax.devices()
-        mesh = Mesh(np.array(devices[: math.gcd(seeds, len(devices))]), ("seeds",))
-        self.over_seeds, everywhere, over_both = (
-            NamedSharding(mesh, PartitionSpec(*axes))  # type: ignore[no-untyped-call]
-            for axes in (("seeds",), (), (None, "seeds"))
-        )
-        self.on_devices = jax.device_put(self.numbers.T, everywhere if len(self.numbers) == 1 else over_both)
-        self.words = jax.device_put(np.ascontiguousarray(self.keys.T), over_both)
-        rows = self.rows().T
-        if rows.shape[1] == seeds:
-            return jax.device_put(np.ascontiguousarray(rows), over_both)
-        return jax.jit(lambda x: jnp.broadcast_to(x, (len(x), seeds)), out_shardings=over_both)(rows)
+        """Numbers (numbers of a state, places) on the devices."""
+        self.seeds, devices = len(self.keys), jax.devices()
+        whole = TOGETHER * len(devices)
+        self.places = -(-self.seeds // whole) * whole
+        self.mesh = Mesh(np.array(devices), ("seeds",))
+        at, on_gpu = self.shape, jax.default_backend() in ("gpu", "cuda")
+        self.how = in_registers if on_gpu and at.p**2 * (at.p + at.rows) <= LONGEST else in_memory
+        self.given = self.put(self.numbers)
+        self.words = self.put(self.keys)
+        return self.put(np.broadcast_to(rows := self.rows(), (self.seeds, rows.shape[1])))
+
+    def put(self, x: np.ndarray) -> Any:
+        """(seeds, n) as (n, places) on the devices; one row for all seeds as it is."""
+        if len(x) == 1 < self.seeds:
+            return jax.device_put(np.ascontiguousarray(x.T), NamedSharding(self.mesh, EVERYWHERE))
+        filled = np.zeros((x.shape[1], self.places), x.dtype)
+        filled[:, : self.seeds] = x.T
+        filled[:, self.seeds :] = filled[:, :1]
+        return jax.device_put(filled, NamedSharding(self.mesh, LAST_OVER_SEEDS))
+
+    def along(self, x: Any, beyond: float = 0) -> Any:
+        """(seeds, 1) as (places,) on the devices."""
+        filled = jnp.pad(x[:, 0], (0, self.places - self.seeds), constant_values=beyond)
+        return jax.device_put(filled, NamedSharding(self.mesh, OVER_SEEDS))
 
     def run(self, carry: Any, start: Any, stop: Any) -> Any:
         """Compiled steps of all seeds."""
         state, lane = carry
-        flat = (jax.device_put(x[:, 0], self.over_seeds) for x in (*lane, start, stop))
-        code, stopped, seen, first, last = flat
-        state, lane = advance(self.shape, self.on_devices, self.words, (state, Lane(code, stopped, seen)), first, last)
-        return state, Lane(*(x[:, None] for x in lane))
+        lane = Lane(self.along(lane.code, DIVERGED), self.along(lane.stop), self.along(lane.watched))
+        span = (self.along(start), self.along(stop))
+        state, lane = advance(self.shape, self.mesh, self.how, self.given, self.words, (state, lane), *span)
+        return state, Lane(*(x[: self.seeds, None] for x in lane))
 
     def snapshot(self, state: Any) -> Snapshot:
         """Overlaps of all seeds."""
-        found = (np.asarray(x)[self.lanes.index, None] for x in jax.jit(lambda state: self.overlaps(state.T))(state))
-        return Snapshot(*found)
+        found = seen(state, self.L, self.at.p)
+        return Snapshot(*(np.asarray(x)[: self.seeds][self.lanes.index, None] for x in found))
 
     def notes(self, diverged: bool) -> dict[str, Any]:
         """How the steps were taken."""

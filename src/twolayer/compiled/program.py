@@ -119,9 +119,7 @@ def _machine() -> Any:
     features = llvm.get_host_cpu_features()
     wide = features.flatten() + ",-prefer-256-bit"
     target = llvm.Target.from_default_triple()
-    return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=wide, opt=2, reloc="pic", codemodel="small", jit=True
-    )
+    return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=wide, opt=2, jit=True)
 
 
 def _assemble(module: Any) -> tuple[Any, int]:
