@@ -19,7 +19,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer import d, schedules
+from twolayer import d
 from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Check, Verdict, between, holds, near, verdict
 from twolayer.gallery.shared.parts import part
@@ -30,9 +30,9 @@ FASTEST = 1 / (12 + NOISE)
 PROBLEM = tl.Problem("z1**2", "square", noise=NOISE)
 LAWS = {
     "constant": 0.0445310 / d,  # the best constant rate for this length
-    "cosine": FASTEST / d * schedules.cosine(SPAN),
-    "late cosine": FASTEST / d * schedules.cosine(18, floor=0.1, after=22),
-    "inverse": FASTEST / d * schedules.inverse(scale=4, after=22),
+    "cosine": FASTEST / d * tl.schedules.cosine(SPAN),
+    "late cosine": FASTEST / d * tl.schedules.cosine(18, floor=0.1, after=22),
+    "inverse": FASTEST / d * tl.schedules.inverse(scale=4, after=22),
 }
 COLOURS = dict(zip((*LAWS, "best"), ("#1f77b4", "#d95f02", "#e6ab02", "#1b9e77", "#1a1a1a"), strict=True))
 CLOSE = 0.1  # what a finite dimension may change, of the risk
