@@ -20,7 +20,7 @@ from conftest import LISTED
 from twolayer.cli import COMMANDS, main
 from twolayer.files.taskfile import read_task
 from twolayer.functions import activation
-from twolayer.task import losses
+from twolayer.task import losses, rules
 from twolayer.task.method import METHODS
 
 ROOT = Path(__file__).parent.parent
@@ -71,7 +71,7 @@ def test_python_blocks_run(
     monkeypatch.chdir(tmp_path)
     request.addfinalizer(lambda: jax.config.update("jax_enable_x64", False))  # a page may switch it on
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    with patch.dict(METHODS.own), patch.dict(losses._LOSSES), patch.dict(activation._REGISTRY):
+    with patch.dict(METHODS.own), patch.dict(losses._LOSSES), patch.dict(activation._REGISTRY), patch.dict(rules._OWN):
         for block in blocks(page, "python"):
             run(block, page, namespace)
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -388,9 +388,12 @@ class Limit(NamedTuple):
         return Limit(self.flow * f, self.noise * f**2 / b, self.decay * f, self.second * f, jitter)
 
 
-def as_data(limit: Limit) -> Limit:
+Numbers = TypeVar("Numbers", Limit, Rates)
+
+
+def as_data(numbers: Numbers) -> Numbers:
     """Arrays, not floats: numbers that are data of compiled code, which runs at all rates then share."""
-    return Limit(*(None if x is None else jnp.asarray(x, float) for x in limit))
+    return type(numbers)(*(None if x is None else jnp.asarray(x, float) for x in numbers))
 
 
 def limit_in(regime: Regime, algorithm: SGD, p: int) -> Limit:

@@ -10,6 +10,7 @@ the plateau. There is one order parameter: what is best at every moment is best.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer import d, schedules
+from twolayer import d
 from twolayer.gallery.shared.judging import Check, between, holds, near, verdict
 from twolayer.gallery.shared.measuring import canvas
 from twolayer.gallery.shared.parts import part
@@ -28,9 +29,9 @@ NOISE, START, SPAN = 0.5, 0.1, 40.0  # Δ, m at the start, and the length of the
 FASTEST = 1 / (12 + NOISE)
 LAWS = {
     "constant": 0.0445310 / d,  # the best constant rate for this length
-    "cosine": FASTEST / d * schedules.cosine(SPAN),
-    "late cosine": FASTEST / d * schedules.cosine(18, floor=0.1, after=22),
-    "inverse": FASTEST / d * schedules.inverse(scale=4, after=22),
+    "cosine": FASTEST / d * tl.schedules.cosine(SPAN),
+    "late cosine": FASTEST / d * tl.schedules.cosine(18, floor=0.1, after=22),
+    "inverse": FASTEST / d * tl.schedules.inverse(scale=4, after=22),
 }
 COLOURS = dict(zip((*LAWS, "best"), ("#1f77b4", "#d95f02", "#e6ab02", "#1b9e77", "#1a1a1a"), strict=True))
 CLOSE = 0.1  # what a finite dimension may change, of the risk
@@ -79,14 +80,17 @@ def _best(alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _flow(law: str) -> float:
     """The excess risk at the end from the equation of u, by steps of its own."""
-    gamma = {
+    rates: dict[str, Callable[[float], float]] = {
         "constant": lambda s: 0.0445310,
         "cosine": lambda s: FASTEST * (1 + np.cos(np.pi * s / SPAN)) / 2,
         "late cosine": lambda s: FASTEST * (0.1 + 0.9 * (1 + np.cos(np.pi * np.clip((s - 22) / 18, 0, 1))) / 2),
         "inverse": lambda s: FASTEST / (1 + np.maximum(s - 22, 0) / 4),
-    }[law]
-    u, h = START**2, SPAN / 40_000
-    rate = lambda s, u: u * (8 * gamma(s) * (1 - u) - gamma(s) ** 2 * (48 * (1 - u) + 4 * NOISE))  # noqa: E731
+    }
+    gamma, u, h = rates[law], START**2, SPAN / 40_000
+
+    def rate(s: float, u: float) -> float:
+        return u * (8 * gamma(s) * (1 - u) - gamma(s) ** 2 * (48 * (1 - u) + 4 * NOISE))
+
     for n in range(40_000):
         middle = u + h / 2 * rate(n * h, u)
         u = u + h * rate((n + 0.5) * h, middle)

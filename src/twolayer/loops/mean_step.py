@@ -15,7 +15,7 @@ import numpy as np
 
 from twolayer.equations.mean import MeanStep, Rows, Terms, Weights
 from twolayer.equations.state import Overlap, size_of, unpack
-from twolayer.equations.step import Rates, form_of
+from twolayer.equations.step import Rates, as_data, form_of
 from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.step_spread import StepNodes
@@ -144,8 +144,7 @@ class MeanStepMotion(AveragedMotion):
     def equation(self) -> Iterated:
         """The map with averages at the present order."""
         # arrays, not floats: they are data of the compiled code
-        rates = Rates(*(None if x is None else jnp.asarray(x) for x in self.rates))
-        weights = Weights(*map(jnp.asarray, self.weights))
+        rates, weights = as_data(self.rates), Weights(*map(jnp.asarray, self.weights))
         tempo = None if self.tempo is None else jax.tree.map(jnp.asarray, self.tempo)
         P, rules = self.task.problem.P, (self.nodes, self.light)
         step = MeanStep(self.averaging.averager.engine, rates, weights, P, self.form, self.terms, *rules, tempo)
