@@ -186,12 +186,12 @@ def test_sixty_steps_with_momentum_decay_and_labels_that_are_not_linear() -> Non
 
 def test_nesterov_and_a_schedule_of_a_linear_student() -> None:
     """Gradients ahead of the weights, rates that fall, decay, an average, and batches in sequence."""
-    steps, plain = 24, tl.SGD(lr=0.3, batch=2 * d, dataset=4 * d, momentum=0.6, weight_decay=0.2)
-    sgd = plain.replace(lr=0.3 * tl.schedules.inverse(scale=10, clock="step"), nesterov=True, average="uniform")
-    factors = 1 / (1 + np.arange(steps) / 10)
+    steps, plain = 24, tl.SGD(lr=0.2, batch=2 * d, dataset=4 * d, momentum=0.6, weight_decay=0.2)
+    sgd = plain.replace(lr=0.2 * tl.schedules.inverse(scale=3, clock="step"), nesterov=True, average="uniform")
+    factors = 1 / (1 + np.arange(steps) / 3)
     exact = recursion(SMOOTH, sgd, 0.1, 1.0, label_moments(SMOOTH), sequence(2, steps), factors)
     result = solved(SMOOTH, sgd, START, steps, replicates=8)
-    np.testing.assert_allclose(result.lr[:-1], 0.3 * factors, rtol=1e-12)
+    np.testing.assert_allclose(result.lr[:-1], 0.2 * factors, rtol=1e-12)
     for name in ("M", "Q"):
         found, error = result[name].values[0, :, 0, 0], result[f"{name}_error"].values[0, :, 0, 0]
         assert error.max() < 2e-3
@@ -199,7 +199,7 @@ def test_nesterov_and_a_schedule_of_a_linear_student() -> None:
         np.testing.assert_allclose(result[f"{name}_average"][0, :, 0, 0], getattr(exact, f"{name}_average"), atol=5e-3)
     for wrong, which in ((sgd.replace(nesterov=False), factors), (sgd, None)):
         other = recursion(SMOOTH, wrong, 0.1, 1.0, label_moments(SMOOTH), sequence(2, steps), which)
-        assert np.abs(other.M - exact.M).max() > 0.03
+        assert np.abs(other.M - exact.M).max() > 0.01
 
 
 def twice(law: Callable[[int, int], Patterns]) -> Callable[[int, int], Patterns]:

@@ -38,7 +38,11 @@ rule = "clip(0.25)"
 weight_decay = 0.1
 dataset = "3*d"
 sampling = "replacement"
+repeat = 2
+train_first_layer = true
 train_second_layer = true
+second_lr = "0.25*d**-1.5"
+average = 0.1
 [start]
 Q = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
 M = [[0.1, 0], [0, 0.1], [0, 0]]
@@ -99,7 +103,10 @@ def test_every_key_arrives(tmp_path: Path) -> None:
         weight_decay=0.1,
         dataset="3*d",
         sampling="replacement",
+        repeat=2,
         train_second_layer=True,
+        second_lr=0.25 * tl.d**-1.5,
+        average=0.1,
     )
     start = task.start(problem)
     np.testing.assert_array_equal(start.Q, np.eye(3))

@@ -66,7 +66,7 @@ def passes(
         data[str(name)] = ("alpha", "passed"), np.stack([x[name].values for x in each])
     data = data.assign_coords(theory=[a for a in theory if a in alphas])
     limits = [
-        part(f"dmft-{a:g}", partial(_small_batches, problem, start, a, gamma, passes, tolerance))
+        part(f"dmft-{a:g}", partial(_small_batches, problem, start, a, sampling, gamma, passes, tolerance))
         for a in data.theory.values
     ]
     for name in limits[0] if limits else ():
@@ -98,13 +98,13 @@ def _runs(
 
 
 def _small_batches(
-    problem: tl.Problem, start: tl.Overlaps, alpha: float, gamma: float, passes: int, tolerance: float
+    problem: tl.Problem, start: tl.Overlaps, alpha: float, sampling: str, gamma: float, passes: int, tolerance: float
 ) -> dict[str, np.ndarray]:
     """DMFT at batches of d/8 and d/16, extrapolated to none: risks after every pass, with their errors."""
     runs = []
     for parts in (8, 16):
         share = 1 / parts
-        algorithm = tl.SGD(lr=gamma * share, batch=share * tl.d, dataset=alpha * tl.d, sampling="subset")
+        algorithm = tl.SGD(lr=gamma * share, batch=share * tl.d, dataset=alpha * tl.d, sampling=sampling)
         steps = np.arange(passes + 1) * round(alpha * parts)
         lens = tl.DMFT(log2_points=13, tolerance=tolerance, max_log2_points=15)
         runs.append(tl.solve(problem, algorithm, lens, start, steps=steps))
