@@ -25,6 +25,7 @@ COMMANDS = {
     "escape": "how long phase retrieval needs to leave a random start, in formulas and measured",
     "recovery": "information exponent of a single-index task, and samples until it is recovered",
     "phase-diagram": "where batch size and learning rate let SGD learn a target, in formulas and measured",
+    "thresholds": "how many samples n = αd show a target at all, and the best possible with them",
     "gallery": "figures of the sources, each with its data and a verdict",
     "zoo": "published set-ups with their numbers, and whether the package gives the same",
     "moments": "the averages that drive the dynamics, with engine and error",
