@@ -162,3 +162,10 @@ def test_a_direction_that_does_not_enter_is_in_no_chain() -> None:
     np.testing.assert_allclose(np.abs(result.unused), [[0.0, 1.0, 0.0]], atol=1e-9)
     assert result.generative_chain == [(2, 2)] and result.generative_leap == 2
     assert result.chain == [(2, 2)] and result.leap == 2
+
+
+def test_a_direction_at_an_angle_hides_nothing() -> None:
+    """In turned coordinates products of three polynomials have three times the degree along every axis."""
+    found = tl.analyse("(z1 + z2)**2")
+    assert found.chain == [(2, 1)] and np.allclose(np.abs(found.directions), 0.5**0.5)
+    assert np.allclose(np.abs(found.unused), 0.5**0.5) and not len(found.unresolved)

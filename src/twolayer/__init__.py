@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from twolayer.analysis.phases import phase_diagram
     from twolayer.analysis.rates import rates
     from twolayer.analysis.recovery import recovery
+    from twolayer.analysis.thresholds.best import best_possible
+    from twolayer.analysis.thresholds.weak import thresholds
     from twolayer.analysis.weak_recovery import weak_recovery
     from twolayer.files.environment import about
     from twolayer.files.papers import cite
@@ -76,6 +78,8 @@ _HOME = {
     "phase_diagram": "analysis.phases",
     "rates": "analysis.rates",
     "recovery": "analysis.recovery",
+    "best_possible": "analysis.thresholds.best",
+    "thresholds": "analysis.thresholds.weak",
     "weak_recovery": "analysis.weak_recovery",
     "about": "files.environment",
     "cite": "files.papers",
@@ -142,6 +146,7 @@ __all__ = [
     "Vectors",
     "about",
     "analyse",
+    "best_possible",
     "cite",
     "compare",
     "d",
@@ -171,6 +176,7 @@ __all__ = [
     "support",
     "sweep",
     "sweeps",
+    "thresholds",
     "weak_recovery",
     "zoo",
 ]

@@ -28,6 +28,7 @@ COMMANDS = {
     "escape": "how long phase retrieval needs to leave a random start",
     "recovery": "samples until a single-index task is recovered",
     "phase-diagram": "where batch size and learning rate let SGD learn a target",
+    "thresholds": "how many samples n = αd show a target, and the best possible",
     "gallery": "figures of the sources, each with its data and a verdict",
     "zoo": "published set-ups, and whether the package gives their numbers",
     "moments": "the averages that drive the dynamics, with engine and error",

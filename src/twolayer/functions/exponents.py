@@ -27,7 +27,7 @@ from twolayer.functions.target import Target
 from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import Nodes, draw_sobol_normals, hermite_rule, product_rule
 
-__all__ = ["Analysis", "Staircase", "analyse"]
+__all__ = ["Analysis", "Staircase", "analyse", "complement", "sparse_basis"]
 
 REPLICATES, LOG2_POINTS = 8, 14
 LEGENDRE = 8  # functions of y tested in the generative case
@@ -112,9 +112,11 @@ def _exact_nodes(target: Target) -> _Nodes | None:
     """Gauss–Hermite points on which every moment of a polynomial target is exact."""
     assert target.polynomial is not None
     k, degree = target.directions, max((sum(a) for a in target.polynomial), default=0)
-    if (degree + 1) ** k > MAX_GRID or degree < 1:
+    # y ψ_β h_α has degree 3 deg(y) along an axis unless the known directions are axes, then 2 deg(y)
+    count = next((n for n in (3 * degree // 2 + 1, degree + 1) if n**k <= MAX_GRID), None)
+    if count is None or degree < 1:
         return None
-    grid, weights = hermite_rule([degree + 1] * k)
+    grid, weights = hermite_rule([count] * k)
     label = _standardised(_values(target, grid), weights)
     return _Nodes(grid, weights, label, 1, 1e-9, degree, degree)
 
@@ -169,7 +171,7 @@ def _rank_functions(label: np.ndarray) -> np.ndarray:
     )
 
 
-def _sparse_basis(directions: np.ndarray) -> np.ndarray:
+def sparse_basis(directions: np.ndarray) -> np.ndarray:
     """An orthonormal basis of the row space that uses coordinate axes wherever they lie in it."""
     m = len(directions)
     projector = directions.T @ directions
@@ -185,12 +187,12 @@ def _sparse_basis(directions: np.ndarray) -> np.ndarray:
     return np.array(rows).reshape(m, directions.shape[1])
 
 
-def _complement(known: np.ndarray, k: int) -> np.ndarray:
+def complement(known: np.ndarray, k: int) -> np.ndarray:
     """Orthonormal rows that complete the known ones."""
     if not len(known):
         return np.eye(k)
     _, _, vt = np.linalg.svd(known, full_matrices=True)
-    return _sparse_basis(vt[len(known) :])
+    return sparse_basis(vt[len(known) :])
 
 
 def _unfold(moments: np.ndarray, alphas: list[tuple[int, ...]], q: int) -> np.ndarray:
@@ -222,7 +224,7 @@ def _new_directions(
     ``unused`` directions are known not to enter.
     """
     k = nodes.points.shape[1]
-    hidden = _complement(known if unused is None else np.concatenate([known, unused]), k)
+    hidden = complement(known if unused is None else np.concatenate([known, unused]), k)
     if not len(hidden):
         return None
     left = tests if couple(0) else tests[:0]
@@ -240,7 +242,7 @@ def _new_directions(
         unfolded = _unfold(moments, alphas, q)
         u, s, _ = np.linalg.svd(unfolded, full_matrices=False)
         cut = 0.03 if nodes.replicates > 1 else 1e-4
-        return q, _sparse_basis(u[:, s > cut * s[0]].T @ hidden)
+        return q, sparse_basis(u[:, s > cut * s[0]].T @ hidden)
     return None
 
 
@@ -397,7 +399,7 @@ class Analysis:
                 known, steps = np.concatenate([known, found[1]]), [*steps, *[step] * len(found[1])]
             elif step > 1 or not reuse:
                 break
-        never = _complement(known, k)
+        never = complement(known, k)
         never = never[[not _lies_in(row, self.unused) for row in never]]
         return Staircase([*steps, *[None] * len(never)], np.concatenate([known, never]))
 
@@ -487,7 +489,7 @@ def _analysed(target: Target) -> Analysis:
     nodes = nodes or _sobol_nodes(target)
     k = target.directions
     chain, known = _leap_chain(nodes, nodes.label[None]) if nodes.label.any() else ([], np.zeros((0, k)))
-    hidden = _complement(known, k)
+    hidden = complement(known, k)
     accuracy = 1e-12 if nodes.replicates == 1 else 1e-3  # sampled directions are known to a few 1e-3
     rest_enters = np.array([_varies(target, row[None], accuracy) for row in hidden], dtype=bool)
     unused, unresolved = hidden[~rest_enters], hidden[rest_enters]

@@ -1,6 +1,7 @@
 """Figures: every result has one."""
 
 from twolayer.plot.averages import moments
+from twolayer.plot.best import best_line, best_possible, thresholds
 from twolayer.plot.dynamics import compare, trajectory
 from twolayer.plot.measure import measure
 from twolayer.plot.passage import passage, recovery
@@ -11,6 +12,8 @@ from twolayer.plot.target import analysis
 
 __all__ = [
     "analysis",
+    "best_line",
+    "best_possible",
     "compare",
     "heatmap",
     "measure",
@@ -21,5 +24,6 @@ __all__ = [
     "save_figure",
     "style",
     "swept",
+    "thresholds",
     "trajectory",
 ]

@@ -1,0 +1,253 @@
+"""The best that n = αd samples allow: overlaps, prediction error, and the phase that is possible but hard.
+
+uninformed    what state evolution reaches from nothing: Bayes-optimal message passing
+informed      what it reaches from full knowledge
+equilibrium   the one with the larger free entropy: the best possible whatever the computation costs
+hard phase    α_IT < α < α_alg: the equilibrium is better than what is reached from nothing
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from twolayer.analysis.thresholds.amp import Runs, simulate
+from twolayer.analysis.thresholds.curve import Curve, curve_of
+from twolayer.analysis.thresholds.evolution import FULL, Evolution
+from twolayer.analysis.thresholds.law import Law, law_of
+from twolayer.analysis.thresholds.prediction import mmse_of
+from twolayer.functions.target import Target
+from twolayer.numerics.errors import Interrupted, reject
+from twolayer.running.progress import monitor_for
+
+__all__ = ["BRANCHES", "BestPossible", "best_possible"]
+
+BRANCHES = ("uninformed", "informed", "equilibrium")
+SEED = 0.01  # overlap that stands for nothing, where maps are sampled
+REPLICATES = 3
+APART = 0.05  # difference of traces from which on two sampled fixed points are different
+
+
+@dataclass(frozen=True, eq=False)
+class BestPossible:
+    """State evolution over a range of α. Made by `best_possible`.
+
+    Attributes
+    ----------
+    target : Target
+    noise : float
+    data : xarray.Dataset
+        ``overlap`` (branch, alpha, direction, direction_) and ``mmse`` (branch, alpha), with their errors; the
+        branches are uninformed, informed and equilibrium.
+    spinodal, information, algorithm : float or None
+        Where an informed fixed point appears, where it becomes the equilibrium, and where it is reached from nothing;
+        None where the two branches never differ. For several directions known to the spacing of the α that were asked.
+    """
+
+    target: Target
+    noise: float
+    data: xr.Dataset
+    spinodal: float | None
+    information: float | None
+    algorithm: float | None
+    law: Law = field(repr=False)
+    curve: Curve | None = field(default=None, repr=False)
+
+    @property
+    def alphas(self) -> np.ndarray:
+        """n/d."""
+        return np.asarray(self.data.alpha.values)
+
+    @property
+    def overlap(self) -> np.ndarray:
+        """Overlap matrices that message passing reaches from nothing, (alpha, k, k)."""
+        return np.asarray(self.data.overlap.sel(branch="uninformed").values)
+
+    @property
+    def mmse(self) -> np.ndarray:
+        """Mean-square error of its prediction for a fresh input, without the noise, (alpha,)."""
+        return np.asarray(self.data.mmse.sel(branch="uninformed").values)
+
+    @property
+    def excess_risk(self) -> np.ndarray:
+        """mmse/2, to compare with ``excess_risk`` of runs."""
+        return self.mmse / 2
+
+    @property
+    def error(self) -> float:
+        """Largest error of an overlap."""
+        return float(self.data.overlap_error.max())
+
+    @property
+    def hard(self) -> tuple[float, float] | None:
+        """The hard phase (α_IT, α_alg), or None."""
+        if self.information is None or self.algorithm is None:
+            return None
+        return self.information, self.algorithm
+
+    def simulate(self, alpha: float, dim: int = 1000, seeds: int = 4, seed: int = 0, **options: Any) -> Runs:
+        """Message passing on explicit data: `amp.simulate` with this target and noise."""
+        return simulate(self.law, alpha, dim, seeds, seed, **options)
+
+    def __str__(self) -> str:
+        lines = [f"target   {self.target.name}" + (f", noise {self.noise:g}" if self.noise else "")]
+        if self.hard is None:
+            lines.append("no hard phase: from nothing message passing reaches the best possible")
+        else:
+            lines.append(
+                f"possible from α_IT = {self.hard[0]:.6g}, found from α_alg = {self.hard[1]:.6g}: hard between"
+            )
+        lines.append("       α  overlap from nothing      mmse  best possible      mmse")
+        names = ("uninformed", "equilibrium")
+        for i, alpha in enumerate(self.alphas):
+            cells = []
+            for name in names:
+                row = self.data.sel(branch=name).isel(alpha=i)
+                values = np.sort(np.linalg.eigvalsh(row.overlap.values))[::-1]
+                cells.append(f"{' '.join(f'{x:.4f}' for x in values):>20}  {float(row.mmse):8.5f}")
+            lines.append(f"{alpha:8.4g}  {'  '.join(cells)}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def best_possible(
+    target: Any, alphas: Any, noise: float = 0.0, *, directions: int | None = None, progress: Any = None
+) -> BestPossible:
+    """State evolution of Bayes-optimal learning from n = αd samples, from nothing and from full knowledge.
+
+    One direction: the whole curve α(q) is tabulated, and every α is read off it. Several directions: the map is
+    iterated for each α in turn, with sampled averages. Interrupted, `Interrupted.result` holds the α that are done.
+
+    Parameters
+    ----------
+    target : str or callable or Target
+        As for `Problem`; the rows of W* are taken as orthonormal.
+    alphas : float or sequence of float
+        n/d, positive.
+    noise : float
+        Δ, the variance of the labels' noise.
+    directions : int, optional
+        k, for a callable.
+    progress : bool, optional
+        As in `solve`.
+
+    Examples
+    --------
+    >>> import twolayer as tl
+    >>> best = tl.best_possible("tanh(z1)", [0.5, 2.0], noise=0.1)
+    >>> best.overlap[:, 0, 0].round(4).tolist(), best.mmse.round(4).tolist(), best.hard
+    ([0.3331, 0.8047], [0.2712, 0.086], None)
+    """
+    law = law_of(target, noise, directions)
+    grid = _checked(alphas)
+    monitor = monitor_for(progress)
+    monitor.begin("best possible", 1.0)
+    try:
+        return _on_a_curve(law, grid, monitor.update) if law.k == 1 else _iterated(law, grid, monitor.update)
+    finally:
+        monitor.finish()
+
+
+def _checked(alphas: Any) -> np.ndarray:
+    accepted = "positive finite numbers, such as [0.5, 1.0, 2.0]"
+    try:
+        grid = np.unique(np.asarray(alphas, dtype=float).ravel())
+    except (TypeError, ValueError):
+        reject("alphas", alphas, accepted)
+    if not len(grid) or not (np.isfinite(grid) & (grid > 0)).all():
+        reject("alphas", alphas, accepted)
+    return grid
+
+
+def _on_a_curve(law: Law, grid: np.ndarray, tick: Callable[[float], None]) -> BestPossible:
+    curve = curve_of(law, tick)
+    overlaps = np.array([[f(float(a)) for a in grid] for f in (curve.climb, curve.fall, curve.best)])[..., None, None]
+    folds = curve.folded or (None, None, None)
+    # relative errors of α(q) become errors of q through the slope of the curve
+    slope = np.gradient(curve.q, np.where(np.isfinite(curve.alpha), curve.alpha, np.nan))
+    steep = np.nan_to_num(np.abs(np.interp(overlaps[..., 0, 0], curve.q, np.nan_to_num(slope, posinf=0.0, neginf=0.0))))
+    errors = curve.error * grid * np.minimum(steep, 1e3)
+    return _result(law, grid, overlaps, np.minimum(errors, 1.0)[..., None, None], folds, curve)
+
+
+def _iterated(law: Law, grid: np.ndarray, tick: Callable[[float], None]) -> BestPossible:
+    eye, n = np.eye(law.k), len(grid)
+    maps = [Evolution(law, seed) for seed in range(REPLICATES)]
+    up: list[list[np.ndarray]] = []
+    down: list[list[np.ndarray]] = []
+    try:
+        now = [SEED * eye] * REPLICATES
+        for alpha in grid:
+            now = [m.fixed_point(q + SEED * (eye - q), float(alpha)) for m, q in zip(maps, now, strict=True)]
+            up.append(now)
+            tick(0.5 * len(up) / n)
+        now = [FULL * eye] * REPLICATES
+        for alpha in grid[::-1]:
+            now = [m.fixed_point(q, float(alpha)) for m, q in zip(maps, now, strict=True)]
+            down.append(now)
+            tick(0.5 + 0.5 * len(down) / n)
+    except KeyboardInterrupt:
+        done = len(up)
+        if not done:
+            raise
+        raise Interrupted(_sampled(law, grid[:done], up, [], maps)) from None
+    return _sampled(law, grid, up, down[::-1], maps)
+
+
+def _sampled(
+    law: Law, grid: np.ndarray, up: list[list[np.ndarray]], down: list[list[np.ndarray]], maps: list[Evolution]
+) -> BestPossible:
+    """Means over the replicates; without the informed branch (an interrupted search) only the other one is there."""
+    climbed = np.array(up)
+    fallen = np.array(down) if down else climbed
+    best, leads = fallen.copy(), []
+    apart = np.trace(fallen - climbed, axis1=2, axis2=3).mean(1) > APART
+    for i in np.flatnonzero(apart):
+        lead = [m.lead(a, b, float(grid[i])) for m, a, b in zip(maps, climbed[i], fallen[i], strict=True)]
+        leads.append(float(np.mean(lead)))
+        if leads[-1] < 0:
+            best[i] = climbed[i]
+    overlaps = np.stack([x.mean(1) for x in (climbed, fallen, best)])
+    errors = np.stack([x.std(1, ddof=1) / math.sqrt(REPLICATES) for x in (climbed, fallen, best)])
+    folds: tuple[float | None, float | None, float | None] = (None, None, None)
+    if apart.any():
+        where = grid[apart]
+        behind = np.flatnonzero(np.array(leads) < 0)
+        possible = where[behind[-1] + 1] if len(behind) and behind[-1] + 1 < len(where) else where[0]
+        folds = (float(where[0]), float(possible) if max(leads) > 0 else None, float(where[-1]))
+    return _result(law, grid, overlaps, errors, folds, None)
+
+
+def _result(
+    law: Law,
+    grid: np.ndarray,
+    overlaps: np.ndarray,
+    errors: np.ndarray,
+    folds: tuple[Any, Any, Any],
+    curve: Curve | None,
+) -> BestPossible:
+    known: dict[bytes, tuple[float, float]] = {}
+    for q in overlaps.reshape(-1, law.k, law.k):
+        if q.tobytes() not in known:
+            known[q.tobytes()] = mmse_of(law, q)
+    found = np.array([[known[q.tobytes()] for q in row] for row in overlaps])
+    lead, square = ("branch", "alpha"), ("direction", "direction_")
+    full = law.basis.T @ overlaps @ law.basis
+    data = xr.Dataset(
+        {
+            "overlap": ((*lead, *square), full),
+            "overlap_error": ((*lead, *square), np.abs(law.basis.T) @ errors @ np.abs(law.basis)),
+            "mmse": (lead, found[..., 0]),
+            "mmse_error": (lead, found[..., 1]),
+        },
+        {"branch": list(BRANCHES), "alpha": grid},
+    )
+    return BestPossible(law.target, law.noise, data, *folds, law, curve)

@@ -1,0 +1,140 @@
+"""The law of y given the directions that enter the target.
+
+y = h(B λ*) + √Δ ξ,    rows of B: an orthonormal basis of the directions that h depends on
+
+Directions that do not enter are never learned and change nothing, so everything below is computed on the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer.functions.exponents import analyse, complement
+from twolayer.functions.kinks import find_kinks
+from twolayer.functions.target import Target
+from twolayer.numerics.errors import InputError, finite_number
+from twolayer.numerics.precision import float64
+from twolayer.numerics.rules import draw_sobol_normals
+
+__all__ = ["Law", "law_of"]
+
+REPEATED = 1e-3  # share of the samples that have the same label, from which on this label is an atom
+ALIKE = 1e-9  # labels closer than this, in standard deviations, are the same
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """A target as a function of the directions that enter, with the noise of its labels.
+
+    Attributes
+    ----------
+    target : Target
+    noise : float
+        Δ.
+    basis : array (k, number of fields of the target)
+        Orthonormal rows.
+    """
+
+    target: Target
+    noise: float
+    basis: np.ndarray
+
+    @property
+    def k(self) -> int:
+        """Number of directions that enter."""
+        return len(self.basis)
+
+    @property
+    def function(self) -> Callable[[Any], Any]:
+        """H as a JAX function of (..., k)."""
+        basis = jnp.asarray(self.basis)
+        return lambda fields: self.target(fields @ basis)
+
+    @cached_property
+    def _compiled(self) -> tuple[Any, Any]:
+        def slope(z: Any) -> Any:
+            return jax.jvp(self.function, (z,), (jnp.ones_like(z),))[1]
+
+        return jax.jit(self.function), jax.jit(slope)
+
+    @float64
+    def _padded(self, function: Any, z: np.ndarray) -> np.ndarray:
+        """One compiled shape per power of two."""
+        flat = z.reshape(-1, self.k)
+        size = 1 << max(10, (len(flat) - 1).bit_length())
+        full = np.zeros((size, self.k))
+        full[: len(flat)] = flat
+        return np.asarray(function(jnp.asarray(full)))[: len(flat)].reshape(z.shape[:-1])
+
+    def labels(self, z: np.ndarray) -> np.ndarray:
+        """H at points (..., k), without noise."""
+        return self._padded(self._compiled[0], z)
+
+    def line(self, z: np.ndarray) -> np.ndarray:
+        """H of the single direction, at numbers."""
+        return self.labels(z[..., None])
+
+    def slope(self, z: np.ndarray) -> np.ndarray:
+        """h' of the single direction, at numbers."""
+        return self._padded(self._compiled[1], z[..., None])
+
+    @cached_property
+    def variance(self) -> float:
+        """Var[h], roughly: a scale."""
+        return float(np.var(self._sample))
+
+    @cached_property
+    def _sample(self) -> np.ndarray:
+        return self.labels(draw_sobol_normals(self.k, 14))
+
+    @cached_property
+    def atoms(self) -> tuple[float, ...]:
+        """Labels without noise that occur with positive probability, found because they repeat."""
+        ordered = np.sort(self._sample)
+        ends = np.flatnonzero(np.diff(ordered) > ALIKE * np.sqrt(self.variance))
+        groups = np.split(ordered, ends + 1)
+        return tuple(float(np.median(g)) for g in groups if len(g) >= REPEATED * len(ordered))
+
+    @cached_property
+    def kinks(self) -> tuple[float, ...]:
+        """Where h of the single direction jumps or bends."""
+        if self.target.smooth:
+            return ()
+        return find_kinks(lambda x: self.function(x[..., None]))[0]
+
+
+def law_of(target: Any, noise: object, directions: int | None = None) -> Law:
+    """Check a target and its noise, and leave out the directions that do not enter.
+
+    Examples
+    --------
+    >>> law_of("(z1 + z2)**2", 0.1).basis.round(3).tolist()
+    [[0.707, 0.707]]
+    """
+    target = Target.of(target, directions)
+    delta = finite_number("noise", noise, minimum=0.0, accepted="a variance: a finite number, zero or more")
+    enters = _entering(target)
+    if not len(enters):
+        raise InputError(
+            f"Argument `target` must vary with the inputs, for nothing can be learned from labels that are all the "
+            f"same, but {target.name} is constant."
+        )
+    law = Law(target, delta, enters)
+    if not delta < 1e12 * law.variance:
+        raise InputError(
+            f"Argument `noise` must leave something of the target to see, but {delta:.3g} is more than 10^12 times the "
+            f"variance of {target.name}."
+        )
+    return law
+
+
+def _entering(target: Target) -> np.ndarray:
+    """Orthonormal rows that span what h depends on, along coordinate axes wherever possible."""
+    return complement(analyse(target).unused, target.directions)

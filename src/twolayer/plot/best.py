@@ -1,0 +1,158 @@
+"""Figures of what n = αd samples allow: the staircase of thresholds, and overlap and error of the best possible.
+
+full line      from nothing, by message passing
+dotted line    from full knowledge
+dashed line    the equilibrium: the best possible, whatever the computation costs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from twolayer.analysis.thresholds.best import BestPossible
+from twolayer.analysis.thresholds.weak import Thresholds, written
+from twolayer.numerics.errors import reject
+from twolayer.plot.canvas import canvas
+from twolayer.plot.style import DIRECTIONS, GREY, house_style
+
+__all__ = ["best_line", "best_possible", "thresholds"]
+
+LOOKS: dict[str, Any] = {
+    "informed": {"ls": ":", "lw": 1.4},
+    "equilibrium": {"ls": "--", "lw": 1.4},
+    "uninformed": {"ls": "-", "lw": 1.8},
+}
+NAMES = {"informed": "from full knowledge", "equilibrium": "best possible", "uninformed": "from nothing"}
+
+
+def thresholds(result: Thresholds, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
+    """How many directions n = αd samples show, against α.
+
+    Parameters
+    ----------
+    result : Thresholds
+        From `thresholds`.
+    figure : matplotlib Figure, optional
+        Where to draw: an empty figure.
+    ax : Axes, optional
+        A panel of a figure of your own.
+
+    Examples
+    --------
+    >>> import twolayer as tl
+    >>> len(thresholds(tl.thresholds("z1**2")).axes)
+    1
+    """
+    if not isinstance(result, Thresholds):
+        reject("result", result, "a result of thresholds")
+    with house_style():
+        drawing, (panel,), _ = canvas(1, (5.2, 3.2), figure, ax)
+        finite = [s for s in result.staircase if np.isfinite(s.alpha)]
+        right = 1.6 * max([s.alpha for s in finite], default=0.0) or 1.0
+        known, x, y = 0, [0.0], [0]
+        for i, step in enumerate(finite):
+            x += [step.alpha, step.alpha]
+            y += [known, known := known + len(step.directions)]
+            panel.annotate(
+                f" {written(step.directions)}" + (f"\n α = {step.alpha:.4g}" if step.alpha else "\n at every α > 0"),
+                (step.alpha, known),
+                color=DIRECTIONS[i % len(DIRECTIONS)],
+                va="bottom",
+                fontsize=8.5,
+            )
+        panel.plot([*x, right], [*y, known], color="#1a1a1a")
+        never = [s for s in result.staircase if not np.isfinite(s.alpha)]
+        if never:
+            rows = "; ".join(written(s.directions) for s in never)
+            panel.text(
+                0.98,
+                0.04,
+                f"never with n = O(d): {rows}",
+                transform=panel.transAxes,
+                ha="right",
+                color=GREY,
+                fontsize=8.5,
+            )
+        panel.set(
+            xlabel="α = n/d", ylabel="directions that show", xlim=(0, right), ylim=(0, result.target.directions + 0.6)
+        )
+        panel.set_yticks(range(result.target.directions + 1))
+        noise = f", noise {result.noise:g}" if result.noise else ""
+        panel.set_title(f"{result.target.name}{noise}")
+    return drawing
+
+
+def best_possible(result: BestPossible, figure: Figure | None = None, ax: Sequence[Axes] | None = None) -> Figure:
+    """Overlap and prediction error of the best possible against α, with the hard phase shaded.
+
+    Parameters
+    ----------
+    result : BestPossible
+        From `best_possible`.
+    figure : matplotlib Figure, optional
+        Where to draw: an empty figure.
+    ax : sequence of Axes, optional
+        Two panels of a figure of your own.
+
+    Examples
+    --------
+    >>> import twolayer as tl
+    >>> len(best_possible(tl.best_possible("tanh(z1)", [0.5, 1.0], noise=0.1)).axes)
+    2
+    """
+    if not isinstance(result, BestPossible):
+        reject("result", result, "a result of best_possible")
+    with house_style():
+        drawing, (left, right), _ = canvas(2, (8.4, 3.3), figure, ax)
+        for branch, look in LOOKS.items():
+            part = result.data.sel(branch=branch)
+            values = np.linalg.eigvalsh(part.overlap.values)[:, ::-1][:, : result.law.k]
+            for r in range(values.shape[1]):
+                left.plot(result.alphas, values[:, r], color=DIRECTIONS[r % len(DIRECTIONS)], **look)
+            right.plot(result.alphas, part.mmse.values, color="#1a1a1a", label=NAMES[branch], **look)
+        if result.hard is not None:
+            for panel in (left, right):
+                low, high = result.hard
+                high = high if np.isfinite(high) else result.alphas[-1]
+                panel.axvspan(low, high, color="#f2d9d9", lw=0, zorder=0)
+            right.plot([], [], color="#f2d9d9", lw=7, label="hard")
+        left.set(xlabel="α = n/d", ylabel="eigenvalues of the overlap", ylim=(-0.03, 1.03))
+        right.set(xlabel="α = n/d", ylabel="mmse", ylim=(0, None))
+        right.legend()
+        noise = f", noise {result.noise:g}" if result.noise else ""
+        left.set_title(f"{result.target.name}{noise}")
+    return drawing
+
+
+def best_line(ax: Axes, alphas: Any, values: Any, label: str = "best possible") -> None:
+    """Add the best possible to a panel of other methods: a dashed line over α, or a level at a single α.
+
+    Parameters
+    ----------
+    ax : Axes
+    alphas : array of float
+        n/d of the panel's axis; a single one draws a horizontal line, for panels over other quantities.
+    values : array of float
+        What the panel shows, at the best possible: an overlap, or ``excess_risk`` of `best_possible`.
+    label : str
+
+    Examples
+    --------
+    >>> made = canvas(1, (3.0, 2.0))
+    >>> best_line(made.axes[0], [2.0], [0.1])
+    >>> made.axes[0].lines[0].get_linestyle()
+    '--'
+    """
+    look: Any = {"color": GREY, "ls": "--", "lw": 1.4, "label": label}
+    x, y = np.ravel(np.asarray(alphas, float)), np.ravel(np.asarray(values, float))
+    if x.shape != y.shape or not len(x):
+        reject("values", values, "as many numbers as `alphas`")
+    if len(x) == 1:
+        ax.axhline(float(y[0]), **look)
+    else:
+        ax.plot(x, y, **look)
