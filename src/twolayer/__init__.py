@@ -9,7 +9,8 @@
 >>> round(float(theory.risk[0, -1]), 4)
 0.0572
 
-Heavy modules load when a name is first used.
+Heavy modules load when a name is first used. `errors`, `extend`, `gallery` and `sweeps` are there too, and what makes
+own activations, losses, rules and methods known by name.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from twolayer.files.papers import cite
     from twolayer.files.results import load, save
     from twolayer.files.zoo import zoo
+    from twolayer.functions.activation import register_activation
     from twolayer.functions.exponents import analyse
     from twolayer.functions.target import Teacher
     from twolayer.gaussian.moments import moments
@@ -65,9 +67,11 @@ if TYPE_CHECKING:
     from twolayer.running.support import support
     from twolayer.sweeps.api import sweep
     from twolayer.task.algorithm import SGD
-    from twolayer.task.method import Until
+    from twolayer.task.losses import register_loss
+    from twolayer.task.method import Until, register_method
     from twolayer.task.overlaps import Overlaps
     from twolayer.task.problem import Problem
+    from twolayer.task.rules import register_rule
     from twolayer.task.scaling import d
 
 __version__ = "0.1.0"
@@ -98,6 +102,10 @@ _HOME = {
     "SDE": "methods.sde",
     "Vectors": "methods.vectors",
     "InputError": "numerics.errors",
+    "register_activation": "functions.activation",
+    "register_loss": "task.losses",
+    "register_method": "task.method",
+    "register_rule": "task.rules",
     "compare": "running.compare",
     "rerun": "running.rerun",
     "solve": "running.solve",
@@ -150,11 +158,8 @@ __all__ = [
     "cite",
     "compare",
     "d",
-    "errors",
     "escape",
     "escape_time",
-    "extend",
-    "gallery",
     "layers",
     "load",
     "mean_field",
@@ -175,7 +180,6 @@ __all__ = [
     "solve_stages",
     "support",
     "sweep",
-    "sweeps",
     "thresholds",
     "weak_recovery",
     "zoo",
