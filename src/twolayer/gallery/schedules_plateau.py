@@ -44,7 +44,7 @@ CLOSE = 0.1  # what a finite dimension may change, of the risk
     group="escape",
 )
 def schedules_plateau(*, seed: int = 0, dim: int = 4000, seeds: int = 128) -> Plate:
-    """The limit and runs of three schedules, from an overlap of 0.1 to forty times d samples."""
+    """The limit and runs of four laws, from an overlap of 0.1 to forty times d samples."""
     kept = {name: part(name, partial(_runs, law, dim, seeds, seed)) for name, law in LAWS.items()}
     found = {name: {key: np.asarray(x) for key, x in each.items()} for name, each in kept.items()}
     first = next(iter(found.values()))
