@@ -27,6 +27,7 @@ MAX_STEPS = 2**32 - 1
 PIECE = 2**22  # steps of one compiled call: a fraction of a second
 DOUBLINGS = 60  # of the time that an end is looked for in
 TOLERANCE = 1e-12
+NEARLY = 1 - 1e-12  # of a value that a sum is to reach
 
 
 class _Seen(eqx.Module):
@@ -61,7 +62,7 @@ def _search(tempo: Tempo, eta: Any, seen: _Seen, clock: str, target: Any, most: 
 
     def going(state: _Seen) -> Any:
         now, then = getattr(state.clock, clock), getattr(_next(tempo, eta, state).clock, clock)
-        return ((now + then) / 2 <= target) & (state.clock.step < last)
+        return ((now + then) / 2 <= target) & (now < target * NEARLY) & (state.clock.step < last)
 
     return jax.lax.while_loop(going, lambda x: _next(tempo, eta, x), seen)
 
@@ -126,7 +127,7 @@ class StepLine:
                 now, step = (float(getattr(seen.clock, x)) for x in (clock, "step"))
                 self._check(seen)
                 after = float(getattr(_next(self.tempo, self.eta, seen).clock, clock))
-                if (now + after) / 2 > value:
+                if (now + after) / 2 > value or now >= value * NEARLY:
                     break
                 # at the present pace: is the end ever met?
                 pace = (now - before) / piece
