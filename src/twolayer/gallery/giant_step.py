@@ -137,6 +137,8 @@ def _draw(data: xr.Dataset, dim: int) -> Figure:
             ms=4,
             label=rf"$\gamma = {rate:g}$",
         )
+    overlap = tl.best_possible("z1", data.ratio.values).overlap[:, 0, 0]
+    tl.plot.best_line(left, data.ratio, np.sqrt(overlap))  # of unit vectors
     left.set(xscale="log", xlabel=r"$\alpha = n_b/d$", ylabel="overlap after one step", ylim=(0, 1))
     left.set_title(rf"$\ell = 1$, chain at $d = {power(dim)}$ on GiantSteps")
     left.legend()
