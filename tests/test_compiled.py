@@ -21,6 +21,7 @@ import twolayer as tl
 from twolayer import d
 from twolayer.compiled import lanes as groups
 from twolayer.compiled.calculus import value_and_slope, value_of
+from twolayer.compiled.elementary import FUNCTIONS
 from twolayer.compiled.formula import WORDS, Formula, formula_of_activation, formula_of_target
 from twolayer.compiled.normals import normal
 from twolayer.compiled.program import _assemble
@@ -45,7 +46,7 @@ def compiled(write, arrays, results):
     pointer = ir.PointerType()
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer] * (len(arrays) + results) + [LONG]), "run")
     entry = function.append_basic_block("entry")
-    code = Code(ir.IRBuilder(function.append_basic_block("start")), LANES)
+    code = Code(ir.IRBuilder(function.append_basic_block("start")), LANES, FUNCTIONS)
     kinds = [DOUBLE if a.dtype == float else WORD for a in arrays]
 
     def body(i):

@@ -17,7 +17,7 @@ from twolayer.analysis.thresholds.curve import channel_of, curve_of
 from twolayer.analysis.thresholds.evolution import Evolution
 from twolayer.analysis.thresholds.law import law_of
 from twolayer.analysis.thresholds.level_sets import pieces_of
-from twolayer.analysis.thresholds.operator import as_operator, growth_of
+from twolayer.analysis.thresholds.operator import as_operator, growth_of, significant_range
 from twolayer.analysis.thresholds.posterior import Posterior
 from twolayer.analysis.thresholds.prediction import mmse_of
 from twolayer.cli import main
@@ -57,6 +57,17 @@ def test_trivial_directions_are_seen_at_every_alpha(target: str, noise: float, v
     assert abs(channel_of(law_of(target, noise)).visible()[0] - visible) < 1.1e-6
     found = tl.thresholds(target, noise)
     assert found.alpha == 0.0 and found.trivial.tolist() == [[1.0]]
+
+
+def test_what_symmetry_forbids_is_not_trivial() -> None:
+    """(z1, z2) → (−z1, −z2) and (z1, z3) → (−z1, −z3) leave the labels as they are: no mean shows."""
+    law = law_of("He2(z1) + z1*z2*z3", 0)
+    means = [cross_fitted(law, np.zeros((1, 3)), np.eye(3), lambda u: u, 14, 64, seed) for seed in range(6)]
+    assert len(significant_range(means)) == 0
+    seen = [
+        cross_fitted(law_of("z1 + He2(z2)", 0.3), np.zeros((1, 2)), np.eye(2), lambda u: u, 12, 32, s) for s in range(6)
+    ]
+    assert np.allclose(significant_range(seen), [[1.0, 0.0]], atol=0.02)
 
 
 def test_what_neither_shows_is_never_learned() -> None:
@@ -224,6 +235,7 @@ STAIRCASES = [
     ("z1*z2*z3", 0.0, [(2, 3, 2.565180)]),
     ("z1 + He2(z2)", 0.3, [(1, 1, 0.0), (2, 1, 0.652420)]),
     ("z1 + z1*z2", 0.0, [(1, 1, 0.0), (1, 1, 0.0)]),
+    ("z1*z2 + z1*z2*z3", 0.0, [(1, 1, 0.0), (2, 2, 1.0462)]),
 ]
 
 

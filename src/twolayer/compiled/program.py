@@ -19,6 +19,7 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 
 from twolayer.compiled.batch import few_samples
+from twolayer.compiled.elementary import FUNCTIONS
 from twolayer.compiled.many import many_samples
 from twolayer.compiled.normals import normal
 from twolayer.compiled.shape import Numbers, Shape, State
@@ -147,7 +148,7 @@ def _write(layout: Layout) -> Any:
     state, numbers, keys, span, buffer, scratch, steps = function.args
     entry = function.append_basic_block("entry")
     builder = ir.IRBuilder(function.append_basic_block("start"))
-    code = Code(builder, layout.lanes)
+    code = Code(builder, layout.lanes, FUNCTIONS)
     given = [code.load(numbers, i, DOUBLE) for i in range(layout.numbers)]
     words = [code.load(keys, i, WORD) for i in range(4)]
     first, last = code.load(span, 0, LONG), code.load(span, 1, LONG)

@@ -8,7 +8,7 @@ depends neither on the number of lanes nor on what stands in the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -103,6 +103,9 @@ class Vector:
         return self._compare("==", other)
 
 
+Function = Callable[["Code", Vector], tuple[Vector, Vector]]
+
+
 class Code:
     """A function of LLVM under construction, for a number of lanes side by side.
 
@@ -112,14 +115,16 @@ class Code:
         Where instructions go.
     lanes : int
         1: scalars.
+    functions : mapping
+        Functions of the formula language by name, with their slopes (elementary.py).
     """
 
-    def __init__(self, builder: Any, lanes: int) -> None:
-        self.builder, self.lanes = builder, lanes
+    def __init__(self, builder: Any, lanes: int, functions: Mapping[str, Function]) -> None:
+        self.builder, self.lanes, self.functions = builder, lanes, functions
 
     def of(self, lanes: int) -> Code:
         """The same place in the function, with another number of lanes."""
-        return Code(self.builder, lanes)
+        return Code(self.builder, lanes, self.functions)
 
     def type(self, kind: Any) -> Any:
         """The LLVM type of lanes of this kind."""
@@ -188,9 +193,7 @@ class Code:
 
     def function(self, name: str, x: Vector) -> tuple[Vector, Vector]:
         """A function of the formula language, and its slope."""
-        from twolayer.compiled.elementary import FUNCTIONS  # written with this arithmetic
-
-        return FUNCTIONS[name](self, x)
+        return self.functions[name](self, x)
 
     def where(self, mask: Vector, yes: Any, no: Any) -> Vector:
         """The first where the mask holds, else the second; at least one of them is a vector."""

@@ -18,7 +18,7 @@ from twolayer.functions.exponents import sparse_basis
 __all__ = ["Growth", "as_operator", "growth_of", "significant_range"]
 
 SIGMAS = 6.0
-SMALL = 1e-3  # sampled averages below this are zero
+SMALL = 2e-3  # sampled averages below this are zero
 TOGETHER = 0.03  # eigenvalues this close to the largest, relative to it, belong to it
 PART = 0.1  # directions with less of the eigenmatrix than this do not start
 
@@ -83,6 +83,8 @@ def significant_range(replicates: list[np.ndarray]) -> np.ndarray:
     """Orthonormal rows that span the range of a positive matrix, as far as repeated estimates show it."""
     mean = np.mean(replicates, 0)
     values, vectors = np.linalg.eigh(mean)
-    spread = np.array([[v @ x @ v for v in vectors.T] for x in replicates]).std(0, ddof=1) / np.sqrt(len(replicates))
-    seen = values > np.maximum(SIGMAS * spread, SMALL)
+    along = np.array([[v @ x @ v for v in vectors.T] for x in replicates])
+    # one error for all directions: a single one of few repeats may be small by chance
+    error = float(np.sqrt(along.var(0, ddof=1).mean() / len(replicates)))
+    seen = values > max(SIGMAS * error, SMALL)
     return sparse_basis(vectors.T[seen])

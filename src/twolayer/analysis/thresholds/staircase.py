@@ -24,6 +24,7 @@ from twolayer.functions.exponents import complement
 __all__ = ["Step", "climb", "first_look"]
 
 LOG2_POINTS, BINS, REPLICATES = 18, 512, 3
+LOOKS = 6  # repeats for a mean that may be zero: its error must be known well
 HALFWAY, NEARLY = 0.5, 0.9
 ENOUGH, MOST = 1e-3, 25
 
@@ -54,8 +55,9 @@ def first_look(law: Law, tick: Callable[[float], None]) -> tuple[np.ndarray, Gro
     """Trivial directions and the operator F of several directions."""
     origin, eye = np.zeros((1, law.k)), np.eye(law.k)
     means, products = [], []
-    for seed in range(REPLICATES):
+    for seed in range(LOOKS):
         means.append(cross_fitted(law, origin, eye, lambda u: u, LOG2_POINTS - 2, BINS // 2, seed))
+    for seed in range(REPLICATES):
         products.append(cross_fitted(law, origin, eye, second_moments, LOG2_POINTS - (law.k > 3), BINS, seed))
         tick((seed + 1) / REPLICATES)
     return significant_range(means), growth_of(products)
@@ -71,7 +73,7 @@ def climb(law: Law, trivial: np.ndarray, growth: Growth, tick: Callable[[float],
         last = Step(np.eye(law.k), None, np.inf, 0.0)
     yield last
     known = last.directions
-    evolutions = [Evolution(law, seed) for seed in range(REPLICATES)]
+    evolutions = [Evolution(law, seed) for seed in range(LOOKS)]
     while len(known) < law.k and last.order is not None:
         tick(len(known) / law.k)
         last = _next(evolutions, known, complement(known, law.k), last)
@@ -84,6 +86,7 @@ def _next(evolutions: list[Evolution], known: np.ndarray, hidden: np.ndarray, la
     joined = significant_range([e.means(HALFWAY * known.T @ known, hidden) for e in evolutions])
     if len(joined):
         return Step(joined @ hidden, 1, last.alpha, last.error)
+    evolutions = evolutions[:REPLICATES]
     nearly = growth_of([e.products(NEARLY * known.T @ known, hidden) for e in evolutions])
     if not np.isfinite(nearly.alpha):
         return Step(hidden, None, np.inf, 0.0)
