@@ -247,9 +247,9 @@ Chain.chosen = lambda *_: "device"
 assert len(jax.devices()) == int(sys.argv[1])
 problem = tl.Problem("tanh(z1)", "relu", width=2, noise=0.1)
 start = tl.Overlaps.random(problem, 400, 1)
-options = dict(seeds=600, steps=150, save=3, until=tl.Until("overlap", 0.0615))
+options = dict(seeds=600, steps=150, save=3)
 run = tl.solve(problem, tl.SGD("1/d", batch=2), Chain(400), start, **options)
-np.savez(sys.argv[2], **{name: run[name].values for name in ("Q", "M", "a", "stop_step")})
+np.savez(sys.argv[2], **{name: run[name].values for name in ("Q", "M", "a")})
 """
 
 
@@ -264,9 +264,8 @@ def test_seeds_are_shared_by_devices_to_the_last_bit(tmp_path: Path) -> None:
         found.append(dict(np.load(file)))
     problem = tl.Problem("tanh(z1)", "relu", width=2, noise=0.1)
     start = tl.Overlaps.random(problem, 400, 1)
-    options = dict(seeds=600, steps=150, save=3, until=tl.Until("overlap", 0.0615))
+    options = dict(seeds=600, steps=150, save=3)
     compiled = tl.solve(problem, tl.SGD("1/d", batch=2), tl.Chain(400, engine="compiled"), start, **options)
-    assert np.isfinite(compiled.stop_step).sum() > 3
     for name, values in found[0].items():
         np.testing.assert_array_equal(found[1][name], values)
         np.testing.assert_allclose(values, compiled[name].values, rtol=1e-9, atol=1e-11)
