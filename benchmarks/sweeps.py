@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import twolayer as tl
-from twolayer.sweeps.reporting import Lines
+from twolayer.sweeps.reporting import SweepLines
 
 PROBLEM = tl.Problem("He2(z1)", "He2", noise=0.1)
 ALGORITHM = tl.SGD(lr="0.1/d", geometry="projected")
@@ -55,7 +55,9 @@ def grid(folder: Path) -> None:
     began = time.perf_counter()
     plan = tl.plan_sweep(PROBLEM, ALGORITHM, tl.Chain(100), over, steps=200, seeds=4)
     print(f"{plan}; planned in {time.perf_counter() - began:.1f} s", flush=True)
-    seconds = timed(folder, "grid", over=over, steps=200, seeds=4, executor="processes:2", progress=Lines(every=20))
+    seconds = timed(
+        folder, "grid", over=over, steps=200, seeds=4, executor="processes:2", progress=SweepLines(every=20)
+    )
     peak = [resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     print(f"10000 cells, 40000 runs: {seconds:.0f} s; peak {peak[0]:.0f} MiB here, {peak[1]:.0f} MiB in a worker")
     began = time.perf_counter()

@@ -16,7 +16,7 @@ import twolayer as tl
 from conftest import random_overlaps
 from twolayer.equations.kernel import Sample, kernel_of
 from twolayer.equations.orthogonal import Frame, Reduced, batch_sums, embed, exact_step, overlaps
-from twolayer.equations.step import Memory, form_of, rates_of
+from twolayer.equations.step import Memory, coefficients_of, form_of
 from twolayer.gaussian.batch_sums import covariance_nodes, gaussian_sums, size_of_features
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.full import FullRule
@@ -82,7 +82,7 @@ def test_path_by_path(batch: int, geometry: str, loss: str, extra: str) -> None:
     old, a = W.copy(), np.asarray(start.a)
     old_a = a.copy()
     factor = GramFactor(min(p, batch), dim - k - columns)
-    form, rates = form_of(algorithm), rates_of(algorithm, p, dim)
+    form, rates = form_of(algorithm), coefficients_of(algorithm, p, dim)
     at = Reduced(kernel_of(problem, algorithm), form, p, k, columns, batch, factor)
     frame = Frame(rates, L, None, problem.noise)
     state = Memory.at_rest(form, jnp.asarray(np.concatenate([A, B], axis=1)), jnp.asarray(a))

@@ -74,8 +74,8 @@ def test_the_first_step_of_reused_batches_is_a_giant_step_and_the_second_is_not(
 def test_reuse_and_fresh_batches_refuse_each_other_by_name() -> None:
     with pytest.raises(tl.errors.Refused, match=r"GiantSteps cannot do this.*DMFT"):
         tl.solve(PROBLEM, ALGORITHM.replace(dataset=2 * d), tl.GiantSteps(), START, steps=1)
-    # where DMFT is not among the methods that can, its name comes with what it needs
-    with pytest.raises(tl.errors.Refused, match=r"DMFT .* with lr of order one. Methods that can: Vectors\."):
+    # where DMFT is not among the methods that can, it is not recommended
+    with pytest.raises(tl.errors.Refused, match=r"Vectors simulates it at a finite d. Methods that can: Vectors\."):
         tl.solve(PROBLEM, tl.SGD(lr=0.1 / d, batch=2 * d, dataset=2 * d), tl.ODE(), START, steps=1)
     with pytest.raises(tl.errors.Refused, match=r"DMFT cannot do this.*GiantSteps"):
         tl.solve(PROBLEM, ALGORITHM, tl.DMFT(), START, steps=1)
@@ -93,15 +93,17 @@ def test_deviations_have_both_errors() -> None:
         attrs={"description": json.dumps({"method": {"dim": 100}})},
     )
     theory = xr.Dataset({"M": (("seed", "time"), [[0.0, 1.0, 2.0]]), "M_error": (("seed", "time"), [[0.0, 0.0, 0.0]])})
-    pair = stepping.Pair(theory, runs)
+    pair = stepping.StepPair(theory, runs)
     gaps, errors = pair.gaps("M")
     np.testing.assert_allclose(gaps, [1.0, 0.0])  # mean 2 ± 1 against 1
     np.testing.assert_allclose(errors, [1.0, 0.0])  # exact numbers have none
-    np.testing.assert_allclose(stepping.Pair(theory.assign(M_error=theory.M_error + 1), runs).gaps("M")[1], [2**0.5, 1])
+    np.testing.assert_allclose(
+        stepping.StepPair(theory.assign(M_error=theory.M_error + 1), runs).gaps("M")[1], [2**0.5, 1]
+    )
     check = stepping.agree("runs − theory", [pair], ("M",))
     assert check.outcome == "undecided"  # two runs tell little
     assert "largest of 1 deviations 1.0 standard errors" in check.text
     values = theory.M.values + 1e-3 * np.random.default_rng(0).standard_normal((32, 3))
     for shift, outcome in ((0.0, "agrees"), (0.1, "differs")):
         many = xr.Dataset({"M": (("seed", "time"), values + shift)}, attrs=runs.attrs)
-        assert stepping.agree("", [stepping.Pair(theory, many)], ("M",)).outcome == outcome
+        assert stepping.agree("", [stepping.StepPair(theory, many)], ("M",)).outcome == outcome

@@ -15,7 +15,7 @@ from chance import sigmas
 
 import twolayer as tl
 from conftest import random_overlaps
-from twolayer.gaussian.ensemble import BLOCK, Cloud, Rates
+from twolayer.gaussian.ensemble import BLOCK, Cloud, Velocity
 from twolayer.gaussian.families import forms_of
 from twolayer.gaussian.forms import NumericForms
 from twolayer.gaussian.wide import Fineness, Wide, correlation_moments, correlation_rule
@@ -37,14 +37,14 @@ def wide(problem: tl.Problem, dimension: float, n: int, own: bool, interaction: 
     return Wide(problem, Loss.of(loss), dimension, n, own, interaction)
 
 
-def rates(builder: Wide, particles: Cloud, tolerance: float = 1e-6) -> Rates:
+def rates(builder: Wide, particles: Cloud, tolerance: float = 1e-6) -> Velocity:
     fineness, error = builder.adapt(particles, tolerance, Fineness())
     assert error <= tolerance
     with jax.enable_x64(True):
         return builder._rates(builder.build(fineness)[0], particles)
 
 
-def close(one: Rates, two: Rates, tolerance: float) -> None:
+def close(one: Velocity, two: Velocity, tolerance: float) -> None:
     for x, y in zip(one, two, strict=True):
         np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
 
@@ -182,7 +182,7 @@ def test_blocks_of_particles_and_weights_change_nothing(x64: None) -> None:
         )
         for x in (few, many)
     )
-    close(one, Rates(two.A[::copies], two.s[::copies], two.a[::copies], two.excess_risk), 1e-5)
+    close(one, Velocity(two.A[::copies], two.s[::copies], two.a[::copies], two.excess_risk), 1e-5)
 
 
 @pytest.mark.parametrize("name", ["erf", "relu", "He3"])

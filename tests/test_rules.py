@@ -17,7 +17,7 @@ from conftest import random_overlaps
 from twolayer import d, rules
 from twolayer.equations.kernel import Kernel, Sample, kernel_of
 from twolayer.equations.orthogonal import Frame, Reduced, batch_sums, embed, exact_step, overlaps
-from twolayer.equations.step import Memory, form_of, rates_of
+from twolayer.equations.step import Memory, coefficients_of, form_of
 from twolayer.gaussian.engines import adapt, select
 from twolayer.numerics.wishart import GramFactor
 
@@ -93,7 +93,7 @@ def test_path_by_path(rule: str, blind: bool) -> None:
     L, _, _ = start.factors()
     A, B = embed(start.Q, start.M, np.linalg.pinv(L), p)
     W, a = np.concatenate([A, B, np.zeros((p, dim - k - p))], axis=1), np.asarray(start.a)
-    form, rates = form_of(algorithm), rates_of(algorithm, p, dim)
+    form, rates = form_of(algorithm), coefficients_of(algorithm, p, dim)
     at = Reduced(kernel_of(problem, algorithm), form, p, k, p, batch, GramFactor(batch, dim - k - p))
     frame = Frame(rates, L, None, problem.noise)
     state = Memory.at_rest(form, jnp.asarray(np.concatenate([A, B], axis=1)), jnp.asarray(a))

@@ -227,7 +227,7 @@ def test_what_stages_refuse() -> None:
             tl.solve_stages(
                 PROBLEM, [tl.Stage(FIRST, steps=3), tl.Stage(FIRST, steps=3, problem=other)], tl.ODE(), START
             )
-    with pytest.raises(tl.errors.Refused, match="an average has overlaps with all rows before it"):
+    with pytest.raises(tl.errors.Refused, match="depends on how rows of all times overlap"):
         stages = [
             tl.Stage(tl.SGD(lr=0.1, batch=2 * d), steps=1),
             tl.Stage(tl.SGD(lr=0.1, batch=2 * d, average=0.1), steps=1),

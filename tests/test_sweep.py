@@ -177,13 +177,13 @@ def test_plan_counts_and_bounds() -> None:
 def test_batches_respect_memory() -> None:
     from twolayer.sweeps.grid import Grid, Run
     from twolayer.sweeps.reductions import reduction_of
-    from twolayer.sweeps.table import Table
+    from twolayer.sweeps.table import ResultTable
 
     t = task()
     reduction = reduction_of("final")
     grid = Grid(t["problem"], t["algorithm"], t["method"], Run(time=0.5), OVER, "final")
     outlines = planning.Outlines(grid, reduction)
-    units = planning.missing(Table(grid, 20), dict.fromkeys(grid, 20))
+    units = planning.missing(ResultTable(grid, 20), dict.fromkeys(grid, 20))
     assert len(units) == 36 and {u.high - u.low for u in units} == {16, 4}
     room = 40 * outlines[0, 0, 0].bytes
     for batch in planning.batches(units, outlines, 1, room):
@@ -206,7 +206,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"executor": "threads"}, "'processes:N'"),
     ({"executor": "dask://127.0.0.1:9"}, "No Dask scheduler answers"),
     ({"seeds": 0}, "`seeds`"),
-    ({"time": None}, "one of `time`, `steps` and `alpha`"),
+    ({"time": None}, "either `time` or `steps`"),
     ({"target_se": -1.0}, "positive"),
     ({"start": "uniform"}, "`start`"),
     ({"method": tl.ODE(), "over": {"problem.noise": [0.1]}}, "random start needs a dimension"),

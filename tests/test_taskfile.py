@@ -72,7 +72,7 @@ lr = 0.1
 """
 
 
-def read(tmp_path: Path, text: str, *assignments: str) -> taskfile.Task:
+def read(tmp_path: Path, text: str, *assignments: str) -> taskfile.TaskFile:
     path = tmp_path / "task.toml"
     path.write_text(text)
     return read_task(path, list(assignments))

@@ -80,7 +80,7 @@ def test_every_page_belongs_to_a_topic_and_its_commands_are_understood() -> None
 GROUPS = {
     "lists": ("analyse", "gallery", "zoo", "about", "help"),
     "files": ("solve", "compare", "sweep", "moments", "plot", "rerun", "cite"),
-    "measured": ("escape", "recovery", "phase-diagram"),
+    "measured": ("escape", "recovery", "phase-diagram", "thresholds"),
     "left": ("completion",),  # which writes into the home folder
 }
 WRITTEN = {
@@ -210,8 +210,8 @@ def test_the_catalogue_is_the_gallery() -> None:
     listed = gallery()
     assert [(n, x.title, x.group) for n, x in listed.items()] == [(n, e.title, e.group) for n, e in figures().items()]
     for name, entry in listed.items():
-        for text in (entry.quick, entry.full):
-            assert re.fullmatch(r"[\d.]+ (s|min)( GPU)?", text), (name, text)
+        assert re.fullmatch(r"[\d.]+ (s|min)( GPU)?", entry.quick), (name, entry.quick)
+        assert re.fullmatch(r"[\d.]+ (s|min)( GPU)?|\?", entry.full), (name, entry.full)  # ?: not recorded yet
     assert zoo_titles() == {name: setup.title for name, setup in tl.zoo().items()}
 
 

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from chance import sigmas
 from scipy.special import kv
 
 import twolayer as tl
@@ -166,8 +167,8 @@ def test_labels_of_one_direction_by_two_routes() -> None:
             float(cross_fitted(law, guesses * q**0.5, np.eye(1) * 0.5**0.5, lambda u: u, 10, 32, s)[0, 0]) / 0.5
             for s in range(5)
         ]
-        spread = np.std(found, ddof=1) / 5**0.5 + np.abs(exact) * 0.05  # 400 random ω: a few per cent
-        assert abs(np.mean(found) - exact) < 3 * spread
+        error = np.std(found, ddof=1) / 5**0.5
+        assert abs(np.mean(found) - exact) < sigmas(1, 4) * error + 0.1 * np.abs(exact)  # 400 random ω: a few per cent
         at_zero = channel_of(law).visible()[1]
         binned = [cross_fitted(law, np.zeros((1, 1)), np.eye(1), second_moments, 16, 256, s)[0, 0] for s in range(5)]
         assert abs(np.mean(binned) - at_zero) < 8 * np.std(binned, ddof=1) / 5**0.5 + 3e-3

@@ -19,7 +19,7 @@ from twolayer.files.papers import PAPERS
 from twolayer.files.taskfile import TaskTable
 from twolayer.files.zoo import FOLDER, Reference
 from twolayer.files.zoo_quantities import FORMULAS, Measured, from_run
-from twolayer.files.zoo_verdict import Check, judge
+from twolayer.files.zoo_verdict import ReferenceCheck, judge
 
 ALL = tl.zoo()
 QUICK = [name for name, setup in ALL.items() if setup.seconds <= 8]
@@ -142,10 +142,10 @@ def test_the_allowance_is_wider_where_more_is_looked_at() -> None:
 def test_a_known_error_of_the_publication_is_no_disagreement() -> None:
     off = judge(published(1.0, known="a factor of two"), measured(2.0))
     assert off.verdict == "differ" and off.explained and "explained: 2 for 1" in str(off)
-    assert Check("x", (off,)).verdict == "undecided"
+    assert ReferenceCheck("x", (off,)).verdict == "undecided"
     good = judge(published(1.0), measured(1.0))
-    assert Check("x", (off, good)).verdict == "agree"
-    assert Check("x", (judge(published(1.0), measured(2.0)), good)).verdict == "differ"
+    assert ReferenceCheck("x", (off, good)).verdict == "agree"
+    assert ReferenceCheck("x", (judge(published(1.0), measured(2.0)), good)).verdict == "differ"
 
 
 def test_what_cannot_be_computed_is_undecided_with_its_reason() -> None:

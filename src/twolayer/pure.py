@@ -27,7 +27,7 @@ from twolayer.equations.kernel import Kernel, Push, Sample, kernel_of
 from twolayer.equations.mean import MeanStep, Rows, Terms, Weights
 from twolayer.equations.orthogonal import Frame, Reduced, batch_sums, exact_step, overlaps
 from twolayer.equations.state import Overlap
-from twolayer.equations.step import Form, Limit, Memory, as_data, form_of, limit_in, motion, rates_of
+from twolayer.equations.step import Form, Limit, Memory, as_data, coefficients_of, form_of, limit_in, motion
 from twolayer.gaussian.engines import Engine, adapt, select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.step_spread import StepNodes
@@ -324,7 +324,7 @@ def mean_step(problem: Problem, algorithm: SGD, dim: int | None = None, at: Over
         weights = Weights(dim / n_b, 1 / n_b, True, problem.noise)
         terms = Terms(finite=True, ratio=form.normalises and not form.carries)
         nodes = StepNodes.build(problem, algorithm, *target_frame(problem.P))
-    rates = as_data(rates_of(algorithm, problem.divisor, dim))
+    rates = as_data(coefficients_of(algorithm, problem.divisor, dim))
     engine = _engine(problem, algorithm.drive, at)
     return Mean(MeanStep(engine, rates, weights, problem.P, form, terms, nodes, None), problem.a())
 
@@ -396,5 +396,5 @@ def chain_step(problem: Problem, algorithm: SGD, dim: int) -> ChainStep:
     columns = p * form.copies
     factor = GramFactor(min(p, batch), dim - L.shape[1] - columns)
     at = Reduced(kernel_of(problem, algorithm), form, p, L.shape[1], columns, batch, factor)
-    rates = as_data(rates_of(algorithm, problem.divisor, dim))
+    rates = as_data(coefficients_of(algorithm, problem.divisor, dim))
     return ChainStep(at, Frame(rates, L, factor.table(), jnp.asarray(problem.noise, float)), inverse, problem.a())

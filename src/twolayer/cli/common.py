@@ -18,7 +18,7 @@ from twolayer.numerics.errors import InputError, short
 from twolayer.numerics.writing import FIGURES, check_writable, named, write_atomically
 
 if TYPE_CHECKING:
-    from twolayer.files.taskfile import Task
+    from twolayer.files.taskfile import TaskFile
 
 __all__ = [
     "CHANGE",
@@ -69,7 +69,7 @@ def idle(args: argparse.Namespace, why: str, *flags: str) -> None:
             raise InputError(f"{flag} has no effect {why}: leave it out.")
 
 
-def task_of(args: argparse.Namespace, **flags: str) -> Task:
+def task_of(args: argparse.Namespace, **flags: str) -> TaskFile:
     """Read the task file; flags such as dim="run.dim" stand for a key and win over the file and --set."""
     from twolayer.files.taskfile import read_task
 

@@ -18,7 +18,7 @@ EXAMPLES = (
     ("twolayer phase-diagram --ell 3 --measure 32 --dry-run", "what the measurement would take"),
 )
 SPACING = 0.5  # in μ, between the optimum and the other point measured by default
-DIMS, GAMMA0, N0, LEVEL, SIGN = "100,200,400,800", 0.05, 4.0, 0.5, "positive"
+DIMS, GAMMA0, N0, THRESHOLD, SIGN = "100,200,400,800", 0.05, 4.0, 0.5, "positive"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gamma0", type=float, metavar="γ0", help=f"measured: prefactor of the rate (default {GAMMA0})"
     )
     parser.add_argument("--n0", type=float, metavar="n0", help=f"measured: prefactor of the batch (default {N0:g})")
-    parser.add_argument("--threshold", type=float, metavar="η", help=f"measured: overlap to reach (default {LEVEL})")
+    parser.add_argument(
+        "--threshold", type=float, metavar="η", help=f"measured: overlap to reach (default {THRESHOLD})"
+    )
     parser.add_argument("--sign", metavar="S", help="measured starts: positive (default), negative or random")
     add_dry_run(parser)
     add_common(parser, "draw it into this .png, .pdf or .svg", "measured: of starts and runs (default 0)")
@@ -54,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     if args.measure is None:
         flags = ("--dim", "--gamma0", "--n0", "--threshold", "--sign", "--seed", "--dry-run")
         idle(args, "without --measure", *flags)
-    for name, value in (("dims", DIMS), ("gamma0", GAMMA0), ("n0", N0), ("level", LEVEL), ("sign", SIGN)):
+    for name, value in (("dim", DIMS), ("gamma0", GAMMA0), ("n0", N0), ("threshold", THRESHOLD), ("sign", SIGN)):
         if getattr(args, name) is None:
             setattr(args, name, value)
     args.plane = args.plane or "both"

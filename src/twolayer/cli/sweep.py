@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     from twolayer.numerics.errors import Interrupted
     from twolayer.sweeps.api import SweepWarning, plan_sweep, sweep
     from twolayer.sweeps.files import merge_sweeps
-    from twolayer.sweeps.reporting import Events, Lines, Screen
+    from twolayer.sweeps.reporting import Events, Screen, SweepLines
 
     arguments = task.sweep_arguments(None if args.method is None else [args.method])
     arguments["reduce"] = args.reduce
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         Path("results").mkdir(exist_ok=True)
     for other in args.merge:
         merge_sweeps(store, other)
-    reporter = events if args.json else Screen() if sys.stderr.isatty() else Lines()
+    reporter = events if args.json else Screen() if sys.stderr.isatty() else SweepLines()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SweepWarning)

@@ -33,7 +33,7 @@ import numpy as np
 
 from twolayer.equations.averages import Engine
 from twolayer.equations.state import Overlap, pack, tangent, unpack
-from twolayer.equations.step import Form, Rates, ahead, combine, second_layer
+from twolayer.equations.step import Coefficients, Form, ahead, combine, second_layer
 from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
 from twolayer.task.tempo import Clock, Tempo
 
@@ -90,7 +90,7 @@ class MeanStep(eqx.Module):
     """y ← the mean of y after one step."""
 
     engine: Engine
-    rates: Rates
+    rates: Coefficients
     weights: Weights
     P: np.ndarray
     form: Form = eqx.field(static=True)

@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from twolayer.equations.kernel import Kernel, Push, Sample
-from twolayer.equations.step import Form, Layers, Memory, Rates, descend
+from twolayer.equations.step import Coefficients, Form, Layers, Memory, descend
 from twolayer.numerics.errors import InputError
 from twolayer.numerics.types import Numbers, Scalar
 from twolayer.numerics.wishart import GramFactor
@@ -79,7 +79,7 @@ class Reduced:
 class Frame(NamedTuple):
     """Numbers of a step: its rates, L_P, the table of the Gram factor, and Δ."""
 
-    rates: Rates
+    rates: Coefficients
     L: Numbers
     table: Any
     noise: Scalar
@@ -163,7 +163,9 @@ def batch_sums(at: Reduced, frame: Frame, layers: Layers, normals: Any, first: A
     return Sums(g.T @ xi_star, g.T @ xi_own, C, (weight * push.second).sum(0))
 
 
-def exact_step(at: Reduced, rates: Rates, state: Memory, sums: Sums, T: Any, jitter: Any = None) -> tuple[Memory, Any]:
+def exact_step(
+    at: Reduced, rates: Coefficients, state: Memory, sums: Sums, T: Any, jitter: Any = None
+) -> tuple[Memory, Any]:
     """The step from the sums of a batch and the orthogonal factor T; and the largest squared norm met.
 
     ``jitter`` (p, r + c) are the normals of the noise on a step along the known directions, where there is any.

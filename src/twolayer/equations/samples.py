@@ -25,13 +25,13 @@ from twolayer.numerics import random
 from twolayer.numerics.shuffle import below, shuffled
 from twolayer.numerics.types import Numbers, Scalar
 
-__all__ = ["Batch", "Spec", "draw", "draw_again", "inputs"]
+__all__ = ["Batch", "SampleForm", "draw", "draw_again", "inputs"]
 
 INPUTS_AT_ONCE = 2**18  # numbers z_i held per seed
 
 
 @dataclass(frozen=True)
-class Spec:
+class SampleForm:
     """Shapes and choices that fix the compiled code; ``dataset`` is None for fresh samples.
 
     Where the batch ``varies``, it is the largest one here.
@@ -88,7 +88,7 @@ class Batch(NamedTuple):
     noise: Scalar
 
 
-def draw(spec: Spec, keys: Any, number: Any, chunk: Any) -> Batch:
+def draw(spec: SampleForm, keys: Any, number: Any, chunk: Any) -> Batch:
     """Inputs z (samples, d), in single precision, and label noise of one chunk of step ``number``.
 
     ``keys`` (2 or 3, 2) are those of inputs, labels and, where there is one, of the choice of samples.
@@ -104,7 +104,7 @@ def draw(spec: Spec, keys: Any, number: Any, chunk: Any) -> Batch:
     return Batch(random.normal_32(key, word, index), random.normal(keys[1], word, _positions(spec, chunk)))
 
 
-def draw_again(spec: Spec, keys: Any, visit: Any, taken: Any) -> tuple[Batch, Any]:
+def draw_again(spec: SampleForm, keys: Any, visit: Any, taken: Any) -> tuple[Batch, Any]:
     """Chunk number ``visit`` of the set, or of the batch of the last step, and which of its samples are inside it.
 
     ``taken`` is how many steps have been taken; before the first one the batch is that of the first.
@@ -117,7 +117,7 @@ def draw_again(spec: Spec, keys: Any, visit: Any, taken: Any) -> tuple[Batch, An
     return draw(spec, keys, step, chunk), _positions(spec, chunk) < spec.batch
 
 
-def inputs(spec: Spec, batch: Batch) -> Numbers:
+def inputs(spec: SampleForm, batch: Batch) -> Numbers:
     """Z (samples, d) in double precision."""
     joined = jnp.concatenate(batch.halves, axis=-1)
     if spec.at_random:
@@ -125,12 +125,12 @@ def inputs(spec: Spec, batch: Batch) -> Numbers:
     return joined[: spec.chunk * spec.dim].reshape(spec.chunk, spec.dim).astype(jnp.float64)
 
 
-def _positions(spec: Spec, chunk: Any) -> Any:
+def _positions(spec: SampleForm, chunk: Any) -> Any:
     """Positions of the samples of a chunk in its batch, or in the set."""
     return jnp.asarray(chunk).astype(jnp.uint32) * np.uint32(spec.chunk) + jnp.arange(spec.chunk, dtype=jnp.uint32)
 
 
-def _chosen(spec: Spec, key: Any, batch: Any, position: Any) -> Any:
+def _chosen(spec: SampleForm, key: Any, batch: Any, position: Any) -> Any:
     """Numbers in the set of the samples of a batch."""
     n = spec.size
     if spec.sampling == "replacement":
@@ -141,7 +141,7 @@ def _chosen(spec: Spec, key: Any, batch: Any, position: Any) -> Any:
     return shuffled(key, batch, jnp.minimum(position, np.uint32(n - 1)), n)
 
 
-def _by_number(spec: Spec, keys: Any, number: Any) -> Batch:
+def _by_number(spec: SampleForm, keys: Any, number: Any) -> Batch:
     """Samples of the set by their numbers."""
     number = number.astype(jnp.uint32)
     index = jnp.arange(-(-spec.dim // 2), dtype=jnp.uint32)

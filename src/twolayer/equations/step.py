@@ -40,14 +40,15 @@ from twolayer.task.rules import Rule
 from twolayer.task.tempo import Clock, Tempo
 
 __all__ = [
+    "Coefficients",
     "Form",
     "Layers",
     "Limit",
     "Memory",
     "Products",
-    "Rates",
     "ahead",
     "as_data",
+    "coefficients_of",
     "combine",
     "descend",
     "form_of",
@@ -58,7 +59,6 @@ __all__ = [
     "motion",
     "quickening",
     "rates_now",
-    "rates_of",
     "row_motion",
     "rule_state",
     "ruled",
@@ -121,7 +121,7 @@ class Form:
         return 1 + self.carries + bool(self.average)
 
 
-class Rates(NamedTuple):
+class Coefficients(NamedTuple):
     """The numbers of one step: η = lr/N, lr·λ, β, η₂ of the second layer and w of the average.
 
     n_b where it is data, and d and N where a rule needs them.
@@ -160,23 +160,23 @@ def form_of(algorithm: SGD) -> Form:
     return dataclasses.replace(form, rule=rule) if acts else form
 
 
-def rates_of(algorithm: SGD, divisor: float, dim: int | None) -> Rates:
+def coefficients_of(algorithm: SGD, divisor: float, dim: int | None) -> Coefficients:
     """The numbers of a step at dimension ``dim``; None where they are the same at every one.
 
     ``divisor`` is N, by which the student's sum over neurons is divided.
 
     Examples
     --------
-    >>> rates_of(SGD(lr="10/d", weight_decay=0.5), divisor=2, dim=100)
-    Rates(step=0.05, decay=0.05, momentum=0.0, second=0.05, weight=0.0, batch=None, dim=None, divisor=None)
+    >>> coefficients_of(SGD(lr="10/d", weight_decay=0.5), divisor=2, dim=100)
+    Coefficients(step=0.05, decay=0.05, momentum=0.0, second=0.05, weight=0.0, batch=None, dim=None, divisor=None)
     """
     lr, second = (law(dim or 1) for law in (algorithm.lr, algorithm.second_lr or algorithm.lr))
     weight = 0.0 if algorithm.average in (None, "uniform") else algorithm.average
     # of a rule
     size, N = (None, None) if algorithm.rule is None or dim is None else (float(dim), float(divisor))
     if not algorithm.train_first_layer:
-        return Rates(0.0, 0.0, algorithm.momentum, second / divisor, weight, dim=size, divisor=N)
-    return Rates(
+        return Coefficients(0.0, 0.0, algorithm.momentum, second / divisor, weight, dim=size, divisor=N)
+    return Coefficients(
         lr / divisor, lr * algorithm.weight_decay, algorithm.momentum, second / divisor, weight, dim=size, divisor=N
     )
 
@@ -235,7 +235,7 @@ class Memory(NamedTuple):
         previous, average = (None if x is None else next(given) for x in (self.previous, self.average))
         return self._replace(now=now, previous=previous, average=average)
 
-    def aimed(self, form: Form, rates: Rates) -> Layers:
+    def aimed(self, form: Form, rates: Coefficients) -> Layers:
         """The layers at which gradients are taken: where they are, or ahead."""
         if not form.nesterov:
             return self.now
@@ -243,12 +243,12 @@ class Memory(NamedTuple):
         return Layers(*(ahead(rates, x, y) for x, y in zip(self.now, self.previous, strict=True)))
 
 
-def ahead(rates: Rates, now: Any, previous: Any) -> Any:
+def ahead(rates: Coefficients, now: Any, previous: Any) -> Any:
     """X + β (x − x₋), of rows or of their coefficients."""
     return now + rates.momentum * (now - previous)
 
 
-def rates_now(rates: Rates, tempo: Tempo | None, state: Memory) -> Rates:
+def rates_now(rates: Coefficients, tempo: Tempo | None, state: Memory) -> Coefficients:
     """The numbers of the next step: those without schedules, times the factors at the clocks."""
     if tempo is None:
         return rates
@@ -285,7 +285,7 @@ def from_axes(x: Any) -> Any:
     return jax.scipy.fft.dct(_axes(x.shape[-1]) * x, norm="ortho")
 
 
-def ruled(form: Form, rates: Rates, extra: Any, push: Any) -> tuple[Rates, Any, Any]:
+def ruled(form: Form, rates: Coefficients, extra: Any, push: Any) -> tuple[Coefficients, Any, Any]:
     """Rates, state of the rule and mean gradient ḡ (p, n) after the rule has seen it."""
     rule = form.rule
     if rule is None:
@@ -312,7 +312,7 @@ class Products(NamedTuple):
     gg: Float[Array, " p"]
 
 
-def combine(rates: Rates, now: Any, push: Any, previous: Any = None, radial: Any = None) -> Numbers:
+def combine(rates: Coefficients, now: Any, push: Any, previous: Any = None, radial: Any = None) -> Numbers:
     """The linear part of a step, κ x + η push + β (x − x₋), of rows or of their coefficients. Cost O(p n).
 
     ``radial`` (p,) is ⟨w, ḡ⟩/⟨w, w⟩ where gradients are tangent.
@@ -331,7 +331,7 @@ def on_sphere(square: Numbers) -> Numbers:
 
 
 def descend(
-    form: Form, rates: Rates, state: Memory, push: Push, products: Products | None = None
+    form: Form, rates: Coefficients, state: Memory, push: Push, products: Products | None = None
 ) -> tuple[Memory, Float[Array, " p"], Float[Array, ""]]:
     """One step of both layers from the batch means of their pushes; the squared norms of the new rows, and the largest.
 
@@ -361,7 +361,7 @@ def descend(
     return averaged(form, rates, state, after), square, size
 
 
-def averaged(form: Form, rates: Rates, state: Memory, after: Memory) -> Memory:
+def averaged(form: Form, rates: Coefficients, state: Memory, after: Memory) -> Memory:
     """The memory after a step with its average."""
     if state.average is None:
         return after
@@ -371,7 +371,7 @@ def averaged(form: Form, rates: Rates, state: Memory, after: Memory) -> Memory:
     return after._replace(average=mean, count=count)
 
 
-def second_layer(form: Form, rates: Rates, a: Layer, push: Any, previous: Any = None) -> Numbers:
+def second_layer(form: Form, rates: Coefficients, a: Layer, push: Any, previous: Any = None) -> Numbers:
     """The second layer has a rate of its own, and neither decays nor stays on a sphere."""
     return combine(rates._replace(step=rates.second, decay=0.0), a, push, previous) if form.trained else a
 
@@ -395,7 +395,7 @@ class Limit(NamedTuple):
         return Limit(self.flow * f, self.noise * f**2 / b, self.decay * f, self.second * f, jitter)
 
 
-Told = TypeVar("Told", Limit, Rates)
+Told = TypeVar("Told", Limit, Coefficients)
 
 
 def as_data(numbers: Told) -> Told:

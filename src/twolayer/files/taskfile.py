@@ -24,7 +24,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from twolayer.numerics.errors import InputError, closest, short
 
-__all__ = ["Task", "assign", "read_task"]
+__all__ = ["TaskFile", "assign", "read_task"]
 
 
 Integer = Annotated[int, BeforeValidator(lambda x: int(x) if isinstance(x, float) and x.is_integer() else x)]
@@ -208,7 +208,7 @@ def assign(document: dict[str, Any], assignment: str) -> None:
 
 
 @dataclass(frozen=True)
-class Task:
+class TaskFile:
     """A checked task file, with the objects it describes made on demand."""
 
     table: TaskTable
@@ -369,7 +369,7 @@ class Task:
         return {**given, "save": run.save, "seeds": run.seeds, "seed": run.seed}
 
 
-def read_task(path: str | Path, assignments: list[str] | None = None) -> Task:
+def read_task(path: str | Path, assignments: list[str] | None = None) -> TaskFile:
     """Read and check a task file, with ``--set`` assignments applied.
 
     Parameters
@@ -393,6 +393,6 @@ def read_task(path: str | Path, assignments: list[str] | None = None) -> Task:
     for assignment in assignments or []:
         assign(document, assignment)
     try:
-        return Task(TaskTable.model_validate(document), source.name)
+        return TaskFile(TaskTable.model_validate(document), source.name)
     except ValidationError as error:
         raise _one_sentence(error, source.name, TaskTable) from None

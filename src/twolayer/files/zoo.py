@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ConfigDict, Field, ValidationError
 
 from twolayer.files.papers import PAPERS
-from twolayer.files.taskfile import AlgorithmTable, ProblemTable, RunTable, StartTable, Table, Task, TaskTable
+from twolayer.files.taskfile import AlgorithmTable, ProblemTable, RunTable, StartTable, Table, TaskFile, TaskTable
 from twolayer.numerics.errors import InputError, closest, reject, short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from twolayer.files.zoo_verdict import Check
+    from twolayer.files.zoo_verdict import ReferenceCheck
     from twolayer.task.algorithm import SGD
     from twolayer.task.method import Method
     from twolayer.task.overlaps import Overlaps
@@ -144,7 +144,7 @@ class Setup:
     reference: tuple[Reference, ...]
     tables: Mapping[str, Any]
 
-    def task(self, changes: Mapping[str, Any] | None = None) -> Task:
+    def task(self, changes: Mapping[str, Any] | None = None) -> TaskFile:
         """The description as a checked task file, with some keys changed.
 
         Examples
@@ -159,7 +159,7 @@ class Setup:
             for part in path:
                 table = table.setdefault(part, {})
             table[last] = value
-        return Task(TaskTable.model_validate(tables), self.name)
+        return TaskFile(TaskTable.model_validate(tables), self.name)
 
     @property
     def problem(self) -> Problem:
@@ -200,7 +200,7 @@ class Setup:
         """
         return "\n".join(PAPERS[key] for key in self.papers)
 
-    def check(self, *, progress: Any = None) -> Check:
+    def check(self, *, progress: Any = None) -> ReferenceCheck:
         """Run the recommended methods and compare with the published numbers.
 
         Parameters
@@ -210,7 +210,7 @@ class Setup:
 
         Returns
         -------
-        Check
+        ReferenceCheck
             ``.verdict`` is "agree", "differ" or "undecided"; ``.rows`` say why for each number.
 
         Examples

@@ -30,7 +30,7 @@ from twolayer.numerics.errors import InputError, choice
 from twolayer.numerics.statistics import median
 
 if TYPE_CHECKING:
-    from twolayer.files.taskfile import Task
+    from twolayer.files.taskfile import TaskFile
 
 __all__ = ["FORMULAS", "Measured", "from_formula", "from_run"]
 
@@ -48,32 +48,32 @@ class Measured(NamedTuple):
     spread: np.ndarray
 
 
-def _phase(task: Task) -> Any:
+def _phase(task: TaskFile) -> Any:
     problem, algorithm = task.problem(), task.algorithm()
     diagram = phase_diagram(problem.target, loss=algorithm.loss.name, geometry=algorithm.geometry)
     return diagram.at(algorithm.mu, algorithm.delta)
 
 
-def _escape(task: Task, threshold: float | None) -> Any:
+def _escape(task: TaskFile, threshold: float | None) -> Any:
     dim = task.table.run.dim
     if dim is None or threshold is None:
         raise InputError(f"{task.name}: escape times need `run.dim` and the `threshold` of the reference.")
     return escape_time(task.problem(), task.algorithm(), dim, threshold)
 
 
-def _staircase(task: Task) -> list[int]:
+def _staircase(task: TaskFile) -> list[int]:
     problem, reuse = task.problem(), bool(task.algorithm().reused)
     return [step or 0 for step in analyse(problem.target).staircase(problem.activation, reuse=reuse)]
 
 
-def _critical(task: Task) -> float:
+def _critical(task: TaskFile) -> float:
     information = analyse(task.problem().target).information
     if task.table.run.dim is None or information is None:
         raise InputError(f"{task.name}: critical_alpha needs `run.dim` and a target with an information exponent.")
     return critical_alpha(task.table.run.dim, information)
 
 
-FORMULAS: dict[str, Callable[[Task, float | None], Any]] = {
+FORMULAS: dict[str, Callable[[TaskFile, float | None], Any]] = {
     "information": lambda task, _: analyse(task.problem().target).information,
     "leap": lambda task, _: analyse(task.problem().target).leap,
     "generative": lambda task, _: analyse(task.problem().target).generative,
@@ -94,7 +94,7 @@ FORMULAS: dict[str, Callable[[Task, float | None], Any]] = {
 """Quantities that need no run."""
 
 
-def from_formula(task: Task, quantity: str, threshold: float | None = None) -> Measured:
+def from_formula(task: TaskFile, quantity: str, threshold: float | None = None) -> Measured:
     """A quantity of the description alone.
 
     Examples

@@ -28,7 +28,7 @@ from twolayer.running.solve import DivergenceWarning, solve
 if TYPE_CHECKING:
     from twolayer.files.zoo import Reference, Setup
 
-__all__ = ["Check", "Row", "check", "judge"]
+__all__ = ["ReferenceCheck", "Row", "check", "judge"]
 
 FALSE_ALARM = 1e-5
 FACTOR = 0.5  # an allowance above this part of the value cannot tell a factor of two
@@ -71,7 +71,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Check:
+class ReferenceCheck:
     """Result of `Setup.check`.
 
     Attributes
@@ -97,10 +97,10 @@ class Check:
         return "\n".join([f"{self.name}: {self.verdict}", *(f"  {row}" for row in self.rows)])
 
 
-def check(setup: Setup, progress: Any = None) -> Check:
+def check(setup: Setup, progress: Any = None) -> ReferenceCheck:
     """Compute every quantity of a set-up once and judge it; runs are shared by references with the same description."""
     runs: dict[str, xr.Dataset] = {}
-    return Check(setup.name, tuple(_row(setup, reference, runs, progress) for reference in setup.reference))
+    return ReferenceCheck(setup.name, tuple(_row(setup, reference, runs, progress) for reference in setup.reference))
 
 
 def _row(setup: Setup, reference: Reference, runs: dict[str, xr.Dataset], progress: Any) -> Row:

@@ -17,7 +17,7 @@ import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.stepping import Pair, follow
+from twolayer.gallery.shared.stepping import StepPair, follow
 from twolayer.numerics.errors import positive_integer
 from twolayer.numerics.significance import limit_of
 
@@ -63,18 +63,18 @@ def _signed(result: xr.Dataset) -> np.ndarray:
     return np.asarray((np.sign(result.a.values)[..., None] * result.M.values).mean(2))
 
 
-def _measured(pair: Pair) -> tuple[np.ndarray, np.ndarray]:
+def _measured(pair: StepPair) -> tuple[np.ndarray, np.ndarray]:
     values = _signed(pair.runs)
     return values.mean(0), values.std(0, ddof=1) / np.sqrt(len(values))
 
 
-def _error(pair: Pair) -> np.ndarray:
+def _error(pair: StepPair) -> np.ndarray:
     """Error of the theory's mean over the neurons, as if those of each were independent: (time, direction)."""
     error = pair.theory.M_error.values[0]
     return np.asarray(np.sqrt((error**2).sum(1)) / error.shape[1])
 
 
-def _data(pairs: dict[str, Pair]) -> xr.Dataset:
+def _data(pairs: dict[str, StepPair]) -> xr.Dataset:
     data = xr.Dataset(coords={"direction": next(iter(pairs.values())).theory.direction})
     for word, pair in pairs.items():
         dims = (f"step_{word}", "direction")

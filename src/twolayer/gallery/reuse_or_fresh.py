@@ -19,7 +19,7 @@ import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, verdict
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.stepping import Pair, agree, follow, strength
+from twolayer.gallery.shared.stepping import StepPair, agree, follow, strength
 from twolayer.numerics.errors import positive_integer
 
 TARGETS = ("tanh(z1)", "h3(z1)", "h2(z1)", "z1 + z1*z2", "z1 + h3(z2)", "z1*z2*z3")
@@ -49,7 +49,7 @@ def reuse_or_fresh(
     """Root-mean-square overlaps with each direction, in theory (GiantSteps, DMFT) and runs (Chain, Vectors)."""
     positive_integer("seeds", seeds, 2)
     positive_integer("steps", steps, 2)
-    pairs: dict[tuple[str, str], Pair] = {}
+    pairs: dict[tuple[str, str], StepPair] = {}
     stairs: dict[tuple[str, str], Any] = {}
     for target in targets:
         problem = tl.Problem(target, activation, width=2, second_layer=[2**0.5, -(2**0.5)])
@@ -72,7 +72,7 @@ def reuse_or_fresh(
     return Finding(data, _verdict(data, pairs), task)
 
 
-def _data(pairs: dict[Any, Pair], stairs: dict[Any, Any], targets: Any) -> xr.Dataset:
+def _data(pairs: dict[Any, StepPair], stairs: dict[Any, Any], targets: Any) -> xr.Dataset:
     most = max(len(x) for x in stairs.values())
     steps = next(iter(pairs.values())).theory.sizes["time"]
     shape = (len(targets), len(WAYS), steps, most)
@@ -106,7 +106,7 @@ def _data(pairs: dict[Any, Pair], stairs: dict[Any, Any], targets: Any) -> xr.Da
     )
 
 
-def _verdict(data: xr.Dataset, pairs: dict[Any, Pair]) -> Verdict:
+def _verdict(data: xr.Dataset, pairs: dict[Any, StepPair]) -> Verdict:
     checks, notes = [], []
     for target in data.target.values:
         said = []

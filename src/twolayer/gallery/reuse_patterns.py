@@ -17,7 +17,7 @@ import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, verdict
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.stepping import Pair, agree, follow
+from twolayer.gallery.shared.stepping import StepPair, agree, follow
 from twolayer.numerics.errors import choice, positive_integer
 
 PATTERNS: dict[str, dict[str, Any]] = {
@@ -83,7 +83,7 @@ def reuse_patterns(
     return Finding(_data(pairs), _verdict(pairs, dim), task)
 
 
-def _data(pairs: dict[str, Pair]) -> xr.Dataset:
+def _data(pairs: dict[str, StepPair]) -> xr.Dataset:
     data = xr.Dataset()
     for name, pair in pairs.items():
         data[f"alpha_{name}"] = f"step_{name}", pair.theory.alpha.values
@@ -96,7 +96,7 @@ def _data(pairs: dict[str, Pair]) -> xr.Dataset:
     return data
 
 
-def _verdict(pairs: dict[str, Pair], dim: int) -> Verdict:
+def _verdict(pairs: dict[str, StepPair], dim: int) -> Verdict:
     checks = [agree(f"{name}, d = {dim}, runs − DMFT", [pair], JUDGED) for name, pair in pairs.items()]
     gaps = {name: float(pair.theory.risk[0, -1] - pair.theory.train_risk[0, -1]) for name, pair in pairs.items()}
     if {"full", "repeat"} <= set(gaps):

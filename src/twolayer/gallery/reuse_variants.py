@@ -18,7 +18,7 @@ import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, verdict
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.stepping import Pair, agree, follow
+from twolayer.gallery.shared.stepping import StepPair, agree, follow
 from twolayer.numerics.errors import choice, positive_integer
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -65,7 +65,7 @@ def reuse_variants(
     return Finding(_data(pairs), _verdict(pairs, dim), task)
 
 
-def _data(pairs: dict[str, Pair]) -> xr.Dataset:
+def _data(pairs: dict[str, StepPair]) -> xr.Dataset:
     data = xr.Dataset(coords={"variant": list(pairs)})
     for name in JUDGED:
         dims = ("variant", *next(iter(pairs.values())).theory[name].dims[1:])
@@ -75,7 +75,7 @@ def _data(pairs: dict[str, Pair]) -> xr.Dataset:
     return data
 
 
-def _verdict(pairs: dict[str, Pair], dim: int) -> Verdict:
+def _verdict(pairs: dict[str, StepPair], dim: int) -> Verdict:
     checks, notes = [], []
     for name, pair in pairs.items():
         checks.append(agree(f"{name}, d = {dim}, runs − DMFT", [pair], JUDGED))

@@ -19,7 +19,7 @@ import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, verdict
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.stepping import Pair, agree, follow
+from twolayer.gallery.shared.stepping import StepPair, agree, follow
 from twolayer.numerics.errors import positive_integer
 
 JUDGED = ("M", "Q", "train_risk", "risk")
@@ -62,7 +62,7 @@ def _symmetric(M: np.ndarray) -> np.ndarray:
     return np.asarray((M[..., 0, :] - M[..., 1, :]) / 2)
 
 
-def _data(pairs: dict[int, Pair]) -> xr.Dataset:
+def _data(pairs: dict[int, StepPair]) -> xr.Dataset:
     first = next(iter(pairs.values())).theory
     names = ("M", "Q", "train_risk", "risk")
     data = xr.Dataset({name: first[name][0].drop_vars("seed") for name in names})
@@ -80,7 +80,7 @@ def _data(pairs: dict[int, Pair]) -> xr.Dataset:
     return data.assign_coords(dim=list(pairs))
 
 
-def _verdict(pairs: dict[int, Pair]) -> Verdict:
+def _verdict(pairs: dict[int, StepPair]) -> Verdict:
     checks, notes = [], []
     for dim, pair in pairs.items():
         checks.append(agree(f"d = {dim}, runs − DMFT", [pair], JUDGED))

@@ -19,7 +19,7 @@ import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, verdict
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.stepping import Pair, agree, follow, strength
+from twolayer.gallery.shared.stepping import StepPair, agree, follow, strength
 from twolayer.numerics.errors import positive_integer
 
 TARGETS = (
@@ -60,7 +60,7 @@ def staircases(
     positive_integer("seeds", seeds, 2)
     positive_integer("steps", steps, 3)
     algorithm = tl.SGD(lr=lr, batch=alpha * tl.d, geometry=geometry)
-    pairs: dict[tuple[str, str], Pair] = {}
+    pairs: dict[tuple[str, str], StepPair] = {}
     stairs: dict[tuple[str, str], Any] = {}
     for target in targets:
         analysis = tl.analyse(target)
@@ -75,7 +75,7 @@ def staircases(
     return Finding(data, _verdict(data, pairs), task.replace(f"student {activation}", "students as named"))
 
 
-def _data(pairs: dict[Any, Pair], stairs: dict[Any, Any], targets: Any, activations: Any) -> xr.Dataset:
+def _data(pairs: dict[Any, StepPair], stairs: dict[Any, Any], targets: Any, activations: Any) -> xr.Dataset:
     """Overlaps with the directions in the order learned; directions that a target does not have are NaN."""
     most = max(len(x) for x in stairs.values())
     steps = next(iter(pairs.values())).theory.sizes["time"]
@@ -108,7 +108,7 @@ def _learned(overlap: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(last), np.nan, np.where(last > LEARNED, shown, np.inf))
 
 
-def _verdict(data: xr.Dataset, pairs: dict[Any, Pair]) -> Verdict:
+def _verdict(data: xr.Dataset, pairs: dict[Any, StepPair]) -> Verdict:
     there = np.isfinite(data.overlap.values[..., -1, :])
     right = data.predicted.values[there] == data.learned.values[there]
     wrong = [

@@ -41,7 +41,7 @@ def size_of_features(p: int, rank: int, columns: int) -> int:
     return p * (rank + columns) + p * (p + 1) // 2 + p
 
 
-class Frame(NamedTuple):
+class SumFrame(NamedTuple):
     """R with R Rᵀ = E[g gᵀ], its pseudo-inverse, and which of its columns are not zero."""
 
     root: Any
@@ -49,14 +49,16 @@ class Frame(NamedTuple):
     kept: Any
 
 
-def _frame(mean: Numbers) -> Frame:
+def _frame(mean: Numbers) -> SumFrame:
     values, vectors = jnp.linalg.eigh(mean)
     kept = values > 1e-12 * jnp.maximum(values[-1], 1e-300)
     root = jnp.sqrt(jnp.where(kept, values, 1.0))
-    return Frame(vectors * jnp.where(kept, root, 0.0), jnp.where(kept, 1 / root, 0.0)[:, None] * vectors.T, kept * 1.0)
+    return SumFrame(
+        vectors * jnp.where(kept, root, 0.0), jnp.where(kept, 1 / root, 0.0)[:, None] * vectors.T, kept * 1.0
+    )
 
 
-def _spread(frame: Frame, g: Numbers, weights: Numbers) -> Numbers:
+def _spread(frame: SumFrame, g: Numbers, weights: Numbers) -> Numbers:
     """n_b S = E[(h hᵀ − 1)²] = E[|h|² h hᵀ] − 1 of the whitened h = R⁻¹ g."""
     h = g @ frame.inverse.T
     return ((weights * (h**2).sum(1))[:, None] * h).T @ h - jnp.diag(frame.kept)
@@ -121,7 +123,7 @@ def _symmetric(upper: Numbers, p: int) -> Numbers:
     return half + half.T - jnp.diag(jnp.diagonal(half))
 
 
-def _positive(frame: Frame, deviation: Any, S: Any) -> Numbers:
+def _positive(frame: SumFrame, deviation: Any, S: Any) -> Numbers:
     """R exp(c Y − c² S/2) Rᵀ: positive, and R Rᵀ + deviation to first order."""
     v = jnp.maximum(jnp.trace(S) / jnp.maximum(frame.kept.sum(), 1.0), 1e-300)
     c2 = jnp.log1p(v) / v

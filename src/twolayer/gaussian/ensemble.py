@@ -26,7 +26,7 @@ from twolayer.gaussian.forms import Forms
 from twolayer.gaussian.targets import RidgeTarget
 from twolayer.numerics.types import Layer, Numbers
 
-__all__ = ["Cloud", "Ensemble", "NodeEnsemble", "PairEnsemble", "QuadraticEnsemble", "Rates"]
+__all__ = ["Cloud", "Ensemble", "NodeEnsemble", "PairEnsemble", "QuadraticEnsemble", "Velocity"]
 
 BLOCK = 2**19  # particles × nodes that are looked at together
 
@@ -40,7 +40,7 @@ class Cloud(NamedTuple):
     weights: Numbers
 
 
-class Rates(NamedTuple):
+class Velocity(NamedTuple):
     """dA, ds, da and the excess risk of the ensemble."""
 
     A: Numbers
@@ -50,10 +50,10 @@ class Rates(NamedTuple):
 
 
 class Ensemble(eqx.Module):
-    """Cloud → Rates. ``student`` is 1 for the squared loss, 0 for the correlation loss."""
+    """Cloud → Velocity. ``student`` is 1 for the squared loss, 0 for the correlation loss."""
 
     @abc.abstractmethod
-    def __call__(self, cloud: Cloud) -> Rates:
+    def __call__(self, cloud: Cloud) -> Velocity:
         """The rates of all particles, inside compiled code."""
 
     @property
@@ -78,7 +78,7 @@ class QuadraticEnsemble(Ensemble):
         """Which rule is used."""
         return "closed form (quadratic)"
 
-    def __call__(self, cloud: Cloud) -> Rates:
+    def __call__(self, cloud: Cloud) -> Velocity:
         """The rates of all particles."""
         A, s, a, weights = cloud
         u, c2, scale = weights * a, jnp.asarray(self.second)[0], self.scale
@@ -105,7 +105,7 @@ class QuadraticEnsemble(Ensemble):
             extra = scale**2 * 2 * (norm**2 - inside**2 - c2 * s**4)
             da = da - self.student * u * extra
             risk = risk + (u**2 * extra).sum() / 2
-        return Rates(dA, ds, da, risk)
+        return Velocity(dA, ds, da, risk)
 
 
 class NodeEnsemble(Ensemble):
@@ -135,7 +135,7 @@ class NodeEnsemble(Ensemble):
         root = np.sqrt(np.arange(2, top + 1, 2))[:, None, None]
         return jnp.concatenate([value[None], width / root * slopes[1:top:2]]), slopes
 
-    def __call__(self, cloud: Cloud) -> Rates:
+    def __call__(self, cloud: Cloud) -> Velocity:
         """Two passes over the particles: the functions F_n, then what they do to each."""
         K = len(self.moments)
         n = 2 * np.arange(K)[:, None, None]
@@ -174,7 +174,7 @@ class NodeEnsemble(Ensemble):
             push = self.student * u * (pair.dd + pair.hd)
             dA, ds, da = dA - push[:, None] * cloud.A, ds - push * cloud.s, da - self.student * u * pair.ff
             risk = risk + (u**2 * (pair.ff - square)).sum() / 2
-        return Rates(cloud.a[:, None] * dA, cloud.a * ds, da, risk)
+        return Velocity(cloud.a[:, None] * dA, cloud.a * ds, da, risk)
 
 
 class PairEnsemble(Ensemble):
@@ -193,7 +193,7 @@ class PairEnsemble(Ensemble):
         """Which rule is used."""
         return f"closed form ({self.forms.name}) over pairs"
 
-    def __call__(self, cloud: Cloud) -> Rates:
+    def __call__(self, cloud: Cloud) -> Velocity:
         """The rates of all particles."""
         A, s, a, weights = cloud
         u = weights * a
@@ -219,7 +219,7 @@ class PairEnsemble(Ensemble):
         ds = bend * s - self.student * (tilted * u) @ s
         value = other.ff @ target.c
         risk = (target.square() - 2 * u @ value + u @ ff @ u) / 2
-        return Rates(a[:, None] * dA, a * ds, value - self.student * ff @ u, jnp.maximum(risk, 0.0))
+        return Velocity(a[:, None] * dA, a * ds, value - self.student * ff @ u, jnp.maximum(risk, 0.0))
 
 
 def _by_blocks(function: Callable[[Cloud], Any], cloud: Cloud, size: int, total: bool = False) -> Numbers:

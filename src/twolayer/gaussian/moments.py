@@ -152,7 +152,7 @@ def moments(
         np.asarray(values.second),
         excess + irreducible(problem),
         excess,
-        relative,
+        float(relative),
         errors,
         chosen.label,
     )

@@ -19,7 +19,7 @@ from twolayer.gaussian.forms import Forms, Pair
 from twolayer.gaussian.nodes import NodeRule, target_frame
 from twolayer.numerics.types import Cross, Gram, Layer, Numbers
 
-__all__ = ["Linear", "NodeTarget", "RidgeTarget", "Rows", "ridge_target", "student_rows", "student_terms"]
+__all__ = ["Linear", "NodeTarget", "RidgeTarget", "TargetRows", "ridge_target", "student_rows", "student_terms"]
 
 
 class Linear(NamedTuple):
@@ -39,7 +39,7 @@ def student_terms(forms: Forms, Q: Gram, M: Cross, a: Layer) -> tuple[Linear, Pa
     return Linear(K @ M + D * M, K @ Q + D * Q, pair.ff @ weight, weight @ pair.ff @ weight), pair
 
 
-class Rows(NamedTuple):
+class TargetRows(NamedTuple):
     """E[σ'_j z X] = (own w + star w*)_j for X = h or X = f, and E[σ_j X]."""
 
     own: Any
@@ -47,11 +47,11 @@ class Rows(NamedTuple):
     value: Numbers
 
 
-def student_rows(forms: Forms, Q: Gram, M: Cross, a: Layer) -> Rows:
+def student_rows(forms: Forms, Q: Gram, M: Cross, a: Layer) -> TargetRows:
     """X = f: all pairs of student neurons."""
     variance, weight = jnp.diagonal(Q), a / a.shape[0]
     pair = forms.pair(variance[:, None], Q, variance[None, :])
-    return Rows(pair.dd * weight + jnp.diag(pair.hd @ weight), jnp.zeros_like(M), pair.ff @ weight)
+    return TargetRows(pair.dd * weight + jnp.diag(pair.hd @ weight), jnp.zeros_like(M), pair.ff @ weight)
 
 
 class RidgeTarget(eqx.Module):
@@ -111,11 +111,11 @@ class RidgeTarget(eqx.Module):
         variance = jnp.diagonal(gram)
         return self.c @ self.ridge_forms.pair(variance[:, None], gram, variance[None, :]).ff @ self.c
 
-    def rows(self, Q: Gram, M: Cross) -> Rows:
+    def rows(self, Q: Gram, M: Cross) -> TargetRows:
         """X = h, as a combination of the rows."""
         variance = jnp.diagonal(self.V @ self.P @ self.V.T)
         pair = self.pair(jnp.diagonal(Q)[:, None], M @ self.V.T, variance[None, :])
-        return Rows(jnp.diag(pair.hd @ self.c), (pair.dd * self.c) @ self.V, pair.ff @ self.c)
+        return TargetRows(jnp.diag(pair.hd @ self.c), (pair.dd * self.c) @ self.V, pair.ff @ self.c)
 
 
 class NodeTarget(eqx.Module):
@@ -161,11 +161,11 @@ class NodeTarget(eqx.Module):
             self.weights @ self.h**2,
         )
 
-    def rows(self, Q: Gram, M: Cross) -> Rows:
+    def rows(self, Q: Gram, M: Cross) -> TargetRows:
         """X = h, as a combination of the rows; what is orthogonal to the target is w − M P⁺ w*."""
         slope, curvature, value = self._slopes(*self.conditional(Q, M))
         inside = slope.T @ self.xi - curvature[:, None] * (M @ self.inverse.T)
-        return Rows(jnp.diag(curvature), inside @ self.inverse, value)
+        return TargetRows(jnp.diag(curvature), inside @ self.inverse, value)
 
 
 def ridge_target(target: Target, activation: Activation, P: np.ndarray, order: int) -> RidgeTarget | None:

@@ -21,7 +21,7 @@ import numpy as np
 from scipy import special
 
 from twolayer.gaussian.engines import FLOOR
-from twolayer.gaussian.ensemble import BLOCK, Cloud, Ensemble, NodeEnsemble, PairEnsemble, QuadraticEnsemble, Rates
+from twolayer.gaussian.ensemble import BLOCK, Cloud, Ensemble, NodeEnsemble, PairEnsemble, QuadraticEnsemble, Velocity
 from twolayer.gaussian.families import forms_of
 from twolayer.gaussian.nodes import NodeRule, target_frame, target_nodes
 from twolayer.gaussian.quadratic import QuadraticTask, quadratic_task
@@ -81,7 +81,7 @@ class Fineness(NamedTuple):
 
 
 @eqx.filter_jit
-def _evaluate(ensemble: Ensemble, cloud: Cloud) -> Rates:
+def _evaluate(ensemble: Ensemble, cloud: Cloud) -> Velocity:
     return ensemble(cloud)
 
 
@@ -203,7 +203,7 @@ class Wide:
                 return fineness, max(last, change, self._spread(now, fineness, cloud))
             fineness = other
 
-    def _last_order(self, now: Rates, fineness: Fineness, cloud: Cloud) -> float:
+    def _last_order(self, now: Velocity, fineness: Fineness, cloud: Cloud) -> float:
         """What the highest order of the correlation contributes: a bound on what is cut off, for they decrease."""
         ensemble, _ = self.build(fineness)
         if not self.truncated or not isinstance(ensemble, NodeEnsemble):
@@ -211,10 +211,10 @@ class Wide:
         moments = np.append(ensemble.moments[:-1], 0.0)
         return self._distance(now, self._rates(eqx.tree_at(lambda e: e.moments, ensemble, moments), cloud), cloud)
 
-    def _rates(self, ensemble: Ensemble, cloud: Cloud) -> Rates:
-        return Rates(*map(np.asarray, _evaluate(ensemble, Cloud(*map(jnp.asarray, cloud)))))
+    def _rates(self, ensemble: Ensemble, cloud: Cloud) -> Velocity:
+        return Velocity(*map(np.asarray, _evaluate(ensemble, Cloud(*map(jnp.asarray, cloud)))))
 
-    def _spread(self, now: Rates, fineness: Fineness, cloud: Cloud) -> float:
+    def _spread(self, now: Velocity, fineness: Fineness, cloud: Cloud) -> float:
         """Largest change under other scramblings of sampled nodes; 0 when nothing is sampled."""
         rule = self.build(fineness)[1]
         if rule is None or not rule.sampled:
@@ -222,7 +222,7 @@ class Wide:
         others = (self._rates(self.build(fineness, i)[0], cloud) for i in range(1, SCRAMBLINGS))
         return max(self._distance(now, other, cloud) for other in others)
 
-    def _distance(self, one: Rates, two: Rates, cloud: Cloud) -> float:
+    def _distance(self, one: Velocity, two: Velocity, cloud: Cloud) -> float:
         """Difference of rates relative to the size they can have, as that of `natural_scale`."""
         risk = max(float(two.excess_risk), FLOOR * self._silent, 1e-300)
         pairs = zip(one[:3], two[:3], strict=True)

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.step import Form, Rates, rates_of
+from twolayer.equations.step import Coefficients, Form, coefficients_of
 from twolayer.gaussian.engines import select
 from twolayer.loops.watching import DIVERGED, REACHED, Lane, Watch, watched_value
 from twolayer.numerics import random
@@ -178,10 +178,13 @@ class Lanes:
         Q, M, a = dataclasses.replace(self.task, seeds=1).starts()
         return Q, M, a
 
-    def rates(self, dims: Sequence[int]) -> Rates:
+    def rates(self, dims: Sequence[int]) -> Coefficients:
         """The numbers of one step in each lane, from the dimension of each task."""
-        each = [rates_of(task.algorithm, task.problem.divisor, dim) for task, dim in zip(self.tasks, dims, strict=True)]
-        return Rates(*(None if x[0] is None else self.fold(self.spread(x)) for x in zip(*each, strict=True)))
+        each = [
+            coefficients_of(task.algorithm, task.problem.divisor, dim)
+            for task, dim in zip(self.tasks, dims, strict=True)
+        ]
+        return Coefficients(*(None if x[0] is None else self.fold(self.spread(x)) for x in zip(*each, strict=True)))
 
     @property
     def tempo(self) -> Tempo | None:

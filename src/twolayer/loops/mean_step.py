@@ -15,7 +15,7 @@ import numpy as np
 
 from twolayer.equations.mean import MeanStep, Rows, Terms, Weights
 from twolayer.equations.state import Overlap, size_of, unpack
-from twolayer.equations.step import Rates, as_data, form_of
+from twolayer.equations.step import Coefficients, as_data, form_of
 from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.step_spread import StepNodes
@@ -128,7 +128,7 @@ class Iteration(Pace):
 class MeanStepMotion(AveragedMotion):
     """Overlaps of all starts under the map, step by step."""
 
-    def __init__(self, task: Task, averaging: Averaging, rates: Rates, weights: Weights, terms: Terms) -> None:
+    def __init__(self, task: Task, averaging: Averaging, rates: Coefficients, weights: Weights, terms: Terms) -> None:
         problem, algorithm = task.problem, task.algorithm
         self.task, self.averaging = task, averaging
         self.rates, self.weights, self.form = rates, weights, form_of(algorithm)
@@ -192,7 +192,7 @@ class MeanStepMotion(AveragedMotion):
 
 
 def mean_steps(
-    task: Task, precision: Precision, rates: Rates, weights: Weights, terms: Terms
+    task: Task, precision: Precision, rates: Coefficients, weights: Weights, terms: Terms
 ) -> Averaged[MeanStepMotion]:
     """A run of the map from all starts."""
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from twolayer.task.method import Outcome
 
-__all__ = ["STAGES", "Control", "Lanes", "Steps", "begin", "interpolate", "steps"]
+__all__ = ["STAGES", "Control", "Starts", "Steps", "begin", "interpolate", "steps"]
 
 LIMIT = 1e6  # squared norm beyond which a solution counts as diverged; the equations blow up in finite time
 RESOLUTION = 1e-14  # smallest step, relative to the end of the run
@@ -68,7 +68,7 @@ class Control(NamedTuple):
     sign: Any
 
 
-class Lanes(NamedTuple):
+class Starts(NamedTuple):
     """Where each start is: time, next step, state, slope, outcome code, steps tried.
 
     Before the first step the slope is not known and the next step is 0, or −h for a guess h.
@@ -91,13 +91,13 @@ class Steps(NamedTuple):
     dense: Any
 
 
-def begin(y: Any, t: float, guess: Any = 0.0) -> Lanes:
+def begin(y: Any, t: float, guess: Any = 0.0) -> Starts:
     """Starts with a leading axis, before their first step, for which there may be a guess."""
     n = len(jax.tree.leaves(y)[0])
     y = jax.tree.map(lambda x: jnp.asarray(x, float), y)
     zero = jnp.zeros(n, jnp.int32)
     slope = jax.tree.map(jnp.zeros_like, y)
-    return Lanes(jnp.full(n, float(t)), jnp.broadcast_to(-jnp.asarray(guess, float), (n,)), y, slope, zero, zero)
+    return Starts(jnp.full(n, float(t)), jnp.broadcast_to(-jnp.asarray(guess, float), (n,)), y, slope, zero, zero)
 
 
 def _by_lane(h: Any, x: Any, axis: int = 0) -> Any:
@@ -117,16 +117,16 @@ def steps(
     quantity: str | None,
     control: Control,
     capacity: int,
-    lanes: Lanes,
+    lanes: Starts,
     end: Any,
     count: Any,
-) -> tuple[Lanes, Steps]:
+) -> tuple[Starts, Steps]:
     """At most ``count`` ≤ capacity tried steps of every start that runs, towards the time ``end``."""
     right: Any = jax.vmap(lambda y: equation(0.0, y))
     watched: Any = jax.vmap(lambda y: equation.watched(quantity, y))
     weights = jnp.asarray(A)
 
-    def one(i: Any, carry: tuple[Lanes, Steps]) -> tuple[Lanes, Steps]:
+    def one(i: Any, carry: tuple[Starts, Steps]) -> tuple[Starts, Steps]:
         lanes, log = carry
         runs = (lanes.code == OK) & (lanes.t < end)
         fresh = ~(lanes.h > 0).any()  # the first look of all: the slope at the start, and a first guess of h
@@ -172,7 +172,7 @@ def steps(
         if quantity is not None:
             passed = (taken | (fresh & runs)) & (control.sign * (watched(y) - control.level) <= 0)
             code = jnp.where(passed & (code == OK), REACHED, code)
-        now = Lanes(
+        now = Starts(
             t,
             jnp.where(fresh, jnp.where(lanes.h < 0, -lanes.h, guess), jnp.where(runs, following, lanes.h)),
             y,

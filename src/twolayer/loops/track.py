@@ -20,7 +20,7 @@ from twolayer.loops.runge_kutta import (
     OK,
     REACHED,
     Control,
-    Lanes,
+    Starts,
     Steps,
     begin,
     interpolate,
@@ -127,7 +127,7 @@ class Track:
         left = (self.times[-1] - self.lanes.t[running]) / np.maximum(self.lanes.h[running], 1e-300)
         return float(np.max(left)) * self.processor / self.tried
 
-    def _settle(self, before: Lanes, log: Steps) -> None:
+    def _settle(self, before: Starts, log: Steps) -> None:
         """Where starts have stopped, and their states there."""
         ended = (before.code == OK) & (self.lanes.code != OK)
         if not ended.any():

@@ -25,7 +25,7 @@ from twolayer.compiled.stepper import WrittenStepper
 from twolayer.compiled.suited import no_machine_code, unwritten
 from twolayer.equations.kernel import kernel_of
 from twolayer.equations.orthogonal import Frame, Reduced, Sums, batch_sums, embed, exact_step, lq, overlaps
-from twolayer.equations.step import Layers, Memory, Rates, form_of, rates_now
+from twolayer.equations.step import Coefficients, Layers, Memory, form_of, rates_now
 from twolayer.gaussian.batch_sums import Nodes, covariance_nodes, gaussian_sums, size_of_features, tail
 from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.nodes import target_frame
@@ -59,7 +59,7 @@ SECONDS = {"jax": 6.0, "compiled": 0.6, "device": 6.0}
 
 
 @dataclass(frozen=True)
-class Spec:
+class ChainForm:
     """Shapes and choices that fix the compiled code; Gaussian sums take the batch as data."""
 
     at: Reduced
@@ -83,10 +83,10 @@ class Spec:
         return size_of_features(at.p, at.rank, at.columns) if self.gaussian else at.batch * at.width
 
 
-class Params(NamedTuple):
+class ChainNumbers(NamedTuple):
     """Numbers that the compiled code takes as data; rates, table, noise and watch have their own value in each lane."""
 
-    rates: Rates
+    rates: Coefficients
     tempo: Tempo | None
     L: Any
     inverse: Any
@@ -103,12 +103,12 @@ class Params(NamedTuple):
         """What one step takes of them."""
         return Frame(self.rates, self.L, self.table, self.noise)
 
-    def now(self, state: Memory) -> Params:
+    def now(self, state: Memory) -> ChainNumbers:
         """With the rates of the step that follows a state."""
         return self if self.tempo is None else self._replace(rates=rates_now(self.rates, self.tempo, state))
 
 
-def streamed_sums(spec: Spec, frame: Frame, layers: Layers, key: Any, number: Any) -> Sums:
+def streamed_sums(spec: ChainForm, frame: Frame, layers: Layers, key: Any, number: Any) -> Sums:
     """Sums over a batch too large to hold: chunk after chunk of samples."""
     at, chunk = spec.at, spec.chunk
     index = jnp.arange(chunk * at.width, dtype=jnp.uint32)
@@ -130,7 +130,7 @@ def streamed_sums(spec: Spec, frame: Frame, layers: Layers, key: Any, number: An
     return jax.lax.fori_loop(0, -(-at.batch // chunk), add, (empty, draw(jnp.asarray(0))))[0]
 
 
-def sums_of(spec: Spec, params: Params, layers: Layers, normals: Any, T: Any) -> Sums:
+def sums_of(spec: ChainForm, params: ChainNumbers, layers: Layers, normals: Any, T: Any) -> Sums:
     """Sums of a batch from all its normals: sample by sample, or drawn from their Gaussian limit."""
     at, (W, a) = spec.at, layers
     if not spec.gaussian:
@@ -141,7 +141,9 @@ def sums_of(spec: Spec, params: Params, layers: Layers, normals: Any, T: Any) ->
     return gaussian_sums(at.kernel, count, *rows, *frame, params.nodes, params.average, normals)
 
 
-def one_step(spec: Spec, params: Params, carry: Any, number: Any, on: Any, sums: Sums, T: Any, jitter: Any) -> Any:
+def one_step(
+    spec: ChainForm, params: ChainNumbers, carry: Any, number: Any, on: Any, sums: Sums, T: Any, jitter: Any
+) -> Any:
     """Take step ``number`` of one seed unless it has stopped."""
     state, lane = carry
     new, size = exact_step(spec.at, params.rates, state, sums, T, jitter)
@@ -151,7 +153,7 @@ def one_step(spec: Spec, params: Params, carry: Any, number: Any, on: Any, sums:
 
 
 @partial(jax.jit, static_argnames=("spec", "block"))
-def advance(spec: Spec, block: int, params: Params, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
+def advance(spec: ChainForm, block: int, params: ChainNumbers, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
     """Steps start … stop − 1 of all groups of seeds; all but shared parameters have leading axes (groups, lanes)."""
 
     def group(own: dict[str, Any], keys: Any, carry: Any, start: Any, stop: Any) -> Any:
@@ -160,7 +162,9 @@ def advance(spec: Spec, block: int, params: Params, keys: Any, carry: Any, start
     return in_groups(group, lane_numbers(params), keys, carry, start, stop)
 
 
-def advance_group(spec: Spec, block: int, params: Params, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
+def advance_group(
+    spec: ChainForm, block: int, params: ChainNumbers, keys: Any, carry: Any, start: Any, stop: Any
+) -> Any:
     """The same for one group, ``block`` steps of normals at a time."""
     axes, longest, factor = lane_axes(params), (stop - start).max(), spec.at.factor
 
@@ -182,7 +186,7 @@ def advance_group(spec: Spec, block: int, params: Params, keys: Any, carry: Any,
         normals = normals_of(0, numbers, spec.draws)
         T = factor.build(normals_of(1, numbers, factor.draws), params.table)
 
-        def single(params: Params, stop: Any, carry: Any, number: Any, normals: Any, T: Any, jitter: Any) -> Any:
+        def single(params: ChainNumbers, stop: Any, carry: Any, number: Any, normals: Any, T: Any, jitter: Any) -> Any:
             here = params.now(carry[0])
             sums = sums_of(spec, here, carry[0].aimed(spec.at.form, here.rates), normals, T)
             return one_step(spec, here, carry, number, number < stop, sums, T, jitter)
@@ -198,7 +202,7 @@ def advance_group(spec: Spec, block: int, params: Params, keys: Any, carry: Any,
         T = factor.build(normals_of(1, numbers[None], factor.draws), params.table)[0]
         jitter = jitter_of(numbers[None])
 
-        def single(params: Params, key: Any, number: Any, stop: Any, carry: Any, T: Any, jitter: Any) -> Any:
+        def single(params: ChainNumbers, key: Any, number: Any, stop: Any, carry: Any, T: Any, jitter: Any) -> Any:
             here = params.now(carry[0])
             sums = streamed_sums(spec, here.frame, carry[0].aimed(spec.at.form, here.rates), key, number)
             return one_step(spec, here, carry, number, number < stop, sums, T, jitter)
@@ -263,7 +267,7 @@ def tail_of(problem: Problem, algorithm: SGD, Q: np.ndarray, M: np.ndarray, a: n
     return float(tail(kernel, A, B, jnp.asarray(a), L, problem.noise, nodes))
 
 
-def compiled_form(method: Chain, task: Task) -> tuple[Spec, int, GramFactor]:
+def compiled_form(method: Chain, task: Task) -> tuple[ChainForm, int, GramFactor]:
     """What fixes the compiled code of a task: shapes and choices, and steps in a block; and its own Gram factor."""
     problem, algorithm = task.problem, task.algorithm
     least, batch = batches(method, task)
@@ -276,7 +280,7 @@ def compiled_form(method: Chain, task: Task) -> tuple[Spec, int, GramFactor]:
     kernel, form, held = kernel_of(problem, algorithm), form_of(algorithm), 0 if gaussian else batch
     varies = algorithm.batch.schedule is not None
     at = Reduced(kernel, form, problem.p, rank, columns, held, factor.compiled, varies)
-    spec = Spec(at, None if task.until is None else task.until.quantity, gaussian)
+    spec = ChainForm(at, None if task.until is None else task.until.quantity, gaussian)
     stride = int(np.diff(task.points).min()) if len(task.points) > 1 else 1
     room = SAMPLES_AT_ONCE // spec.draws
     return spec, 2 ** int(np.log2(max(1, min(STEPS_AT_ONCE, stride, room)))), factor
@@ -300,7 +304,7 @@ class ChainStepper(Stepper):
         rates = lanes.rates([method.dim for method in methods])
         batch = float(algorithm.batch_at(methods[0].dim))
         frame = (rates, lanes.tempo, L, inverse, table, lanes.noise)
-        self.params = Params(*frame, batch, nodes, average, lanes.engine, lanes.watch)
+        self.params = ChainNumbers(*frame, batch, nodes, average, lanes.engine, lanes.watch)
         noise = (random.Role.DIFFUSION,) if self.spec.at.form.jitter else ()
         self.streams = lanes.keys(random.Role.FIELDS, random.Role.ORTHOGONAL, *noise)
 
@@ -402,7 +406,7 @@ class Chain(Stackable):
             )
         return None
 
-    def chosen(self, task: Task, spec: Spec) -> str:
+    def chosen(self, task: Task, spec: ChainForm) -> str:
         """What takes the steps of a task, whatever its length: ``"jax"``, ``"compiled"`` or ``"device"``."""
         on_cpu = jax.default_backend() == "cpu"
         if self.engine == "jax" and on_cpu:

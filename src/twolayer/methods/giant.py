@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from twolayer.equations.mean import Terms, Weights
 from twolayer.equations.state import size_of
-from twolayer.equations.step import form_of, rates_of
+from twolayer.equations.step import coefficients_of, form_of
 from twolayer.loops.averaged import Precision, check_precision
 from twolayer.loops.mean_step import mean_steps, step_seconds
 from twolayer.methods.map import reuse_refused
@@ -101,7 +101,7 @@ class GiantSteps(Method):
         batch = algorithm.batch
         norm = 1 / batch.coefficient if batch.exponent < 1 + 1e-9 else 0.0
         weights = Weights(norm, 0.0, True, problem.noise)
-        rates = rates_of(algorithm, problem.divisor, None)
+        rates = coefficients_of(algorithm, problem.divisor, None)
         return mean_steps(task, self._precision, rates, weights, Terms(band=self.band))
 
     @property

@@ -31,7 +31,7 @@ import numpy as np
 
 from twolayer.equations.mean import MeanStep, Rows, Terms, Weights
 from twolayer.equations.state import Overlap
-from twolayer.equations.step import form_of, rates_of
+from twolayer.equations.step import coefficients_of, form_of
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.step_spread import StepNodes
 from twolayer.loops.averaged import Precision, check_precision
@@ -124,7 +124,7 @@ class Map(Method):
         batch = algorithm.batch_at(self.dim)
         norm = self.dim / batch if "norm" not in self.without else 0.0
         weights = Weights(norm, 1 / batch, "pairs" not in self.without, problem.noise)
-        rates = rates_of(algorithm, problem.divisor, self.dim)
+        rates = coefficients_of(algorithm, problem.divisor, self.dim)
         evolution = mean_steps(task, self._precision, rates, weights, self._terms)
         exact = not form_of(algorithm).normalises and task.points[-1] <= 1
         loudest = task.clocks.steps_line.check(int(task.points[-1])).loudest if algorithm.scheduled else 1.0

@@ -23,11 +23,11 @@ import numpy as np
 
 from twolayer.equations.orthogonal import embed
 from twolayer.equations.step import (
+    Coefficients,
     Form,
     Layers,
     Limit,
     Memory,
-    Rates,
     as_data,
     descend,
     form_of,
@@ -60,24 +60,24 @@ NS_PER_PAIR = 40.0  # of rows, for estimates of cost: most of it is an arctangen
 
 
 @dataclass(frozen=True)
-class Spec:
+class DescentForm:
     """Choices that fix the compiled code."""
 
     form: Form
     quantity: str | None
 
 
-class Params(NamedTuple):
+class DescentNumbers(NamedTuple):
     """Numbers that the compiled code takes as data; rates, noise and watch have their own value in each lane."""
 
-    rates: Rates
+    rates: Coefficients
     tempo: Tempo | None
     noise: Any
     descent: Descent
     watch: Watch | None
 
 
-def step(spec: Spec, params: Params, state: Memory) -> tuple[Memory, Any]:
+def step(spec: DescentForm, params: DescentNumbers, state: Memory) -> tuple[Memory, Any]:
     """One step of gradient descent, and the largest squared norm met."""
     rates = rates_now(params.rates, params.tempo, state)
     new, _, size = descend(spec.form, rates, state, params.descent(*state.aimed(spec.form, rates), params.noise))
@@ -93,10 +93,10 @@ def watched(quantity: str | None, descent: Descent, rows: Layers, noise: Any) ->
 
 
 @partial(jax.jit, static_argnames="spec")
-def advance(spec: Spec, params: Params, carry: Any, start: Any, stop: Any) -> Any:
+def advance(spec: DescentForm, params: DescentNumbers, carry: Any, start: Any, stop: Any) -> Any:
     """Steps start … stop − 1 of all groups of starts; all but shared parameters have leading axes (groups, lanes)."""
 
-    def single(params: Params, stop: Any, carry: Any, number: Any) -> Any:
+    def single(params: DescentNumbers, stop: Any, carry: Any, number: Any) -> Any:
         state, lane = carry
         new, size = step(spec, params, state)
         value = watched(spec.quantity, params.descent, new.now, params.noise)
@@ -185,9 +185,9 @@ class DescentStepper(Stepper):
     def __init__(self, method: Population, lanes: Lanes) -> None:
         self.lanes, task = lanes, lanes.task
         self.observer = Observer(task, method)
-        self.spec = Spec(form_of(task.algorithm), lanes.quantity)
+        self.spec = DescentForm(form_of(task.algorithm), lanes.quantity)
         rates = lanes.rates([task.clocks.dim or 1])
-        self.params = Params(rates, lanes.tempo, lanes.noise, self.observer.descent, lanes.watch)
+        self.params = DescentNumbers(rates, lanes.tempo, lanes.noise, self.observer.descent, lanes.watch)
 
     def start(self) -> Memory:
         """The rows of the starts, or what an earlier stage left."""

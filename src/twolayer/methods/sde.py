@@ -49,7 +49,7 @@ __all__ = ["SDE"]
 TIME_STEP = 0.01
 
 
-class Params(NamedTuple):
+class DiffusionNumbers(NamedTuple):
     """Numbers and rules that the compiled code takes as data."""
 
     field: VectorField
@@ -72,7 +72,7 @@ class State(NamedTuple):
     clock: Clock | None
 
 
-def scheduled(params: Params, clock: Clock | None) -> tuple[Params, Clock | None]:
+def scheduled(params: DiffusionNumbers, clock: Clock | None) -> tuple[DiffusionNumbers, Clock | None]:
     """Drift and noise of a time step whose steps of SGD have the rates of their clocks; and the clocks after it."""
     if params.tempo is None or clock is None:
         return params, clock
@@ -104,7 +104,7 @@ def pull_back(y: Overlap, inverse: Any, normalised: bool) -> Overlap:
     return Overlap(Q, M, y.a)
 
 
-def one_step(params: Params, quantity: str | None, carry: Any, number: Any, on: Any, normals: Any) -> Any:
+def one_step(params: DiffusionNumbers, quantity: str | None, carry: Any, number: Any, on: Any, normals: Any) -> Any:
     """One step of one seed from F normals."""
     (y, clock), lane = carry
     params, after = scheduled(params, clock)
@@ -127,7 +127,7 @@ def one_step(params: Params, quantity: str | None, carry: Any, number: Any, on: 
 
 
 @eqx.filter_jit
-def advance(params: Params, quantity: str | None, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
+def advance(params: DiffusionNumbers, quantity: str | None, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
     """Steps start … stop − 1 of all groups of seeds; keys, carry, noise and thresholds have axes (groups, lanes)."""
     y = carry[0].y
     size = pack(y.Q[0, 0], y.M[0, 0], y.a[0, 0], params.field.form.trained).shape[0]
@@ -136,7 +136,7 @@ def advance(params: Params, quantity: str | None, keys: Any, carry: Any, start: 
     def group(own: dict[str, Any], keys: Any, carry: tuple[State, Lane], start: Any, stop: Any) -> Any:
         lanes = params._replace(**own)
 
-        def single(params: Params, key: Any, carry: Any, number: Any, stop: Any) -> Any:
+        def single(params: DiffusionNumbers, key: Any, carry: Any, number: Any, stop: Any) -> Any:
             normals = random.normal(key, number.astype(jnp.uint32), index)
             return one_step(params, quantity, carry, number, number < stop, normals)
 
@@ -168,7 +168,7 @@ class SDEStepper(Stepper):
         pace = (rho, amplitude, dt, jnp.asarray(stride), lanes.tempo)
         field = field_with(averager.engine, problem, algorithm, limit)
         inverse = target_frame(problem.P)[1]
-        self.params = Params(field, spread, *pace, inverse, lanes.noise, lanes.engine, lanes.watch)
+        self.params = DiffusionNumbers(field, spread, *pace, inverse, lanes.noise, lanes.engine, lanes.watch)
         self.streams = lanes.keys(random.Role.DIFFUSION)
 
     def start(self) -> State:

@@ -24,8 +24,8 @@ import numpy as np
 
 from twolayer.equations.kernel import Push, Sample, kernel_of
 from twolayer.equations.orthogonal import embed, overlaps
-from twolayer.equations.samples import INPUTS_AT_ONCE, Batch, Spec, draw, draw_again, inputs
-from twolayer.equations.step import Layers, Memory, Products, Rates, descend, form_of, rates_now
+from twolayer.equations.samples import INPUTS_AT_ONCE, Batch, SampleForm, draw, draw_again, inputs
+from twolayer.equations.step import Coefficients, Layers, Memory, Products, descend, form_of, rates_now
 from twolayer.gaussian.nodes import target_frame
 from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
 from twolayer.loops.stepwise import Stepper, Stepwise
@@ -43,10 +43,10 @@ NS_PER_INPUT, NS_PER_PRODUCT = 3.0, 1.0  # for estimates of cost
 GROUP = 2**18  # seeds in a group times p d: the weights of a group stay in cache
 
 
-class Params(NamedTuple):
+class VectorNumbers(NamedTuple):
     """Numbers that the compiled code takes as data; rates, noise and watch have their own value in each lane."""
 
-    rates: Rates
+    rates: Coefficients
     tempo: Tempo | None
     L: Any
     noise: Any
@@ -54,7 +54,7 @@ class Params(NamedTuple):
     watch: Watch | None
 
 
-class State(NamedTuple):
+class VectorState(NamedTuple):
     """What the optimiser carries, with rows (p, d), their squared norms, and the number of steps taken."""
 
     memory: Memory
@@ -62,7 +62,9 @@ class State(NamedTuple):
     taken: Any
 
 
-def contribution(spec: Spec, params: Params, state: State, batch: Batch, chunk: Any) -> tuple[Push, Products | None]:
+def contribution(
+    spec: SampleForm, params: VectorNumbers, state: VectorState, batch: Batch, chunk: Any
+) -> tuple[Push, Products | None]:
     """What one chunk of samples adds to the batch means of g zᵀ and e σ(λ)."""
     rates = rates_now(params.rates, params.tempo, state.memory)
     z, star, (W, a) = inputs(spec, batch), params.L.shape[1], state.memory.aimed(spec.form, rates)
@@ -82,7 +84,9 @@ def contribution(spec: Spec, params: Params, state: State, batch: Batch, chunk: 
     return Push((weight * push.first).T @ z, (weight * push.second).sum(0)), None
 
 
-def ruled_contribution(spec: Spec, params: Params, rates: Rates, state: State, z: Any, label_noise: Any) -> Push:
+def ruled_contribution(
+    spec: SampleForm, params: VectorNumbers, rates: Coefficients, state: VectorState, z: Any, label_noise: Any
+) -> Push:
     """The same with a rule, of a whole batch."""
     star, (W, a) = params.L.shape[1], state.memory.aimed(spec.form, rates)
     rule = spec.kernel.rule
@@ -97,18 +101,18 @@ def ruled_contribution(spec: Spec, params: Params, rates: Rates, state: State, z
 
 
 def step(
-    spec: Spec, params: Params, state: State, mean: Push, products: Products | None, jitter: Any
-) -> tuple[State, Any]:
+    spec: SampleForm, params: VectorNumbers, state: VectorState, mean: Push, products: Products | None, jitter: Any
+) -> tuple[VectorState, Any]:
     """One step of SGD from the batch means; and the largest squared norm met."""
     rates = rates_now(params.rates, params.tempo, state.memory)
     if jitter is not None:
         mean, products = mean._replace(first=mean.first + spec.form.jitter * jitter), None
     memory, square, size = descend(spec.form, rates, state.memory, mean, products)
-    return State(memory, square, state.taken + 1), size
+    return VectorState(memory, square, state.taken + 1), size
 
 
 @partial(jax.jit, static_argnames=("spec",))
-def advance(spec: Spec, params: Params, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
+def advance(spec: SampleForm, params: VectorNumbers, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
     """Steps start … stop − 1 of all groups of seeds; all but shared parameters have leading axes (groups, lanes)."""
 
     def group(own: dict[str, Any], keys: Any, carry: Any, start: Any, stop: Any) -> Any:
@@ -117,12 +121,12 @@ def advance(spec: Spec, params: Params, keys: Any, carry: Any, start: Any, stop:
     return in_groups(group, lane_numbers(params), keys, carry, start, stop)
 
 
-def advance_group(spec: Spec, params: Params, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
+def advance_group(spec: SampleForm, params: VectorNumbers, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
     """The same for one group."""
     axes = lane_axes(params)
 
     def finish(
-        params: Params, keys: Any, carry: Any, mean: Push, products: Products | None, number: Any, stop: Any
+        params: VectorNumbers, keys: Any, carry: Any, mean: Push, products: Products | None, number: Any, stop: Any
     ) -> Any:
         W, jitter = carry[0].memory.now.W, None
         if spec.form.jitter:
@@ -135,7 +139,9 @@ def advance_group(spec: Spec, params: Params, keys: Any, carry: Any, start: Any,
         value = watched_value(spec.quantity, params.engine, Q, M, a, params.noise)
         return accept(carry[0], new, carry[1], size, value, params.watch, number, number < stop)
 
-    def single(params: Params, keys: Any, start: Any, stop: Any, carry: Any, total: Push, batch: Batch, at: Any) -> Any:
+    def single(
+        params: VectorNumbers, keys: Any, start: Any, stop: Any, carry: Any, total: Push, batch: Batch, at: Any
+    ) -> Any:
         number, chunk = start + at // spec.chunks, at % spec.chunks
         part, products = contribution(spec, params, carry[0], batch, chunk)
         # the next inputs travel in the carry: inside one body XLA would compute them anew for each of their uses
@@ -162,11 +168,11 @@ def advance_group(spec: Spec, params: Params, keys: Any, carry: Any, start: Any,
 
 
 @partial(jax.jit, static_argnames=("spec",))
-def training_risks(spec: Spec, params: Params, keys: Any, layers: Layers, taken: Any) -> Any:
+def training_risks(spec: SampleForm, params: VectorNumbers, keys: Any, layers: Layers, taken: Any) -> Any:
     """½ mean (y − f)² over the samples that come back, (groups, lanes)."""
     scale = 1 / (2 * spec.size)
 
-    def single(params: Params, keys: Any, layers: Layers, taken: Any) -> Any:
+    def single(params: VectorNumbers, keys: Any, layers: Layers, taken: Any) -> Any:
         def body(visit: Any, total: Any) -> Any:
             batch, inside = draw_again(spec, keys, visit, taken)
             z = inputs(spec, batch)
@@ -184,7 +190,7 @@ def training_risks(spec: Spec, params: Params, keys: Any, layers: Layers, taken:
     return in_groups(group, lane_numbers(params), layers, taken, keys)
 
 
-def spec_of(dim: int, task: Task) -> Spec:
+def spec_of(dim: int, task: Task) -> SampleForm:
     """What fixes the compiled code of a task."""
     algorithm, quantity = task.algorithm, None if task.until is None else task.until.quantity
     rules = (kernel_of(task.problem, algorithm), form_of(algorithm))
@@ -192,7 +198,7 @@ def spec_of(dim: int, task: Task) -> Spec:
     if varies:
         batch = task.clocks.steps_line.check(int(task.points[-1]))[1]
     n, sampling, repeat = algorithm.dataset_at(dim), algorithm.sampling, algorithm.repeat
-    return Spec(*rules, dim, batch, quantity, n, sampling, repeat, varies)
+    return SampleForm(*rules, dim, batch, quantity, n, sampling, repeat, varies)
 
 
 def lanes_of(dim: int, tasks: Sequence[Task]) -> Lanes:
@@ -212,24 +218,24 @@ class VectorsStepper(Stepper):
         self.spec, self.lanes = spec_of(dim, lanes.task), lanes
         self.L, self.inverse = target_frame(lanes.task.problem.P)
         rates = lanes.rates([dim] * len(lanes.tasks))
-        self.params = Params(rates, lanes.tempo, self.L, lanes.noise, lanes.engine, lanes.watch)
+        self.params = VectorNumbers(rates, lanes.tempo, self.L, lanes.noise, lanes.engine, lanes.watch)
         choosing = (random.Role.BATCHES,) if self.spec.at_random else ()
         noise = (random.Role.DIFFUSION,) if self.spec.form.jitter else ()
         self.streams = lanes.keys(random.Role.INPUTS, random.Role.LABELS, *choosing, *noise)
 
-    def start(self) -> State:
+    def start(self) -> VectorState:
         """W with the overlaps of the start, or where an earlier stage left it."""
         Q, M, a = self.lanes.starts()
         after, rank = self.lanes.task.after, self.L.shape[1]
         taken = self.lanes.fold(self.lanes.before)
         if after is not None:
             memory = jax.tree.map(self.lanes.fold_seeds, after.state).under(self.spec.form, self.params.tempo)
-            return State(memory, (memory.now.W**2).sum(-1), taken)
+            return VectorState(memory, (memory.now.W**2).sum(-1), taken)
         A, B = embed(Q, M, self.inverse, min(self.lanes.task.problem.p, self.spec.dim - rank))
         blank = np.zeros((*A.shape[:-1], self.spec.dim - rank - B.shape[-1]))
         W = self.lanes.fold(np.concatenate([A, B, blank], axis=-1))
         square = self.lanes.fold(np.diagonal(Q, axis1=1, axis2=2))
-        return State(Memory.at_rest(self.spec.form, W, self.lanes.fold(a), self.params.tempo), square, taken)
+        return VectorState(Memory.at_rest(self.spec.form, W, self.lanes.fold(a), self.params.tempo), square, taken)
 
     def run(self, carry: Any, start: Any, stop: Any) -> Any:
         """Compiled steps."""
@@ -239,7 +245,7 @@ class VectorsStepper(Stepper):
         """The rate in force, where a rule chooses it."""
         return self.lanes.extras()
 
-    def snapshot(self, state: State) -> Snapshot:
+    def snapshot(self, state: VectorState) -> Snapshot:
         """Overlaps of all seeds, and the training risk where samples come back."""
         self.lanes.see(self.spec.form, state.memory.extra)
         seen = (x for x in (state.memory.now, state.memory.average) if x is not None)
@@ -253,7 +259,7 @@ class VectorsStepper(Stepper):
             risk = self.lanes.unfold(training_risks(self.spec, self.params, self.streams, layers, taken))[:, None]
         return *map(np.asarray, overlaps(W, self.L)), a, risk
 
-    def left(self, state: State) -> Memory:
+    def left(self, state: VectorState) -> Memory:
         """What the optimiser carries: on a fixed set the overlaps do not say how weights lie to the samples."""
         memory: Memory = jax.tree.map(self.lanes.unfold, state.memory)
         return memory

@@ -26,6 +26,7 @@ def shuffled(key: Key, number: Any, index: Any, n: int) -> Any:
 
     Examples
     --------
+    >>> from twolayer.numerics.precision import float64
     >>> from twolayer.numerics.random import Role, stream
     >>> sorted(float64(shuffled)(stream(0, Role.BATCHES), 3, np.arange(5), 5).tolist())
     [0, 1, 2, 3, 4]
@@ -48,6 +49,7 @@ def below(word: Any, n: int) -> Any:
 
     Examples
     --------
+    >>> from twolayer.numerics.precision import float64
     >>> float64(below)(jnp.asarray([0, 2**31, 2**32 - 1], "uint32"), 10).tolist()
     [0, 5, 9]
     """

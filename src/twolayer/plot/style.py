@@ -20,6 +20,7 @@ from typing import Any, overload
 
 import matplotlib as mpl
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.font_manager import FontProperties
 from matplotlib.text import Text
 
 from twolayer.numerics.errors import InputError, choice, short
@@ -239,7 +240,7 @@ def house_title(figure: Figure | SubFigure, *lines: str) -> None:
     >>> figure.get_suptitle().endswith("…"), "\n" in figure.get_suptitle()
     (True, False)
     """
-    size: float = mpl.rcParams["axes.titlesize"]
+    size = FontProperties(size=mpl.rcParams["axes.titlesize"]).get_size_in_points()
     known = [line for line in lines if line]
     text = figure.suptitle("\n".join(known), x=0.01, ha="left", fontsize=size)
     room = 0.97 * figure.bbox.width

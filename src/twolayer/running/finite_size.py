@@ -36,7 +36,7 @@ from twolayer.task.regimes import regime_of
 __all__ = [
     "LEVELS",
     "Extrapolated",
-    "Measured",
+    "Measurement",
     "allowance",
     "dimensions",
     "extrapolate",
@@ -94,7 +94,7 @@ def usable(epsilon: float) -> bool:
     return epsilon > SLOW
 
 
-class Measured(Protocol):
+class Measurement(Protocol):
     """Deviations from a theory and their standard errors, (time, entries)."""
 
     @property
@@ -106,7 +106,7 @@ class Measured(Protocol):
         """Its standard error."""
 
 
-def allowance(here: Measured, near: Measured, far: Measured, ratios: tuple[float, float]) -> np.ndarray:
+def allowance(here: Measurement, near: Measurement, far: Measurement, ratios: tuple[float, float]) -> np.ndarray:
     """What finite size may do at d, (time, entries), from deviations at d, d/4 and d/16.
 
     ``ratios`` are (d₁/d)^ε and (d₂/d₁)^ε.

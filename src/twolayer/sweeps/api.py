@@ -27,7 +27,7 @@ from twolayer.sweeps.planning import Outlines, Plan, plan_of
 from twolayer.sweeps.reductions import Reduction, reduction_of
 from twolayer.sweeps.reporting import reporter_for
 from twolayer.sweeps.store import Store
-from twolayer.sweeps.table import Index, Table
+from twolayer.sweeps.table import Index, ResultTable
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Method, Until
 from twolayer.task.overlaps import Overlaps
@@ -218,7 +218,7 @@ def sweep(
         Store.check(store, grid, resume)
     engine = engine_for(executor)
     opened = None
-    table = Table(grid, count)
+    table = ResultTable(grid, count)
     try:
         if engine.remote:
             _portability(grid, reduction, "for other processes")
@@ -261,7 +261,7 @@ def sweep(
     return result
 
 
-def _more(table: Table, needed: Mapping[Index, int], targets: Mapping[str, float], top: int) -> dict[Index, int]:
+def _more(table: ResultTable, needed: Mapping[Index, int], targets: Mapping[str, float], top: int) -> dict[Index, int]:
     """Cells whose standard error is too large, with the number of seeds that should do, at most twice as many."""
     more = {}
     for index, seeds in needed.items():
@@ -297,7 +297,7 @@ def plan_sweep(
     (2, 8)
     """
     grid, reduction, count = _prepared(problem, algorithm, method, over, **arguments)
-    table, outlines = Table(grid, count), Outlines(grid, reduction)
+    table, outlines = ResultTable(grid, count), Outlines(grid, reduction)
     if store is not None:
         Store.check(store, grid, resume=True)
         if Path(store).exists():

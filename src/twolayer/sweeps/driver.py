@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from twolayer.sweeps.batch import Result, job_of, made_with, run_batch, sentence
-from twolayer.sweeps.executors import Engine
+from twolayer.sweeps.executors import Executor
 from twolayer.sweeps.grid import Grid
 from twolayer.sweeps.planning import Outlines, Unit, batches, missing
-from twolayer.sweeps.reductions import Reduction, Variable
+from twolayer.sweeps.reductions import Quantity, Reduction
 from twolayer.sweeps.reporting import Progress, Reporter
 from twolayer.sweeps.store import Store
-from twolayer.sweeps.table import Index, Table, fits
+from twolayer.sweeps.table import Index, ResultTable, fits
 
 __all__ = ["Driver"]
 
@@ -29,7 +29,7 @@ POLL = 0.3  # seconds between looks at what another process is doing
 
 
 @dataclass(eq=False)
-class Batch:
+class CellBatch:
     """Units sent together, and how often they were lost."""
 
     units: list[Unit]
@@ -44,9 +44,9 @@ class Driver:
         self,
         grid: Grid,
         reduction: Reduction,
-        table: Table,
+        table: ResultTable,
         store: Store | None,
-        engine: Engine,
+        engine: Executor,
         reporter: Reporter,
         outlines: Outlines,
         memory: int,
@@ -59,13 +59,13 @@ class Driver:
     def run(self, needed: Mapping[Index, int]) -> None:
         """Compute the runs that are needed and not done; a unit that failed in this call is not tried again."""
         units = [u for u in missing(self.table, needed) if (u.index, u.low) not in self._tried]
-        blocks = len(missing(Table(self.grid, max(needed.values())), needed))
+        blocks = len(missing(ResultTable(self.grid, max(needed.values())), needed))
         self.progress.total = blocks
         self.progress.kept = blocks - len(units) - self.progress.done - self.progress.failed
         self.reporter.begin(self.progress)
-        pending = deque(Batch(b) for b in batches(units, self.outlines, self.engine.workers, self.memory))
+        pending = deque(CellBatch(b) for b in batches(units, self.outlines, self.engine.workers, self.memory))
         waiting: list[Unit] = []
-        apart: deque[Batch] = deque()
+        apart: deque[CellBatch] = deque()
         flying = 0
         done: queue.Queue[Any] = queue.Queue()
         while pending or apart or waiting or flying:
@@ -86,11 +86,11 @@ class Driver:
             elif waiting and not pending:
                 waiting = self._others(waiting, pending)
 
-    def _send(self, done: queue.Queue[Any], batch: Batch) -> None:
+    def _send(self, done: queue.Queue[Any], batch: CellBatch) -> None:
         jobs = [job_of(self.grid.cell(u.index), u.low, u.high) for u in batch.units]
         self.engine.submit(done, batch, run_batch, jobs, self.reduction)
 
-    def _claimed(self, batch: Batch, waiting: list[Unit]) -> Batch:
+    def _claimed(self, batch: CellBatch, waiting: list[Unit]) -> CellBatch:
         """The units of a batch that are ours to do; those that another process has in hand are waited for."""
         if self.store is None or batch.lost:
             return batch
@@ -108,7 +108,7 @@ class Driver:
         batch.units = undone
         return batch
 
-    def _others(self, waiting: list[Unit], pending: deque[Batch]) -> list[Unit]:
+    def _others(self, waiting: list[Unit], pending: deque[CellBatch]) -> list[Unit]:
         """Look again at what another process had in hand: finished, still running, or given up."""
         assert self.store is not None
         wall.sleep(POLL)
@@ -122,10 +122,10 @@ class Driver:
                 self.store.release(unit.index, unit.low)
                 free.append(unit)
         if free:
-            pending.extend(Batch(b) for b in batches(free, self.outlines, self.engine.workers, self.memory))
+            pending.extend(CellBatch(b) for b in batches(free, self.outlines, self.engine.workers, self.memory))
         return [u for u in left if u not in free]
 
-    def _received(self, batch: Batch, future: Any) -> list[Batch]:
+    def _received(self, batch: CellBatch, future: Any) -> list[CellBatch]:
         """Write what came back; what is to be sent again."""
         try:
             results = future.result()
@@ -135,9 +135,9 @@ class Driver:
             elif batch.apart:
                 results = [Result(None, "The worker died while it ran this cell.", 0.0, made_with())]
             elif batch.lost + 1 >= LOSSES:
-                return [Batch([unit], batch.lost + 1, apart=True) for unit in batch.units]
+                return [CellBatch([unit], batch.lost + 1, apart=True) for unit in batch.units]
             else:
-                return [Batch(batch.units, batch.lost + 1)]
+                return [CellBatch(batch.units, batch.lost + 1)]
         self._accept(batch.units, results)
         return []
 
@@ -166,7 +166,7 @@ class Driver:
         why = fits(result.values, known) if known else None
         if why is not None:
             return Result(None, f"The reduction must return the same variables for every cell, but {why}.", 0.0, {})
-        own = {k: Variable(dims, x.shape[1:], x.dtype.str) for k, (dims, x) in result.values.items()}
+        own = {k: Quantity(dims, x.shape[1:], x.dtype.str) for k, (dims, x) in result.values.items()}
         larger = not known or any(
             n > size for k, v in own.items() for n, size in zip(v.shape, known[k].shape, strict=True)
         )

@@ -21,12 +21,12 @@ from urllib.parse import urlsplit
 
 from twolayer.numerics.errors import InputError, positive_integer, reject
 
-__all__ = ["Engine", "engine_for"]
+__all__ = ["Executor", "engine_for"]
 
 PATIENCE = 8.0  # seconds to wait for a scheduler
 
 
-class Engine(Protocol):
+class Executor(Protocol):
     """Runs functions somewhere."""
 
     @property
@@ -161,7 +161,7 @@ def _dask(address: str) -> Submitter:
     return Submitter(client, owned=True)
 
 
-def engine_for(executor: Any) -> Engine:
+def engine_for(executor: Any) -> Executor:
     """The engine that an argument ``executor`` asks for.
 
     Examples

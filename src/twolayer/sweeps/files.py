@@ -15,7 +15,7 @@ from twolayer.numerics.precision import float64
 from twolayer.sweeps.batch import Result
 from twolayer.sweeps.grid import digest, unmarked
 from twolayer.sweeps.store import Store, read_header
-from twolayer.sweeps.table import Index, Table
+from twolayer.sweeps.table import Index, ResultTable
 from twolayer.task.method import METHODS
 
 __all__ = ["load_sweep", "merge_sweeps"]
@@ -88,7 +88,7 @@ def load_sweep(path: str | os.PathLike[str]) -> xr.Dataset:
         A store written by `sweep`.
     """
     grid = StoredGrid(read_header(path))
-    table, store = Table(grid, grid.seeds), Store(path, grid)
+    table, store = ResultTable(grid, grid.seeds), Store(path, grid)
     store.load(table)
     store.close()
     return table.dataset(grid.seeds, _papers(grid))
@@ -124,7 +124,7 @@ def merge_sweeps(into: str | os.PathLike[str], *stores: str | os.PathLike[str]) 
             raise InputError(f"The stores must hold the same sweep, but {names[0]!r} and {name!r} differ.")
     grid = StoredGrid(*known)
     Store.check(into, grid, resume=True)
-    target, table = Store.open(into, grid, grid.seeds), Table(grid, grid.seeds)
+    target, table = Store.open(into, grid, grid.seeds), ResultTable(grid, grid.seeds)
     try:
         for path in (x for x in stores if Path(x).resolve() != Path(into).resolve()):
             source = Store(path, grid)
@@ -138,7 +138,7 @@ def merge_sweeps(into: str | os.PathLike[str], *stores: str | os.PathLike[str]) 
     return table.dataset(grid.seeds, _papers(grid))
 
 
-def _copy(source: Store, target: Store, table: Table) -> None:
+def _copy(source: Store, target: Store, table: ResultTable) -> None:
     """Bring the runs of a store that a table lacks into another store."""
     table.allocate({name: variable for name, (variable, _) in source.variables.items()})
     for index, unit, made_with in source.units(source.journal()):

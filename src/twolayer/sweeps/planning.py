@@ -17,8 +17,8 @@ from twolayer.numerics.errors import InputError
 from twolayer.running.cost import lasting
 from twolayer.sweeps.batch import SEED_BLOCK, outline
 from twolayer.sweeps.grid import Grid
-from twolayer.sweeps.reductions import Reduction, Variable
-from twolayer.sweeps.table import Index, Table
+from twolayer.sweeps.reductions import Quantity, Reduction
+from twolayer.sweeps.table import Index, ResultTable
 
 __all__ = ["Outlines", "Plan", "Unit", "batches", "missing"]
 
@@ -37,7 +37,7 @@ class Unit:
     high: int
 
 
-class Form(NamedTuple):
+class CompiledForm(NamedTuple):
     """What is known of a cell beforehand: which compiled code it shares, seconds and bytes of a run, save points.
 
     ``code`` names the compiled code also where runs do not go side by side, and ``compilation`` is what it takes.
@@ -88,9 +88,9 @@ class Outlines:
 
     def __init__(self, grid: Grid, reduction: Reduction) -> None:
         self.grid, self.reduction = grid, reduction
-        self._known: dict[Index, Form] = {}
+        self._known: dict[Index, CompiledForm] = {}
 
-    def __getitem__(self, index: Index) -> Form:
+    def __getitem__(self, index: Index) -> CompiledForm:
         if index not in self._known:
             cell = self.grid.cell(index)
             try:
@@ -108,19 +108,19 @@ class Outlines:
                     algorithm.geometry,
                 )
                 code = (type(method), *parts) if key is None else (type(method), key)
-                self._known[index] = Form(key, *costs, code, method.compilation(task))
+                self._known[index] = CompiledForm(key, *costs, code, method.compilation(task))
             except InputError:  # the cell will fail when it is run, and say why
-                self._known[index] = Form(None, 0.0, 0, 2)
+                self._known[index] = CompiledForm(None, 0.0, 0, 2)
         return self._known[index]
 
-    def template(self) -> dict[str, Variable] | None:
+    def template(self) -> dict[str, Quantity] | None:
         """What the reduction yields at most."""
         cells = [self.grid.cell(index) for index in self.grid]
         p, k = max(c.problem.p for c in cells), max(c.problem.k for c in cells)
         return self.reduction.template(p, k, max(self[index].points for index in self.grid))
 
 
-def missing(table: Table, needed: Mapping[Index, int]) -> list[Unit]:
+def missing(table: ResultTable, needed: Mapping[Index, int]) -> list[Unit]:
     """Units of the runs that are needed and not done."""
     units = []
     for index, seeds in needed.items():
@@ -159,7 +159,7 @@ def batches(units: Iterable[Unit], outlines: Outlines, workers: int, memory: int
     return [batch for _, batch in found]
 
 
-def plan_of(table: Table, outlines: Outlines, seeds: int, workers: int, memory: int) -> Plan:
+def plan_of(table: ResultTable, outlines: Outlines, seeds: int, workers: int, memory: int) -> Plan:
     """What the missing runs will take."""
     grid = outlines.grid
     units = missing(table, dict.fromkeys(grid, seeds))

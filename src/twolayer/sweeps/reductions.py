@@ -23,7 +23,7 @@ from twolayer.numerics.errors import InputError, choice
 from twolayer.sweeps.fingerprint import fingerprint
 from twolayer.task.method import Outcome
 
-__all__ = ["Block", "Reduction", "Variable", "reduction_of"]
+__all__ = ["Block", "Quantity", "Reduction", "reduction_of"]
 
 
 CLOCKS = ("time", "step", "alpha")
@@ -42,7 +42,7 @@ class Block(NamedTuple):
     stop_step: np.ndarray
 
 
-class Variable(NamedTuple):
+class Quantity(NamedTuple):
     """Inner dimensions (beyond the grid and the seed), their sizes, and the type."""
 
     dims: tuple[str, ...]
@@ -125,7 +125,7 @@ class Reduction:
     ends_only: bool = False
     importable: bool = True
 
-    def template(self, p: int, k: int, points: int) -> dict[str, Variable] | None:
+    def template(self, p: int, k: int, points: int) -> dict[str, Quantity] | None:
         """What the reduction yields, if that is known beforehand."""
         if self.of_block is None:
             return None
@@ -135,7 +135,7 @@ class Reduction:
         outcome = np.array([Outcome.OK])
         blank = Block(np.zeros((1, n, p, k)), np.zeros((1, n, p)), zero, zero, clocks, outcome, one, one)
         values = self.of_block(blank)
-        return {name: Variable(dims, x.shape[1:], x.dtype.newbyteorder("<").str) for name, (dims, x) in values.items()}
+        return {name: Quantity(dims, x.shape[1:], x.dtype.newbyteorder("<").str) for name, (dims, x) in values.items()}
 
     def of_datasets(self, dataset: xr.Dataset) -> Values:
         """A function of the user's, applied to one run after the other."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TextIO
 
 from twolayer.numerics.errors import reject
 
-__all__ = ["Events", "Lines", "Progress", "Quiet", "Reporter", "Screen", "reporter_for"]
+__all__ = ["Events", "Progress", "Quiet", "Reporter", "Screen", "SweepLines", "reporter_for"]
 
 
 @dataclass
@@ -89,7 +89,7 @@ def _line(progress: Progress) -> str:
     )
 
 
-class Lines(Quiet):
+class SweepLines(Quiet):
     """A plain line now and then, and one for each failure."""
 
     def __init__(self, stream: TextIO | None = None, every: float = 5.0) -> None:
@@ -203,7 +203,7 @@ def reporter_for(progress: Any) -> Reporter:
     if progress is None:
         return Screen() if sys.stderr.isatty() else Quiet()
     if progress is True:
-        return Screen() if sys.stderr.isatty() else Lines()
+        return Screen() if sys.stderr.isatty() else SweepLines()
     if progress is False:
         return Quiet()
     if all(hasattr(progress, name) for name in ("begin", "unit", "update", "end")):

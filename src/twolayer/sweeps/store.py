@@ -34,8 +34,8 @@ from twolayer.numerics.errors import InputError, RunFailed
 from twolayer.sweeps.batch import SEED_BLOCK, Result
 from twolayer.sweeps.grid import FORMAT, text_of
 from twolayer.sweeps.locks import Locks, locks_module
-from twolayer.sweeps.reductions import Values, Variable
-from twolayer.sweeps.table import Index, Layout, Table, blank, fits
+from twolayer.sweeps.reductions import Quantity, Values
+from twolayer.sweeps.table import Index, Layout, ResultTable, blank, fits
 
 __all__ = ["Store", "read_header"]
 
@@ -167,7 +167,7 @@ class Store:
         order = list(self.grid.axes)
         self._order = [order.index(key) for key in header["axes"]]
         self.variables = {
-            name: (Variable(tuple(v["dims"]), tuple(v["shape"]), v["dtype"]), tuple(v["chunk"]))
+            name: (Quantity(tuple(v["dims"]), tuple(v["shape"]), v["dtype"]), tuple(v["chunk"]))
             for name, v in header["variables"].items()
         }
 
@@ -190,7 +190,7 @@ class Store:
             self._write_header()
         self._refresh_header()
 
-    def allocate(self, variables: Mapping[str, Variable]) -> None:
+    def allocate(self, variables: Mapping[str, Quantity]) -> None:
         """Make the arrays, or let them grow to the sizes asked for."""
         with self._locks.whole():
             self._refresh_header()
@@ -359,7 +359,7 @@ class Store:
         names = (f.name for f in os.scandir(self.path / "journal"))
         return sorted(n for n in names if n.endswith(".json") and not n.startswith(".") and n != "zarr.json")
 
-    def load(self, table: Table) -> None:
+    def load(self, table: ResultTable) -> None:
         """Bring what is done, and was not read before, into a table of the grid."""
         fresh = [name for name in self.journal() if name not in self._read]
         if not fresh:
@@ -380,12 +380,12 @@ class Store:
                 if index is not None and unit["key"] == self.grid.cell(index).key:
                     yield index, unit, record["versions"]
 
-    def reload(self, table: Table) -> None:
+    def reload(self, table: ResultTable) -> None:
         """The same from the beginning, for a table that has grown."""
         self._read.clear()
         self.load(table)
 
-    def _load_unit(self, table: Table, index: Index, unit: dict[str, Any]) -> None:
+    def _load_unit(self, table: ResultTable, index: Index, unit: dict[str, Any]) -> None:
         low = unit["low"]
         if "error" in unit:
             if low < table.seeds and not table.done[index][low]:
@@ -396,7 +396,7 @@ class Store:
             return
         high = min(unit["high"], table.seeds)
         if high > low and (not table.variables or fits(values, table.variables) is None):
-            table.allocate({k: Variable(dims, x.shape[1:], x.dtype.str) for k, (dims, x) in values.items()})
+            table.allocate({k: Quantity(dims, x.shape[1:], x.dtype.str) for k, (dims, x) in values.items()})
             table.write(index, low, {k: (dims, x[: high - low]) for k, (dims, x) in values.items()})
 
     def values_of(self, place: Index, unit: dict[str, Any]) -> Values | None:

@@ -17,10 +17,10 @@ from twolayer.running.dataset import versions
 from twolayer.running.meanings import with_meanings
 from twolayer.sweeps.coordinates import law_values
 from twolayer.sweeps.grid import FORMAT
-from twolayer.sweeps.reductions import Values, Variable
+from twolayer.sweeps.reductions import Quantity, Values
 from twolayer.task.method import Outcome
 
-__all__ = ["Layout", "Table", "blank", "enlarged", "fits"]
+__all__ = ["Layout", "ResultTable", "blank", "enlarged", "fits"]
 
 Index = tuple[int, ...]
 
@@ -49,7 +49,7 @@ def blank(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return np.full(shape, np.nan if np.dtype(dtype).kind == "f" else -1, dtype)
 
 
-def fits(values: Values, variables: Mapping[str, Variable]) -> str | None:
+def fits(values: Values, variables: Mapping[str, Quantity]) -> str | None:
     """Why values do not fit the variables of a sweep, or None; sizes may be larger than known."""
     if set(values) != set(variables):
         return f"it has the variables {', '.join(sorted(values))} instead of {', '.join(sorted(variables))}"
@@ -59,7 +59,7 @@ def fits(values: Values, variables: Mapping[str, Variable]) -> str | None:
     return None
 
 
-def enlarged(old: Mapping[str, Variable], new: Mapping[str, Variable]) -> dict[str, Variable]:
+def enlarged(old: Mapping[str, Quantity], new: Mapping[str, Quantity]) -> dict[str, Quantity]:
     """Variables with room for both."""
     both = dict(old)
     for name, variable in new.items():
@@ -70,12 +70,12 @@ def enlarged(old: Mapping[str, Variable], new: Mapping[str, Variable]) -> dict[s
     return both
 
 
-class Table:
+class ResultTable:
     """Arrays of a sweep, which runs are done, and which cells failed."""
 
     def __init__(self, grid: Layout, seeds: int) -> None:
         self.grid = grid
-        self.variables: dict[str, Variable] = {}
+        self.variables: dict[str, Quantity] = {}
         self.arrays: dict[str, np.ndarray] = {}
         self.done = np.zeros((*grid.shape, seeds), bool)
         self.failures: dict[tuple[Index, int], str] = {}
@@ -85,7 +85,7 @@ class Table:
         """Runs for which there is room in each cell."""
         return int(self.done.shape[-1])
 
-    def allocate(self, variables: Mapping[str, Variable]) -> None:
+    def allocate(self, variables: Mapping[str, Quantity]) -> None:
         """Make the arrays, or let them grow."""
         variables = enlarged(self.variables, variables)
         for name, variable in variables.items():

@@ -58,7 +58,7 @@ def settings_of(entry: Entry, version: str) -> dict[str, Any]:
     --------
     >>> from twolayer.gallery.shared.registry import figures
     >>> settings_of(figures()["mediocrity"], "quick")["dims"]
-    [4, 16]
+    [4, 8, 16]
     """
     known: dict[str, Any] = json.loads(json.dumps({**entry.settings, **(entry.quick if version == "quick" else {})}))
     return known

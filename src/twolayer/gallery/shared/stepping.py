@@ -18,7 +18,7 @@ import twolayer as tl
 from twolayer.gallery.shared.judging import Check, largest
 from twolayer.gallery.shared.parts import part
 
-__all__ = ["Pair", "agree", "follow", "orthogonal", "strength"]
+__all__ = ["StepPair", "agree", "follow", "orthogonal", "strength"]
 
 FLOOR = 1e-9  # below this a number counts as exact
 SHARE = 0.1  # of the range: deviations that must be seen
@@ -29,7 +29,7 @@ def orthogonal(problem: tl.Problem) -> tl.Overlaps:
     return tl.Overlaps(np.eye(problem.p), np.zeros((problem.p, problem.k)), problem.P)
 
 
-class Pair(NamedTuple):
+class StepPair(NamedTuple):
     """The same steps by a theory and by runs."""
 
     theory: xr.Dataset
@@ -56,7 +56,7 @@ class Pair(NamedTuple):
         return moves if moves > natural * dim**-0.5 else natural
 
 
-def agree(what: str, pairs: Iterable[Pair], names: tuple[str, ...]) -> Check:
+def agree(what: str, pairs: Iterable[StepPair], names: tuple[str, ...]) -> Check:
     """Whether the runs follow the theory in all entries of the given names at all steps of all pairs.
 
     Deviations of a tenth of the range of their name must be seen.
@@ -80,13 +80,13 @@ def follow(
     seeds: int,
     seed: int,
     start: tl.Overlaps | None = None,
-) -> Pair:
+) -> StepPair:
     """Both lenses, saved at every step; each is kept as a piece of the figure."""
     start = orthogonal(problem) if start is None else start
     arguments: dict[str, Any] = {"steps": steps, "save": steps, "seed": seed}
     exact = part(f"{key}-theory", lambda: tl.solve(problem, algorithm, theory, start, **arguments))
     runs = part(f"{key}-runs", lambda: tl.solve(problem, algorithm, experiment, start, seeds=seeds, **arguments))
-    return Pair(exact, runs)
+    return StepPair(exact, runs)
 
 
 def strength(M: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ from twolayer.methods.dmft.replicate import Replicate, Setting, Start
 from twolayer.methods.dmft.responses import responses
 from twolayer.task.method import Until
 
-__all__ = ["Ensemble", "Watcher", "standard_error"]
+__all__ = ["Replicas", "Watcher", "standard_error"]
 
 _watched = jax.jit(watched_value, static_argnums=0)
 
@@ -57,7 +57,7 @@ class Past(NamedTuple):
         return sum(steps for _, steps in self.stages)
 
 
-class Ensemble:
+class Replicas:
     """One start on several sets of points.
 
     ``at`` is the number of steps taken in the present stage, ``code`` and ``stop`` say how and where it ended; ``past``
@@ -88,10 +88,10 @@ class Ensemble:
         """Points in each set, as a power of two."""
         return self.replicates[0].points.count.bit_length() - 1
 
-    def again(self, sets: list[Points]) -> Ensemble:
+    def again(self, sets: list[Points]) -> Replicas:
         """The same on other points, at the beginning of the present stage."""
         (setting, _), *others = (*self.past.stages, (self.setting, 0))
-        found = Ensemble(setting, self.start, sets, self.watcher if not others else None)
+        found = Replicas(setting, self.start, sets, self.watcher if not others else None)
         for i, (later, _) in enumerate(others):
             for _ in range(self.past.stages[i][1]):
                 found.advance()

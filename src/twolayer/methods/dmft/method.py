@@ -19,11 +19,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from twolayer.equations.kernel import kernel_of
-from twolayer.equations.step import form_of, rates_of
+from twolayer.equations.step import coefficients_of, form_of
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.risk import excess_risks
-from twolayer.methods.dmft.ensemble import Ensemble, Watcher, standard_error
+from twolayer.methods.dmft.ensemble import Replicas, Watcher, standard_error
 from twolayer.methods.dmft.patterns import Pattern
 from twolayer.methods.dmft.points import KINDS, SOBOL, Points
 from twolayer.methods.dmft.replicate import Setting, Start, room_for
@@ -61,7 +61,7 @@ class DMFTEvolution(Evolution):
         self._interrupted = False
         if after is None:
             self.ensembles = [
-                Ensemble(self.setting, start, self._points(i), self.watcher) for i, start in enumerate(self.starts)
+                Replicas(self.setting, start, self._points(i), self.watcher) for i, start in enumerate(self.starts)
             ]
             return
         self.ensembles = after.state
@@ -90,7 +90,7 @@ class DMFTEvolution(Evolution):
 
     def _snapshots(self, points: np.ndarray) -> Snapshot:
         """Means over the replicates at save points."""
-        looks = [Ensemble.values, Ensemble.averages][: 1 + bool(self.setting.form.average)]
+        looks = [Replicas.values, Replicas.averages][: 1 + bool(self.setting.form.average)]
         each = [[[x.mean(0) for look in looks for x in look(e, int(t))] for t in points] for e in self.ensembles]
         return Snapshot(*(np.array([[one[i] for one in times] for times in each]) for i in range(4 * len(looks))))
 
@@ -127,7 +127,7 @@ class DMFTEvolution(Evolution):
                 tick(known.at - 1.0)
             self.ensembles[i] = known = finer
 
-    def left(self, state: Any) -> list[Ensemble]:
+    def left(self, state: Any) -> list[Replicas]:
         """Everything: weights, samples and what they owe to each other."""
         return self.ensembles
 
@@ -182,7 +182,7 @@ def setting_of(task: Task, steps: int) -> Setting:
     rules = (
         kernel_of(problem, algorithm),
         form_of(algorithm),
-        rates_of(algorithm, problem.divisor, None),
+        coefficients_of(algorithm, problem.divisor, None),
         task.clocks.tempo,
     )
     return Setting(*rules, float(np.sqrt(problem.noise)), alpha, pattern, *target_frame(problem.P), steps)

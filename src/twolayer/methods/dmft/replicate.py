@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from twolayer.equations.kernel import Kernel, Push
-from twolayer.equations.step import Form, Layers, Memory, Rates, descend, rates_now
+from twolayer.equations.step import Coefficients, Form, Layers, Memory, descend, rates_now
 from twolayer.loops.watching import LIMIT
 from twolayer.methods.dmft.patterns import Pattern
 from twolayer.methods.dmft.points import Points
@@ -43,7 +43,7 @@ class Setting(NamedTuple):
 
     kernel: Kernel
     form: Form
-    rates: Rates
+    rates: Coefficients
     tempo: Tempo | None
     noise: float
     alpha: float
@@ -77,7 +77,7 @@ class Start(NamedTuple):
 
 
 @partial(jax.jit, static_argnames=("form",))
-def step(form: Form, rates: Rates, tempo: Tempo | None, state: Memory, gradient: Any, second: Any) -> Memory:
+def step(form: Form, rates: Coefficients, tempo: Tempo | None, state: Memory, gradient: Any, second: Any) -> Memory:
     """One step of the algorithm, from the gradient at the rows and the batch mean of e σ."""
     return descend(form, rates_now(rates, tempo, state), state, Push(gradient, second))[0]
 

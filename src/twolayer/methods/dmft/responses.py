@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.kernel import Kernel, Push, Sample
-from twolayer.equations.step import Form, Layers, Memory, Rates, descend
+from twolayer.equations.step import Coefficients, Form, Layers, Memory, descend
 from twolayer.methods.dmft.replicate import Replicate
 from twolayer.methods.dmft.samples import Paths, in_basis
 
@@ -35,7 +35,7 @@ __all__ = ["responses"]
 SHORT = 2.0**-600  # its square is zero in double precision
 SINGULAR = 1e-6  # singular values of the rows below this, relative to the largest, count as no noise
 
-Rows = Callable[[int, np.ndarray], np.ndarray]
+RowsAt = Callable[[int, np.ndarray], np.ndarray]
 """(t, R_θ up to t) → R_F(t, s) for s = 0 … t."""
 
 
@@ -63,7 +63,7 @@ def responses(one: Replicate, smooth: bool) -> dict[str, np.ndarray]:
 
 
 @partial(jax.jit, static_argnames=("form",))
-def moved(form: Form, rates: Rates, rows: Any, previous: Any, gradient: Any) -> Any:
+def moved(form: Form, rates: Coefficients, rows: Any, previous: Any, gradient: Any) -> Any:
     """Rows after one step of the algorithm, whatever its second layer does."""
     still = jnp.zeros(len(rows))
     before = Layers(previous, still) if form.carries else None
@@ -71,7 +71,7 @@ def moved(form: Form, rates: Rates, rows: Any, previous: Any, gradient: Any) -> 
     return descend(form, rates, Memory(Layers(rows, still), before), Push(gradient, still))[0].now.W
 
 
-def by_parts(one: Replicate, rows: np.ndarray) -> Rows:
+def by_parts(one: Replicate, rows: np.ndarray) -> RowsAt:
     """Gaussian integration by parts over all noises but those of the target."""
     noises = np.asarray(one.basis.noises).copy()
     noises[1 : one.setting.L.shape[1] + 1] = False
@@ -86,7 +86,7 @@ def by_parts(one: Replicate, rows: np.ndarray) -> Rows:
     return row
 
 
-def derivatives(one: Replicate, rows: np.ndarray) -> Rows:
+def derivatives(one: Replicate, rows: np.ndarray) -> RowsAt:
     """Means of derivatives along the paths."""
     setting, visits = one.setting, len(one.rows)
     fields = in_basis(rows[:visits], np.asarray(one.basis.E), setting.alpha)
