@@ -53,7 +53,7 @@ def grid(folder: Path) -> None:
         "method.dim": [100 + 10 * i for i in range(100)],
     }
     began = time.perf_counter()
-    plan = tl.plan_sweep(PROBLEM, ALGORITHM, tl.Chain(100), over, steps=200, seeds=4)
+    plan = tl.sweeps.plan_sweep(PROBLEM, ALGORITHM, tl.Chain(100), over, steps=200, seeds=4)
     print(f"{plan}; planned in {time.perf_counter() - began:.1f} s", flush=True)
     seconds = timed(
         folder, "grid", over=over, steps=200, seeds=4, executor="processes:2", progress=SweepLines(every=20)

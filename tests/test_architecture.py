@@ -280,3 +280,12 @@ def test_files_hold_one_idea_each() -> None:
     assert max(apart.values()) <= 3, {name: n for name, n in apart.items() if n > 3}
     assert sorted(apart.values())[int(0.8 * len(apart))] == 1
     assert len(pieces(ast.parse("def f(): ...\ndef g(): f()\ndef h(): ...\nx = 1\nclass C: y = x"))) == 3
+
+
+def test_every_class_has_a_name_of_its_own() -> None:
+    homes: dict[str, list[str]] = {}
+    for name in MODULES:
+        for node in tree_of(name).body:
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(name)
+    assert not {word: where for word, where in homes.items() if len(where) > 1}

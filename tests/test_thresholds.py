@@ -15,7 +15,7 @@ from twolayer import plot
 from twolayer.analysis.thresholds.amp import simulate
 from twolayer.analysis.thresholds.bins import cross_fitted, second_moments
 from twolayer.analysis.thresholds.curve import channel_of, curve_of
-from twolayer.analysis.thresholds.evolution import Evolution
+from twolayer.analysis.thresholds.evolution import StateEvolution
 from twolayer.analysis.thresholds.law import law_of
 from twolayer.analysis.thresholds.level_sets import pieces_of
 from twolayer.analysis.thresholds.operator import as_operator, growth_of, significant_range
@@ -212,7 +212,7 @@ def test_the_posterior_of_several_directions() -> None:
 def test_state_evolution_of_a_product() -> None:
     """E[g gᵀ] of z1·z2 with noise 0.5 at q = 0.4 I is 0.30492 (sheet of the theory, by quadrature)."""
     law = law_of("z1*z2", 0.5)
-    found = [np.diag(Evolution(law, seed).push(0.4 * np.eye(2))).mean() for seed in range(3)]
+    found = [np.diag(StateEvolution(law, seed).push(0.4 * np.eye(2))).mean() for seed in range(3)]
     assert abs(np.mean(found) - 0.30492) < 6e-3
 
 

@@ -21,7 +21,7 @@ SHELLS = ("bash", "zsh", "fish")
 METHODS = ("chain", "dmft", "giantsteps", "map", "meanfield", "ode", "population", "sde", "vectors")
 
 
-class Entry(NamedTuple):
+class Completion(NamedTuple):
     """What a command takes: flags with their help, and words in place of arguments."""
 
     flags: dict[str, str]
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def entries() -> dict[str, Entry]:
+def entries() -> dict[str, Completion]:
     """Every command with what can follow it.
 
     Examples
@@ -61,11 +61,11 @@ def entries() -> dict[str, Entry]:
         parser, _ = command_of(name)
         actions = [a for a in parser._actions if a.option_strings and not isinstance(a, argparse._HelpAction)]
         flags = {a.option_strings[-1]: str(a.help) for a in actions}
-        found[name] = Entry({**flags, "--help": "show the arguments and examples"}, words.get(name, ()))
+        found[name] = Completion({**flags, "--help": "show the arguments and examples"}, words.get(name, ()))
     return found
 
 
-def bash(known: dict[str, Entry]) -> str:
+def bash(known: dict[str, Completion]) -> str:
     """A function for ``complete``; where no word is known, files."""
     cases = "\n".join(
         f"        {name}) words={shlex.quote(' '.join([*entry.flags, *entry.words]))} ;;"
@@ -89,7 +89,7 @@ _twolayer() {{
 complete -o filenames -F _twolayer twolayer"""
 
 
-def zsh(known: dict[str, Entry]) -> str:
+def zsh(known: dict[str, Completion]) -> str:
     """A completion function for a folder in $fpath."""
 
     def listed(pairs: dict[str, str]) -> str:
@@ -121,7 +121,7 @@ _twolayer() {{
 _twolayer "$@\""""
 
 
-def fish(known: dict[str, Entry]) -> str:
+def fish(known: dict[str, Completion]) -> str:
     """One line for each command, flag and word."""
     lines = ["complete -c twolayer -f -n __fish_use_subcommand -l help -l version"]
     for name, text in COMMANDS.items():

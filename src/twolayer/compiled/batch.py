@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from twolayer.compiled.calculus import value_and_slope, value_of
-from twolayer.compiled.shape import Code, Matrix, Numbers, Row, Shape, State, dot
+from twolayer.compiled.shape import Arithmetic, Matrix, Row, Shape, UnrolledNumbers, UnrolledState, dot
 
 __all__ = ["Draw", "Totals", "few_samples", "push"]
 
@@ -27,7 +27,7 @@ class Totals(NamedTuple):
     second: Row
 
 
-def push(code: Code, shape: Shape, state: State, xi: Row, root: Any) -> tuple[Row, Row]:
+def push(code: Arithmetic, shape: Shape, state: UnrolledState, xi: Row, root: Any) -> tuple[Row, Row]:
     """g and e σ(λ) of one sample."""
     W, a = state
     r, n = shape.rank, shape.rank + shape.p
@@ -48,7 +48,7 @@ def push(code: Code, shape: Shape, state: State, xi: Row, root: Any) -> tuple[Ro
     return first, [value * weighted for value, _ in pairs] if shape.form.trained else []
 
 
-def few_samples(code: Code, shape: Shape, state: State, numbers: Numbers, draw: Draw) -> Totals:
+def few_samples(code: Arithmetic, shape: Shape, state: UnrolledState, numbers: UnrolledNumbers, draw: Draw) -> Totals:
     """Of at most as many samples as neurons: C = Gᵀ."""
     p, n = shape.p, shape.rank + shape.p
     draws = [[draw(nu, i) for i in range(shape.used)] for nu in range(shape.batch)]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from twolayer.compiled.formula import Formula
-from twolayer.compiled.shape import Code
+from twolayer.compiled.shape import Arithmetic
 from twolayer.functions.expression import constant
 from twolayer.functions.syntax import Binary, Call, Negative, Node, Power, Variable, hermite_order
 
@@ -20,24 +20,24 @@ Pair = tuple[Any, Any]
 """A value and its slope; numbers stand for constants."""
 
 
-def value_of(code: Code, formula: Formula, arguments: Sequence[Any]) -> Any:
+def value_of(code: Arithmetic, formula: Formula, arguments: Sequence[Any]) -> Any:
     """A formula at one number for each of its names."""
     pairs = {name: (x, 0.0) for name, x in zip(formula.names, arguments, strict=True)}
     return as_vector(code, _evaluate(code, formula.tree, pairs)[0])
 
 
-def value_and_slope(code: Code, formula: Formula, x: Any) -> tuple[Any, Any]:
+def value_and_slope(code: Arithmetic, formula: Formula, x: Any) -> tuple[Any, Any]:
     """A formula of one variable and its slope."""
     value, slope = _evaluate(code, formula.tree, {formula.names[0]: (x, 1.0)})
     return as_vector(code, value), as_vector(code, slope)
 
 
-def as_vector(code: Code, x: Any) -> Any:
+def as_vector(code: Arithmetic, x: Any) -> Any:
     """A number in all lanes, or what is there already."""
     return code.constant(x) if isinstance(x, float) else x
 
 
-def _evaluate(code: Code, node: Node, pairs: Mapping[str, Pair]) -> Pair:
+def _evaluate(code: Arithmetic, node: Node, pairs: Mapping[str, Pair]) -> Pair:
     """Value and slope of a tree; a slope that is the number 0.0 vanishes for certain."""
     number = constant(node)
     if number is not None:
@@ -87,7 +87,7 @@ def plus(x: Any, y: Any) -> Any:
     return y if is_zero(x) else x if is_zero(y) else x + y
 
 
-def _power(code: Code, value: Any, slope: Any, exponent: float) -> Pair:
+def _power(code: Arithmetic, value: Any, slope: Any, exponent: float) -> Pair:
     """Power and slope; whole exponents by products, halves by roots, others by the logarithm."""
     if exponent == int(exponent):
         n = abs(int(exponent))
@@ -115,7 +115,7 @@ def _product(x: Any, n: int) -> Any:
     return times(square, x) if n % 2 else square
 
 
-def _call(code: Code, name: str, x: Any) -> Pair:
+def _call(code: Arithmetic, name: str, x: Any) -> Pair:
     """A function of the language and its slope."""
     order = hermite_order(name)
     if order is None:

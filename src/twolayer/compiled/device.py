@@ -20,7 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from twolayer.compiled.arrays import Arrays
 from twolayer.compiled.batch import few_samples
-from twolayer.compiled.shape import Numbers, Shape, State
+from twolayer.compiled.shape import Shape, UnrolledNumbers, UnrolledState
 from twolayer.compiled.step import new_state
 from twolayer.compiled.stepper import WrittenStepper
 from twolayer.equations.orthogonal import overlaps
@@ -58,9 +58,9 @@ def one_step(shape: Shape, numbers: Any, normal: Any, carry: Any, number: Any, s
     code, p, n = Arrays(), shape.p, shape.rank + shape.p
     state, lane = carry
     table = [[numbers[5 + i * (DEGREE + 2) + j] for j in range(DEGREE + 2)] for i in range(shape.rows)]
-    rates = Numbers(numbers[0], numbers[1], numbers[2], table)
+    rates = UnrolledNumbers(numbers[0], numbers[1], numbers[2], table)
     watch = None if shape.quantity is None else Watch(numbers[3], numbers[4])
-    old = State([list(state[j * n : (j + 1) * n]) for j in range(p)], list(state[p * n :]))
+    old = UnrolledState([list(state[j * n : (j + 1) * n]) for j in range(p)], list(state[p * n :]))
     totals = few_samples(code, shape, old, rates, lambda nu, i: normal(nu * shape.used + i))
     new, fine = new_state(code, shape, old, rates, totals, lambda i: normal(shape.batch * shape.used + i))
     flat = tuple(jnp.broadcast_to(x, number.shape) for x in (*(x for row in new.W for x in row), *new.a))

@@ -19,7 +19,7 @@ from twolayer.compiled.stepper import WrittenStepper
 from twolayer.loops.watching import Lane
 from twolayer.task.method import Snapshot
 
-__all__ = ["CompiledStepper", "Ensemble"]
+__all__ = ["CompiledStepper", "LaneGroup"]
 
 SINGLY = 3  # so many seeds are faster one by one
 STOPPED = 1.0  # outcome of lanes that no seed takes: any but 0, for they never move
@@ -43,7 +43,7 @@ class CompiledStepper(WrittenStepper):
         """One row of numbers for each seed."""
         seeds = len(self.keys)
         numbers = np.broadcast_to(self.numbers, (seeds, self.numbers.shape[1]))
-        self.ensemble = Ensemble(self.shape, numbers, self.keys)
+        self.ensemble = LaneGroup(self.shape, numbers, self.keys)
         rows = self.rows()
         return np.broadcast_to(rows, (seeds, rows.shape[1]))
 
@@ -64,7 +64,7 @@ class CompiledStepper(WrittenStepper):
         return {"batch_sums": "exact", "steps": "compiled"}
 
 
-class Ensemble:
+class LaneGroup:
     """Seeds of one shape with their numbers and random streams.
 
     Parameters

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from twolayer.compiled.batch import Draw, Totals, push
-from twolayer.compiled.shape import Numbers, Shape, State, reflection
+from twolayer.compiled.shape import Shape, UnrolledNumbers, UnrolledState, reflection
 from twolayer.compiled.vector import DOUBLE, Code, Vector
 
 __all__ = ["many_samples"]
@@ -63,7 +63,9 @@ class Stored:
         self.code.loop(self.size, one, first)
 
 
-def many_samples(code: Code, shape: Shape, state: State, numbers: Numbers, draw: Draw, scratch: Any) -> Totals:
+def many_samples(
+    code: Code, shape: Shape, state: UnrolledState, numbers: UnrolledNumbers, draw: Draw, scratch: Any
+) -> Totals:
     """Of more samples than neurons, one after the other."""
     p, n = shape.p, shape.rank + shape.p
     G = Stored(code, scratch, shape.batch)

@@ -22,13 +22,13 @@ from twolayer.compiled.batch import few_samples
 from twolayer.compiled.elementary import FUNCTIONS
 from twolayer.compiled.many import many_samples
 from twolayer.compiled.normals import normal
-from twolayer.compiled.shape import Numbers, Shape, State
+from twolayer.compiled.shape import Shape, UnrolledNumbers, UnrolledState
 from twolayer.compiled.step import new_state
 from twolayer.compiled.vector import DOUBLE, LONG, WORD, Code, Vector
 from twolayer.loops.watching import DIVERGED, REACHED
 from twolayer.numerics.wishart import DEGREE
 
-__all__ = ["Layout", "Program", "program_for"]
+__all__ = ["MemoryLayout", "Program", "program_for"]
 
 LANES = 16
 DRAWN = 32  # random numbers made at once
@@ -36,7 +36,7 @@ HELD = 128  # normals of a lane in the buffer: 16 kB with all lanes, which the n
 
 
 @dataclass(frozen=True)
-class Layout:
+class MemoryLayout:
     """Where the numbers of a lane stand: the state, what belongs to the lane, and the buffers."""
 
     shape: Shape
@@ -82,7 +82,7 @@ class Layout:
 class Program:
     """Machine code of a shape, for groups of lanes."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: MemoryLayout) -> None:
         self.layout = layout
         module = _write(layout)
         self._engine, address = _assemble(module)
@@ -103,14 +103,14 @@ _LOCK = threading.Lock()
 
 
 @lru_cache(maxsize=256)
-def _program(layout: Layout) -> Program:
+def _program(layout: MemoryLayout) -> Program:
     return Program(layout)
 
 
 def program_for(shape: Shape, lanes: int) -> Program:
     """The program of a shape, compiled at most once."""
     with _LOCK:
-        return _program(Layout(shape, lanes))
+        return _program(MemoryLayout(shape, lanes))
 
 
 def _machine() -> Any:
@@ -136,7 +136,7 @@ def _assemble(module: Any) -> tuple[Any, int]:
     return engine, engine.get_function_address("run")
 
 
-def _write(layout: Layout) -> Any:
+def _write(layout: MemoryLayout) -> Any:
     """The module of a layout: one function that advances a group of lanes."""
     shape = layout.shape
     module = ir.Module("chain")
@@ -154,7 +154,7 @@ def _write(layout: Layout) -> Any:
     first, last = code.load(span, 0, LONG), code.load(span, 1, LONG)
     places = [code.variable(code.load(state, i, DOUBLE)) for i in range(layout.state)]
     table = [given[5 + i * (DEGREE + 2) : 5 + (i + 1) * (DEGREE + 2)] for i in range(shape.rows)]
-    step_numbers = Numbers(given[0], given[1], given[2], table)
+    step_numbers = UnrolledNumbers(given[0], given[1], given[2], table)
     block, (many, few) = layout.block, layout.counts
     beyond = builder.gep(buffer, [ir.Constant(LONG, layout.room(many))], source_etype=DOUBLE)
 
@@ -190,7 +190,7 @@ def _write(layout: Layout) -> Any:
 
             number = first + code.splat(builder.add(done, s), LONG)
             rows = [[value(j * layout.columns + i) for i in range(layout.columns)] for j in range(shape.p)]
-            old = State(rows, [value(shape.p * layout.columns + j) for j in range(shape.p)])
+            old = UnrolledState(rows, [value(shape.p * layout.columns + j) for j in range(shape.p)])
             few_at_once = shape.batch <= shape.p
             totals = (
                 few_samples(code, shape, old, step_numbers, field)
@@ -213,7 +213,13 @@ def _write(layout: Layout) -> Any:
 
 
 def draw(
-    code: Code, key: list[Vector], first: Vector, done: Any, layout: Layout, counts: tuple[int, int, int], buffer: Any
+    code: Code,
+    key: list[Vector],
+    first: Vector,
+    done: Any,
+    layout: MemoryLayout,
+    counts: tuple[int, int, int],
+    buffer: Any,
 ) -> None:
     """Normals of a block of steps: ``count`` a step, of which ``used`` at a time have neighbouring indices.
 
@@ -240,9 +246,9 @@ def draw(
 
 def accept(
     code: Code,
-    layout: Layout,
-    old: State,
-    new: State,
+    layout: MemoryLayout,
+    old: UnrolledState,
+    new: UnrolledState,
     fine: Vector,
     number: Vector,
     last: Vector,

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol
 from twolayer.compiled.formula import Formula
 from twolayer.equations.step import Form
 
-__all__ = ["Code", "Matrix", "Numbers", "Row", "Shape", "State", "dot", "reflection"]
+__all__ = ["Arithmetic", "Matrix", "Row", "Shape", "UnrolledNumbers", "UnrolledState", "dot", "reflection"]
 
 
-class Code(Protocol):
+class Arithmetic(Protocol):
     """Arithmetic on lanes beyond the signs + − * / and comparisons, which the lanes know themselves."""
 
     def constant(self, number: float) -> Any:
@@ -90,14 +90,14 @@ class Shape:
         return self.rows * (self.rows + 1) // 2
 
 
-class State(NamedTuple):
+class UnrolledState(NamedTuple):
     """Rows (A, B) of the first layer, and the second."""
 
     W: Matrix
     a: Row
 
 
-class Numbers(NamedTuple):
+class UnrolledNumbers(NamedTuple):
     """Rates, √Δ, and the coefficients of the χ quantiles, (rows, DEGREE + 2)."""
 
     step: Any
@@ -106,7 +106,7 @@ class Numbers(NamedTuple):
     table: Matrix
 
 
-def dot(code: Code, x: Row, y: Row) -> Any:
+def dot(code: Arithmetic, x: Row, y: Row) -> Any:
     """Σ x_i y_i."""
     total = x[0] * y[0]
     for u, v in zip(x[1:], y[1:], strict=True):
@@ -114,7 +114,7 @@ def dot(code: Code, x: Row, y: Row) -> Any:
     return total
 
 
-def reflection(code: Code, corner: Any, square: Any) -> tuple[Any, Any]:
+def reflection(code: Arithmetic, corner: Any, square: Any) -> tuple[Any, Any]:
     """The Householder reflection of a row with this first entry and squared norm.
 
     It is x ← x − scale ⟨x, v⟩ v, v the row with ``head`` added to its first entry, which becomes −head.

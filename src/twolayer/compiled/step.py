@@ -12,14 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 from twolayer.compiled.batch import Totals
-from twolayer.compiled.shape import Code, Matrix, Numbers, Shape, State, dot, reflection
+from twolayer.compiled.shape import Arithmetic, Matrix, Shape, UnrolledNumbers, UnrolledState, dot, reflection
 from twolayer.loops.watching import LIMIT
 from twolayer.numerics.wishart import DEGREE, REACH
 
 __all__ = ["new_state"]
 
 
-def lower(code: Code, X: Matrix) -> Matrix:
+def lower(code: Arithmetic, X: Matrix) -> Matrix:
     """Lower triangular L with L Lᵀ = X Xᵀ by reflections, for fewer rows than columns; zeros are left out."""
     p = len(X)
     for i in range(p):
@@ -33,7 +33,7 @@ def lower(code: Code, X: Matrix) -> Matrix:
     return [row[:p] for row in X]
 
 
-def factor(code: Code, shape: Shape, table: Matrix, normal: Callable[[int], Any]) -> Matrix:
+def factor(code: Arithmetic, shape: Shape, table: Matrix, normal: Callable[[int], Any]) -> Matrix:
     """T of the samples' part outside the known directions: rows of a lower triangle (numerics/wishart.py)."""
     s = shape.rows
     T = []
@@ -49,13 +49,13 @@ def factor(code: Code, shape: Shape, table: Matrix, normal: Callable[[int], Any]
 
 
 def new_state(
-    code: Code,
+    code: Arithmetic,
     shape: Shape,
-    state: State,
-    numbers: Numbers,
+    state: UnrolledState,
+    numbers: UnrolledNumbers,
     totals: Totals,
     outside: Callable[[int], Any],
-) -> tuple[State, Any]:
+) -> tuple[UnrolledState, Any]:
     """The state after a step, and whether it is finite; ``outside(i)`` are the normals of T."""
     p, r, n = shape.p, shape.rank, shape.rank + shape.p
     W, a = state
@@ -85,4 +85,4 @@ def new_state(
             fine = fine & (x * x < LIMIT)
     B = lower(code, [row[r:] for row in rows])
     assert fine is not None
-    return State([row[:r] + b for row, b in zip(rows, B, strict=True)], layer), fine
+    return UnrolledState([row[:r] + b for row, b in zip(rows, B, strict=True)], layer), fine

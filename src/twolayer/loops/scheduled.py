@@ -101,7 +101,7 @@ class TimedMotion(Motion):
         return self.inner.extras()
 
 
-class Pieces(Pace):
+class PacePieces(Pace):
     """One integration after the other, from break to break and from window to window."""
 
     def __init__(self, motion: TimedMotion, rtol: float, max_steps: int, quiet: bool) -> None:
@@ -145,4 +145,4 @@ def integrated(motion: Motion, rtol: float, max_steps: int, quiet: bool = False,
     if not motion.task.algorithm.scheduled:
         return motion, Integration(motion, rtol, max_steps, quiet)
     timed = TimedMotion(motion, unit)
-    return timed, Pieces(timed, rtol, max_steps, quiet)
+    return timed, PacePieces(timed, rtol, max_steps, quiet)

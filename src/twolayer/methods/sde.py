@@ -65,7 +65,7 @@ class DiffusionNumbers(NamedTuple):
     watch: Watch | None
 
 
-class State(NamedTuple):
+class DiffusionState(NamedTuple):
     """Overlaps, and the clocks where there are schedules."""
 
     y: Overlap
@@ -123,7 +123,7 @@ def one_step(params: DiffusionNumbers, quantity: str | None, carry: Any, number:
     new = pull_back(new, params.inverse, field.form.normalises)
     size = jnp.maximum(jnp.diagonal(new.Q).max(), (new.a**2).max())
     value = watched_value(quantity, params.engine, new.Q, new.M, new.a, params.noise)
-    return accept(State(y, clock), State(new, after), lane, size, value, params.watch, number, on)
+    return accept(DiffusionState(y, clock), DiffusionState(new, after), lane, size, value, params.watch, number, on)
 
 
 @eqx.filter_jit
@@ -133,7 +133,7 @@ def advance(params: DiffusionNumbers, quantity: str | None, keys: Any, carry: An
     size = pack(y.Q[0, 0], y.M[0, 0], y.a[0, 0], params.field.form.trained).shape[0]
     index = jnp.arange(size, dtype=jnp.uint32)
 
-    def group(own: dict[str, Any], keys: Any, carry: tuple[State, Lane], start: Any, stop: Any) -> Any:
+    def group(own: dict[str, Any], keys: Any, carry: tuple[DiffusionState, Lane], start: Any, stop: Any) -> Any:
         lanes = params._replace(**own)
 
         def single(params: DiffusionNumbers, key: Any, carry: Any, number: Any, stop: Any) -> Any:
@@ -171,16 +171,16 @@ class SDEStepper(Stepper):
         self.params = DiffusionNumbers(field, spread, *pace, inverse, lanes.noise, lanes.engine, lanes.watch)
         self.streams = lanes.keys(random.Role.DIFFUSION)
 
-    def start(self) -> State:
+    def start(self) -> DiffusionState:
         """The starts."""
         clock = None if self.params.tempo is None else Clock.zero(self.lanes.shape)
-        return State(Overlap(*map(self.lanes.fold, self.lanes.starts())), clock)
+        return DiffusionState(Overlap(*map(self.lanes.fold, self.lanes.starts())), clock)
 
     def run(self, carry: Any, start: Any, stop: Any) -> Any:
         """Compiled steps."""
         return advance(self.params, self.lanes.quantity, self.streams, carry, start, stop)
 
-    def snapshot(self, state: State) -> Snapshot:
+    def snapshot(self, state: DiffusionState) -> Snapshot:
         """Overlaps of all seeds."""
         return Snapshot(*(self.lanes.unfold(x)[:, None] for x in state.y))
 

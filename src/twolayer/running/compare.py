@@ -18,7 +18,7 @@ from twolayer.numerics.errors import InputError, Interrupted, Refused, reject
 from twolayer.running.announcing import Announcer
 from twolayer.running.comparison import Comparison, tree_of
 from twolayer.running.judging import Judgement, entries, judge, ranges
-from twolayer.running.pilots import Finite, Pilots, Trial, clock_ratio, planned_pilots
+from twolayer.running.pilots import Finite, Pilots, Probe, clock_ratio, planned_pilots
 from twolayer.running.plan import Plan
 from twolayer.running.solve import given_start, make_task
 from twolayer.running.stages import Stage
@@ -270,7 +270,7 @@ def _verdicts(pilots: Pilots, methods: dict[str, Method], results: dict[str, xr.
         result, dim = results[name], method.dimension or 0
         unit = clock_ratio(first, pilots.plan.algorithm, method.dimension, pilots.start.dim)
         reason = _ended(theory, reference) or _ended(result, "it") or _beyond(result, theory, method, reference, unit)
-        finite = Finite(lost=reason) if reason else pilots.finite(Trial(method, result, first, theory))
+        finite = Finite(lost=reason) if reason else pilots.finite(Probe(method, result, first, theory))
         if finite.lost:
             rows += [_unjudged(name, dim, result, theory, quantity, finite.lost) for quantity in entries(result)]
             continue

@@ -34,7 +34,7 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.method import Method, Outcome
 from twolayer.task.overlaps import Overlaps
 
-__all__ = ["Finite", "Pilots", "Trial", "clock_ratio", "planned_pilots"]
+__all__ = ["Finite", "Pilots", "Probe", "clock_ratio", "planned_pilots"]
 
 EXACT = (Chain, Vectors)  # in law, at any dimension
 AFFORDABLE = 20.0  # estimated seconds that the mean step at d may take
@@ -45,7 +45,7 @@ Dims = tuple[int, int, int]
 """D, and those of the two pilots."""
 
 
-class Trial(NamedTuple):
+class Probe(NamedTuple):
     """A method and the reference, each with its result."""
 
     method: Method
@@ -79,7 +79,7 @@ class Pilots:
         self.seeds, self.seed, self.announcer = seeds, seed, announcer
         self._kept: dict[Any, xr.Dataset] = {}
 
-    def finite(self, pair: Trial) -> Finite:
+    def finite(self, pair: Probe) -> Finite:
         """What finite size does to the deviations of a method from the reference."""
         dim, other = pair.method.dimension, pair.first.dimension
         if dim is None and other is None:
@@ -98,7 +98,7 @@ class Pilots:
         except Lost as reason:
             return Finite(lost=str(reason))
 
-    def _measured(self, pair: Trial, dims: Dims) -> Finite:
+    def _measured(self, pair: Probe, dims: Dims) -> Finite:
         slow, quick = self.plan.slowest, self.plan.left_by_the_mean_step
         exact = isinstance(pair.method, EXACT)
         if exact and isinstance(pair.first, Map):
@@ -113,9 +113,9 @@ class Pilots:
                 return self._in_two_parts(pair, step, dims, quick)
         return Finite(self._allowed(pair, dims, slow))
 
-    def _in_two_parts(self, pair: Trial, step: Trial, dims: Dims, quick: float) -> Finite:
+    def _in_two_parts(self, pair: Probe, step: Probe, dims: Dims, quick: float) -> Finite:
         """The mean step against the limit, without noise, and the runs against the mean step."""
-        rest = self._allowed(Trial(pair.method, pair.result, step.method, step.result), dims, quick)
+        rest = self._allowed(Probe(pair.method, pair.result, step.method, step.result), dims, quick)
         unit = clock_ratio(pair.first, self.plan.algorithm, dims[0], self.start.dim)
         slow, gap = self._extrapolated(step, dims), deviations(step.result, pair.theory, unit)
         both = {
@@ -124,7 +124,7 @@ class Pilots:
         }
         return Finite(both, step.result)
 
-    def _mean_step(self, pair: Trial, dim: int) -> Trial | None:
+    def _mean_step(self, pair: Probe, dim: int) -> Probe | None:
         """The mean step at d against the limit, where it holds and does not take long."""
         step = Map(dim, without=("dimension", "ratio"))  # these are no larger than what fluctuations do
         times = pair.result.time.values
@@ -134,11 +134,11 @@ class Pilots:
         if cost > AFFORDABLE:
             return None
         try:
-            return Trial(step, self._run(step, dim, times), pair.first, pair.theory)
+            return Probe(step, self._run(step, dim, times), pair.first, pair.theory)
         except Lost:
             return None
 
-    def _extrapolated(self, pair: Trial, dims: Dims) -> dict[str, Correction]:
+    def _extrapolated(self, pair: Probe, dims: Dims) -> dict[str, Correction]:
         """What leads from a method without noise to its limit."""
         gaps = [self._gap(pair, dim) for dim in dims]
         power = self.plan.slowest
@@ -149,7 +149,7 @@ class Pilots:
             found[name] = Correction(limit.value - here.mean, limit.error + whole * np.abs(here.mean))
         return found
 
-    def _allowed(self, pair: Trial, dims: Dims, power: float) -> dict[str, Correction]:
+    def _allowed(self, pair: Probe, dims: Dims, power: float) -> dict[str, Correction]:
         """The allowance that pilots at two dimensions give."""
         if not usable(power):
             raise Lost(FOREVER)
@@ -157,7 +157,7 @@ class Pilots:
         ratios = (dims[1] / dims[0]) ** power, (dims[2] / dims[1]) ** power
         return {name: Correction(0.0, allowance(here[name], near[name], far[name], ratios)) for name in near}
 
-    def _gap(self, pair: Trial, dim: int) -> dict[str, Deviation]:
+    def _gap(self, pair: Probe, dim: int) -> dict[str, Deviation]:
         """Deviations from the reference at another dimension, at the times of the result."""
         method, result, first, theory = pair
         here, unit = (clock_ratio(first, self.plan.algorithm, d, self.start.dim) for d in (method.dimension, dim))

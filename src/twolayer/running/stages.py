@@ -225,7 +225,7 @@ def follow_legs(
     throw: bool,
 ) -> xr.Dataset:
     """One leg after the other, each from where the one before it ended."""
-    parts: list[Part] = []
+    parts: list[StagePart] = []
     first, left, steps = start, None, np.zeros(1, int)
     fixed = next((n for n, leg in enumerate(legs) if leg.algorithm.dataset is not None), 0)
     for number, (problem, algorithm, until, points) in enumerate(legs):
@@ -241,7 +241,7 @@ def follow_legs(
         ends = np.where(np.isnan(record.stop), float(points[-1]), record.stop)
         ends = np.ceil(ends) if method.stepwise else ends  # a seed leaves with the step that passes the threshold
         positions = np.minimum(np.append(part.save_point.values, points[-1])[None], ends[:, None])
-        parts.append(Part(part, task.clocks.coordinates(positions, method.stepwise, method.unit(algorithm))))
+        parts.append(StagePart(part, task.clocks.coordinates(positions, method.stepwise, method.unit(algorithm))))
         if (part.outcome == Outcome.DIVERGED).any():
             break
         last, left = part.isel(time=-1), record.left
@@ -256,14 +256,14 @@ def follow_legs(
     return joined.assign({name: parts[0].data[name] for name in ("start_Q", "start_M", "start_a")})
 
 
-class Part(NamedTuple):
+class StagePart(NamedTuple):
     """What came out of a stage, and its clocks and rate for every seed, at the save points and at its end."""
 
     data: xr.Dataset
     clocks: dict[str, tuple[np.ndarray, str]]
 
 
-def _joined(parts: Sequence[Part]) -> xr.Dataset:
+def _joined(parts: Sequence[StagePart]) -> xr.Dataset:
     """One dataset of all stages, with the clocks of every seed."""
     every = [part.data for part in parts]
     passed: dict[str, Any] = dict.fromkeys(CLOCKS, 0.0)

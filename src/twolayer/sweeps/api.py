@@ -23,7 +23,7 @@ from twolayer.sweeps.batch import portable
 from twolayer.sweeps.driver import Driver
 from twolayer.sweeps.executors import engine_for
 from twolayer.sweeps.grid import Grid, Run
-from twolayer.sweeps.planning import Outlines, Plan, plan_of
+from twolayer.sweeps.planning import Outlines, SweepPlan, plan_of
 from twolayer.sweeps.reductions import Reduction, reduction_of
 from twolayer.sweeps.reporting import reporter_for
 from twolayer.sweeps.store import Store
@@ -285,7 +285,7 @@ def plan_sweep(
     workers: int = 1,
     memory: int = MEMORY,
     **arguments: Any,
-) -> Plan:
+) -> SweepPlan:
     """What `sweep` with these arguments would take: runs, time and memory; nothing is run or written.
 
     Examples

@@ -20,7 +20,7 @@ from twolayer.sweeps.grid import Grid
 from twolayer.sweeps.reductions import Quantity, Reduction
 from twolayer.sweeps.table import Index, ResultTable
 
-__all__ = ["Outlines", "Plan", "Unit", "batches", "missing"]
+__all__ = ["Outlines", "SweepPlan", "Unit", "batches", "missing"]
 
 BATCH_SECONDS = 4.0  # what a kill can cost
 BATCH_UNITS = 1024
@@ -52,7 +52,7 @@ class CompiledForm(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """What a sweep will take.
 
     Attributes
@@ -159,7 +159,7 @@ def batches(units: Iterable[Unit], outlines: Outlines, workers: int, memory: int
     return [batch for _, batch in found]
 
 
-def plan_of(table: ResultTable, outlines: Outlines, seeds: int, workers: int, memory: int) -> Plan:
+def plan_of(table: ResultTable, outlines: Outlines, seeds: int, workers: int, memory: int) -> SweepPlan:
     """What the missing runs will take."""
     grid = outlines.grid
     units = missing(table, dict.fromkeys(grid, seeds))
@@ -170,7 +170,7 @@ def plan_of(table: ResultTable, outlines: Outlines, seeds: int, workers: int, me
     results = len(grid) * seeds * sum(weight.values())
     largest = max((sum((u.high - u.low) * outlines[u.index].bytes for u in batch) for batch in cut), default=0)
     codes = {form.code: form.compilation for form in (outlines[u.index] for u in units)}
-    return Plan(
+    return SweepPlan(
         len(grid),
         len(grid) * seeds,
         int(table.done[..., :seeds].sum()),

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.analysis.thresholds.law import Law
+from twolayer.analysis.thresholds.law import LabelLaw
 from twolayer.analysis.thresholds.posterior import Posterior
 from twolayer.numerics.errors import Interrupted, finite_number, positive_integer, require
 from twolayer.numerics.random import check_seed
@@ -69,7 +69,7 @@ class Runs:
 
 
 def simulate(
-    law: Law,
+    law: LabelLaw,
     alpha: float,
     dim: int = 1000,
     seeds: int = 4,
@@ -83,7 +83,7 @@ def simulate(
 
     Parameters
     ----------
-    law : Law
+    law : LabelLaw
         Target and noise.
     alpha : float
         n/d.
@@ -136,7 +136,7 @@ def simulate(
 
 
 def _run(
-    law: Law,
+    law: LabelLaw,
     posterior: Posterior,
     n: int,
     d: int,

@@ -19,8 +19,8 @@ import xarray as xr
 
 from twolayer.analysis.thresholds.amp import Runs, simulate
 from twolayer.analysis.thresholds.curve import Curve, curve_of
-from twolayer.analysis.thresholds.evolution import FULL, Evolution
-from twolayer.analysis.thresholds.law import Law, law_of
+from twolayer.analysis.thresholds.evolution import FULL, StateEvolution
+from twolayer.analysis.thresholds.law import LabelLaw, law_of
 from twolayer.analysis.thresholds.prediction import mmse_of
 from twolayer.functions.target import Target
 from twolayer.numerics.errors import Interrupted, reject
@@ -56,7 +56,7 @@ class BestPossible:
     spinodal: float | None
     information: float | None
     algorithm: float | None
-    law: Law = field(repr=False)
+    law: LabelLaw = field(repr=False)
     curve: Curve | None = field(default=None, repr=False)
 
     @property
@@ -167,7 +167,7 @@ def _checked(alphas: Any) -> np.ndarray:
     return grid
 
 
-def _on_a_curve(law: Law, grid: np.ndarray, tick: Callable[[float], None]) -> BestPossible:
+def _on_a_curve(law: LabelLaw, grid: np.ndarray, tick: Callable[[float], None]) -> BestPossible:
     curve = curve_of(law, tick)
     overlaps = np.array([[f(float(a)) for a in grid] for f in (curve.climb, curve.fall, curve.best)])[..., None, None]
     folds = curve.folded or (None, None, None)
@@ -178,9 +178,9 @@ def _on_a_curve(law: Law, grid: np.ndarray, tick: Callable[[float], None]) -> Be
     return _result(law, grid, overlaps, np.minimum(errors, 1.0)[..., None, None], folds, curve)
 
 
-def _iterated(law: Law, grid: np.ndarray, tick: Callable[[float], None]) -> BestPossible:
+def _iterated(law: LabelLaw, grid: np.ndarray, tick: Callable[[float], None]) -> BestPossible:
     eye, n = np.eye(law.k), len(grid)
-    maps = [Evolution(law, seed) for seed in range(REPLICATES)]
+    maps = [StateEvolution(law, seed) for seed in range(REPLICATES)]
     up: list[list[np.ndarray]] = []
     down: list[list[np.ndarray]] = []
     try:
@@ -203,7 +203,11 @@ def _iterated(law: Law, grid: np.ndarray, tick: Callable[[float], None]) -> Best
 
 
 def _sampled(
-    law: Law, grid: np.ndarray, up: list[list[np.ndarray]], down: list[list[np.ndarray]], maps: list[Evolution]
+    law: LabelLaw,
+    grid: np.ndarray,
+    up: list[list[np.ndarray]],
+    down: list[list[np.ndarray]],
+    maps: list[StateEvolution],
 ) -> BestPossible:
     """Means over the replicates; without the informed branch (an interrupted search) only the other one is there."""
     climbed = np.array(up)
@@ -227,7 +231,7 @@ def _sampled(
 
 
 def _result(
-    law: Law,
+    law: LabelLaw,
     grid: np.ndarray,
     overlaps: np.ndarray,
     errors: np.ndarray,

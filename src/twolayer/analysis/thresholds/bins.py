@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from twolayer.analysis.thresholds.law import Law
+from twolayer.analysis.thresholds.law import LabelLaw
 from twolayer.numerics.rules import sobol_normals
 
 __all__ = ["cross_fitted", "second_moments"]
@@ -29,7 +29,7 @@ def second_moments(u: np.ndarray) -> np.ndarray:
 
 
 def cross_fitted(
-    law: Law,
+    law: LabelLaw,
     omega: np.ndarray,
     root: np.ndarray,
     statistic: Callable[[np.ndarray], np.ndarray],
@@ -41,7 +41,7 @@ def cross_fitted(
 
     Parameters
     ----------
-    law : Law
+    law : LabelLaw
     omega : array (n, k)
         Guesses, averaged over.
     root : array (k, k)

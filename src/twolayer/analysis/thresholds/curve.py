@@ -19,7 +19,7 @@ import numpy as np
 from scipy.interpolate import BarycentricInterpolator
 from scipy.optimize import brentq
 
-from twolayer.analysis.thresholds.law import Law
+from twolayer.analysis.thresholds.law import LabelLaw
 from twolayer.analysis.thresholds.level_sets import LevelSets
 from twolayer.analysis.thresholds.noisy_line import NoisyLine
 
@@ -34,7 +34,7 @@ ACCURATE = 1e-6
 INVISIBLE = 1e-7  # E[ζ²] below this is zero
 
 
-def channel_of(law: Law, order: int = 8) -> LevelSets | NoisyLine:
+def channel_of(law: LabelLaw, order: int = 8) -> LevelSets | NoisyLine:
     """The averages over (ω, y) of one direction."""
     return NoisyLine(law, order) if law.noise > 0 else LevelSets(law, order)
 
@@ -133,12 +133,12 @@ class Curve:
         return 1 - float(V[1]) * (float(a[1]) / alpha) ** power
 
 
-def curve_of(law: Law, tick: Callable[[float], None] = lambda share: None) -> Curve:
+def curve_of(law: LabelLaw, tick: Callable[[float], None] = lambda share: None) -> Curve:
     """Tabulate the curve of one direction.
 
     Parameters
     ----------
-    law : Law
+    law : LabelLaw
         With one direction.
     tick : callable
         Told the share of the work that is done.

@@ -4,7 +4,7 @@
     q̂ = α E[g_out g_outᵀ],    q ← q̂ (I + q̂)⁻¹
     f(q₁) − f(q₀) = ½ [tr q + ln det(I − q)] between them + (α/2) ∫ tr(E[g gᵀ] dq)
 
-One `Evolution` keeps its random numbers, so that its map is a fixed function of q; several of them with their own
+One `StateEvolution` keeps its random numbers, so that its map is a fixed function of q; several of them with their own
 numbers have their own fixed points, and the spread of these is the error.
 """
 
@@ -15,10 +15,10 @@ from collections.abc import Callable
 import numpy as np
 
 from twolayer.analysis.thresholds.bins import cross_fitted, second_moments
-from twolayer.analysis.thresholds.law import Law
+from twolayer.analysis.thresholds.law import LabelLaw
 from twolayer.numerics.rules import sobol_normals
 
-__all__ = ["FULL", "Evolution"]
+__all__ = ["FULL", "StateEvolution"]
 
 GUESSES, SAMPLES, BINS = 8, 10, 32  # log₂ of the numbers of ω, and of samples for each
 ENOUGH = 5e-4  # change of q at which an iteration ends
@@ -28,18 +28,18 @@ FARTHEST = 4.0  # steps that one extrapolation may save
 PATH = 6  # nodes of the integral between two fixed points
 
 
-class Evolution:
+class StateEvolution:
     """The map of state evolution, and averages at fixed q, with their own random numbers.
 
     Examples
     --------
     >>> from twolayer.analysis.thresholds.law import law_of
-    >>> evolution = Evolution(law_of("z1 + z2**2", 0.5))
+    >>> evolution = StateEvolution(law_of("z1 + z2**2", 0.5))
     >>> bool(evolution.step(np.zeros((2, 2)), 1.0)[0, 0] > 0.1)
     True
     """
 
-    def __init__(self, law: Law, seed: int = 0) -> None:
+    def __init__(self, law: LabelLaw, seed: int = 0) -> None:
         self.law, self.seed = law, seed
         self.guesses = sobol_normals(law.k, GUESSES, 1000 + seed)
 

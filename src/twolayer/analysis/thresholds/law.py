@@ -23,14 +23,14 @@ from twolayer.numerics.errors import InputError, finite_number
 from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import draw_sobol_normals
 
-__all__ = ["Law", "law_of"]
+__all__ = ["LabelLaw", "law_of"]
 
 REPEATED = 1e-3  # share of the samples that have the same label, from which on this label is an atom
 ALIKE = 1e-9  # labels closer than this, in standard deviations, are the same
 
 
 @dataclass(frozen=True, eq=False)
-class Law:
+class LabelLaw:
     """A target as a function of the directions that enter, with the noise of its labels.
 
     Attributes
@@ -110,7 +110,7 @@ class Law:
         return find_kinks(lambda x: self.function(x[..., None]))[0]
 
 
-def law_of(target: Any, noise: object, directions: int | None = None) -> Law:
+def law_of(target: Any, noise: object, directions: int | None = None) -> LabelLaw:
     """Check a target and its noise, and leave out the directions that do not enter.
 
     Examples
@@ -126,7 +126,7 @@ def law_of(target: Any, noise: object, directions: int | None = None) -> Law:
             f"Argument `target` must vary with the inputs, for nothing can be learned from labels that are all the "
             f"same, but {target.name} is constant."
         )
-    law = Law(target, delta, enters)
+    law = LabelLaw(target, delta, enters)
     if not delta < 1e12 * law.variance:
         raise InputError(
             f"Argument `noise` must leave something of the target to see, but {delta:.3g} is more than 10^12 times the "

@@ -16,11 +16,11 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtr
 
-from twolayer.analysis.thresholds.law import ALIKE, Law
+from twolayer.analysis.thresholds.law import ALIKE, LabelLaw
 from twolayer.analysis.thresholds.panels import gauss_nodes, graded_edges
 from twolayer.numerics.errors import InputError
 
-__all__ = ["LevelSets", "Pieces", "pieces_of"]
+__all__ = ["LevelSets", "MonotonePieces", "pieces_of"]
 
 REACH = 8.5  # beyond lies 1e-17 of a Gaussian
 GRID = 6801
@@ -30,7 +30,7 @@ HALVINGS = 60
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
+class MonotonePieces:
     """Where h is monotone: its ends, the values there, and whether it is constant."""
 
     left: np.ndarray
@@ -45,7 +45,7 @@ class Pieces:
         return self.left[1:]
 
 
-def pieces_of(law: Law) -> Pieces:
+def pieces_of(law: LabelLaw) -> MonotonePieces:
     """Cut the line at the kinks of h and at the zeros of h'.
 
     Examples
@@ -74,7 +74,7 @@ def pieces_of(law: Law) -> Pieces:
     a, b = edges[:-1] + INSIDE, edges[1:] - INSIDE
     bottom, top = law.line(a), law.line(b)
     probes = np.abs(law.slope(a[:, None] + (b - a)[:, None] * np.linspace(0.05, 0.95, 7)))
-    return Pieces(a, b, bottom, top, (probes == 0).all(1) & (bottom == top))
+    return MonotonePieces(a, b, bottom, top, (probes == 0).all(1) & (bottom == top))
 
 
 class LevelSets:
@@ -82,7 +82,7 @@ class LevelSets:
 
     Parameters
     ----------
-    law : Law
+    law : LabelLaw
     order : int
         Nodes of a panel.
 
@@ -94,7 +94,7 @@ class LevelSets:
     (0.0, 2.0)
     """
 
-    def __init__(self, law: Law, order: int = 8) -> None:
+    def __init__(self, law: LabelLaw, order: int = 8) -> None:
         self.law, self.order, self.pieces = law, order, pieces_of(law)
 
     def roots(self, y: np.ndarray) -> np.ndarray:

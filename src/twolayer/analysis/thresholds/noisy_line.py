@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from twolayer.analysis.thresholds.law import Law
+from twolayer.analysis.thresholds.law import LabelLaw
 from twolayer.analysis.thresholds.level_sets import pieces_of
 from twolayer.analysis.thresholds.panels import gauss_nodes, graded_edges
 from twolayer.numerics.errors import InputError
@@ -37,7 +37,7 @@ class NoisyLine:
     0.518066
     """
 
-    def __init__(self, law: Law, order: int = 8) -> None:
+    def __init__(self, law: LabelLaw, order: int = 8) -> None:
         self.law, self.order = law, order
         self.width = math.sqrt(law.noise)
         self.special = pieces_of(law).ends

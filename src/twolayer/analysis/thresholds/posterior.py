@@ -20,12 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
 
-from twolayer.analysis.thresholds.law import ALIKE, Law
+from twolayer.analysis.thresholds.law import ALIKE, LabelLaw
 from twolayer.loops.host import settled
 from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import product_rule, sobol_normals
 
-__all__ = ["Moments", "Posterior"]
+__all__ = ["Posterior", "PosteriorMoments"]
 
 REACH = 6.2  # standard deviations that lines and their cells cover
 CELLS = {1: 128, 2: 40}
@@ -35,7 +35,7 @@ CHUNK = 600_000  # values of h at once
 NARROW = 0.3  # cells across which h moves by less than this many √Δ
 
 
-class Moments(NamedTuple):
+class PosteriorMoments(NamedTuple):
     """Of λ given y and ω: mean (n, k) and covariance (n, k, k)."""
 
     mean: np.ndarray
@@ -53,7 +53,7 @@ class Posterior:
     [[1.4]]
     """
 
-    def __init__(self, law: Law) -> None:
+    def __init__(self, law: LabelLaw) -> None:
         self.law = law
         k = law.k
         self.cells = CELLS.get(k, FEW_CELLS)
@@ -153,7 +153,7 @@ class Posterior:
         return jax.jit(moments)
 
     @float64
-    def __call__(self, y: np.ndarray, omega: np.ndarray, V: np.ndarray) -> Moments:
+    def __call__(self, y: np.ndarray, omega: np.ndarray, V: np.ndarray) -> PosteriorMoments:
         """Moments for labels (n,), guesses (n, k) and one covariance (k, k)."""
         n, k = omega.shape
         step = min(self.chunk, 1 << max(3, (n - 1).bit_length()))
@@ -164,4 +164,4 @@ class Posterior:
             labels[:some], guesses[:some] = y[at : at + some], omega[at : at + some]
             out = settled(self._compiled(jnp.asarray(labels), jnp.asarray(guesses), jnp.asarray(V)))
             parts.append([np.asarray(x)[:some] for x in out])
-        return Moments(*(np.concatenate(x) for x in zip(*parts, strict=True)))
+        return PosteriorMoments(*(np.concatenate(x) for x in zip(*parts, strict=True)))

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from twolayer.analysis.thresholds.law import Law
+from twolayer.analysis.thresholds.law import LabelLaw
 from twolayer.analysis.thresholds.panels import gauss_nodes, graded_edges
 from twolayer.numerics.rules import draw_sobol_normals
 
@@ -21,7 +21,7 @@ REACH, ORDER = 8.5, 10
 LOG2_POINTS, SCRAMBLINGS = 15, 4
 
 
-def mmse_of(law: Law, q: np.ndarray) -> tuple[float, float]:
+def mmse_of(law: LabelLaw, q: np.ndarray) -> tuple[float, float]:
     """The mean-square error of the best prediction and the error of this number.
 
     Examples
@@ -38,7 +38,7 @@ def mmse_of(law: Law, q: np.ndarray) -> tuple[float, float]:
     return float(np.mean(parts)), float(np.std(parts, ddof=1) / math.sqrt(SCRAMBLINGS))
 
 
-def _on_a_line(law: Law, q: float, order: int) -> float:
+def _on_a_line(law: LabelLaw, q: float, order: int) -> float:
     """Panels of both fields end at the kinks; the second field is N(q z, 1 − q²) given the first."""
     kinks = np.array([x for x in law.kinks if abs(x) < REACH])
     scale = math.sqrt(max(1 - q * q, 0.0))
@@ -58,7 +58,7 @@ def _on_a_line(law: Law, q: float, order: int) -> float:
     return float(w * np.exp(-(z**2) / 2) @ apart) / math.sqrt(2 * math.pi) / 2
 
 
-def _sampled(law: Law, q: np.ndarray, scrambling: int) -> float:
+def _sampled(law: LabelLaw, q: np.ndarray, scrambling: int) -> float:
     normals = draw_sobol_normals(2 * law.k, LOG2_POINTS, scrambling)
     values, vectors = np.linalg.eigh(q)
     values = values.clip(0.0, 1.0)

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from twolayer.analysis.thresholds.bins import cross_fitted, second_moments
-from twolayer.analysis.thresholds.evolution import Evolution, inside
-from twolayer.analysis.thresholds.law import Law
+from twolayer.analysis.thresholds.evolution import StateEvolution, inside
+from twolayer.analysis.thresholds.law import LabelLaw
 from twolayer.analysis.thresholds.operator import Growth, growth_of, significant_range
 from twolayer.functions.exponents import complement
 
-__all__ = ["Step", "climb", "first_look"]
+__all__ = ["Stair", "climb", "first_look"]
 
 LOG2_POINTS, BINS, REPLICATES = 18, 512, 3
 LOOKS = 6  # repeats for a mean that may be zero: its error must be known well
@@ -30,7 +30,7 @@ ENOUGH, MOST = 1e-3, 25
 
 
 @dataclass(frozen=True)
-class Step:
+class Stair:
     """Directions that start together.
 
     Attributes
@@ -51,7 +51,7 @@ class Step:
     error: float
 
 
-def first_look(law: Law, tick: Callable[[float], None]) -> tuple[np.ndarray, Growth]:
+def first_look(law: LabelLaw, tick: Callable[[float], None]) -> tuple[np.ndarray, Growth]:
     """Trivial directions and the operator F of several directions."""
     origin, eye = np.zeros((1, law.k)), np.eye(law.k)
     means, products = [], []
@@ -63,17 +63,17 @@ def first_look(law: Law, tick: Callable[[float], None]) -> tuple[np.ndarray, Gro
     return significant_range(means), growth_of(products)
 
 
-def climb(law: Law, trivial: np.ndarray, growth: Growth, tick: Callable[[float], None]) -> Iterator[Step]:
+def climb(law: LabelLaw, trivial: np.ndarray, growth: Growth, tick: Callable[[float], None]) -> Iterator[Stair]:
     """All steps, in the directions of the law."""
     if len(trivial):
-        last = Step(trivial, 1, 0.0, 0.0)
+        last = Stair(trivial, 1, 0.0, 0.0)
     elif np.isfinite(growth.alpha):
-        last = Step(growth.directions, 2, growth.alpha, growth.alpha_error)
+        last = Stair(growth.directions, 2, growth.alpha, growth.alpha_error)
     else:
-        last = Step(np.eye(law.k), None, np.inf, 0.0)
+        last = Stair(np.eye(law.k), None, np.inf, 0.0)
     yield last
     known = last.directions
-    evolutions = [Evolution(law, seed) for seed in range(LOOKS)]
+    evolutions = [StateEvolution(law, seed) for seed in range(LOOKS)]
     while len(known) < law.k and last.order is not None:
         tick(len(known) / law.k)
         last = _next(evolutions, known, complement(known, law.k), last)
@@ -81,22 +81,24 @@ def climb(law: Law, trivial: np.ndarray, growth: Growth, tick: Callable[[float],
         known = np.concatenate([known, last.directions])
 
 
-def _next(evolutions: list[Evolution], known: np.ndarray, hidden: np.ndarray, last: Step) -> Step:
+def _next(evolutions: list[StateEvolution], known: np.ndarray, hidden: np.ndarray, last: Stair) -> Stair:
     """The step after those that made the known directions."""
     joined = significant_range([e.means(HALFWAY * known.T @ known, hidden) for e in evolutions])
     if len(joined):
-        return Step(joined @ hidden, 1, last.alpha, last.error)
+        return Stair(joined @ hidden, 1, last.alpha, last.error)
     evolutions = evolutions[:REPLICATES]
     nearly = growth_of([e.products(NEARLY * known.T @ known, hidden) for e in evolutions])
     if not np.isfinite(nearly.alpha):
-        return Step(hidden, None, np.inf, 0.0)
+        return Stair(hidden, None, np.inf, 0.0)
     found = [_together(e, known, hidden, last.alpha) for e in evolutions]
     alphas = [alpha for alpha, _ in found]
     rows = growth_of([products for _, products in found]).directions @ hidden
-    return Step(rows, 2, float(np.mean(alphas)), float(np.std(alphas, ddof=1) / len(alphas) ** 0.5))
+    return Stair(rows, 2, float(np.mean(alphas)), float(np.std(alphas, ddof=1) / len(alphas) ** 0.5))
 
 
-def _together(evolution: Evolution, known: np.ndarray, hidden: np.ndarray, at_least: float) -> tuple[float, np.ndarray]:
+def _together(
+    evolution: StateEvolution, known: np.ndarray, hidden: np.ndarray, at_least: float
+) -> tuple[float, np.ndarray]:
     """α₂ with the q_U that belongs to it, and E[G_V ⊗ G_V] there."""
     q, alpha = 0.1 * known.T @ known, 0.0
     for _ in range(MOST):

@@ -15,8 +15,8 @@ import numpy as np
 
 from twolayer.analysis.thresholds.amp import Runs, simulate
 from twolayer.analysis.thresholds.curve import INVISIBLE, channel_of
-from twolayer.analysis.thresholds.law import Law, law_of
-from twolayer.analysis.thresholds.staircase import Step, climb, first_look
+from twolayer.analysis.thresholds.law import LabelLaw, law_of
+from twolayer.analysis.thresholds.staircase import Stair, climb, first_look
 from twolayer.functions.target import Target
 from twolayer.numerics.errors import Interrupted
 from twolayer.running.progress import monitor_for
@@ -45,7 +45,7 @@ class Thresholds:
         Directions that start at 1/ρ of the operator, where no trivial ones lead the way.
     rho : float
         Largest eigenvalue of the operator.
-    staircase : list of Step
+    staircase : list of Stair
         Directions that start together, with their order and threshold.
     """
 
@@ -57,8 +57,8 @@ class Thresholds:
     operator: np.ndarray
     eigenvectors: np.ndarray
     rho: float
-    staircase: list[Step]
-    law: Law = field(repr=False)
+    staircase: list[Stair]
+    law: LabelLaw = field(repr=False)
 
     def simulate(self, alpha: float, dim: int = 1000, seeds: int = 4, seed: int = 0, **options: Any) -> Runs:
         """Message passing on explicit data: `amp.simulate` with this target and noise."""
@@ -91,7 +91,7 @@ def _number(value: float) -> str:
     return "∞" if not np.isfinite(value) else f"{value:.6g}"
 
 
-def _when(step: Step) -> str:
+def _when(step: Stair) -> str:
     return "never" if step.order is None else f"from α = {step.alpha:.4g}"
 
 
@@ -136,13 +136,13 @@ def thresholds(target: Any, noise: float = 0.0, *, directions: int | None = None
         monitor.finish()
 
 
-def _one_direction(law: Law) -> Thresholds:
+def _one_direction(law: LabelLaw) -> Thresholds:
     first, second = channel_of(law).visible()
     coarse = channel_of(law, order=6).visible()[1]
     trivial, seen = first > INVISIBLE, second > INVISIBLE
     alpha = 0.0 if trivial else 1 / second if seen else np.inf
     error = abs(1 / second - 1 / coarse) if seen and not trivial else 0.0
-    step = Step(law.basis, 1 if trivial else 2 if seen else None, alpha, error)
+    step = Stair(law.basis, 1 if trivial else 2 if seen else None, alpha, error)
     none = law.basis[:0]
     return Thresholds(
         law.target,
@@ -158,11 +158,11 @@ def _one_direction(law: Law) -> Thresholds:
     )
 
 
-def _several(law: Law, monitor: Any) -> Thresholds:
+def _several(law: LabelLaw, monitor: Any) -> Thresholds:
     trivial, growth = first_look(law, lambda share: monitor.update(0.3 * share))
     seen = np.isfinite(growth.alpha)
     alpha, error = (0.0, 0.0) if len(trivial) else (growth.alpha, growth.alpha_error)
-    steps: list[Step] = []
+    steps: list[Stair] = []
 
     def result() -> Thresholds:
         return Thresholds(
@@ -180,7 +180,7 @@ def _several(law: Law, monitor: Any) -> Thresholds:
 
     try:
         for step in climb(law, trivial, growth, lambda share: monitor.update(0.3 + 0.7 * share)):
-            steps.append(Step(step.directions @ law.basis, step.order, step.alpha, step.error))
+            steps.append(Stair(step.directions @ law.basis, step.order, step.alpha, step.error))
     except KeyboardInterrupt:
         raise Interrupted(result()) from None
     return result()

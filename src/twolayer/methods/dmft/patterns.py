@@ -21,7 +21,7 @@ from scipy.special import ndtr, pdtr
 __all__ = ["Pattern"]
 
 
-class Law(NamedTuple):
+class DrawLaw(NamedTuple):
     """The number of the draw that decides on batch t, and c from this draw, which is uniform on (0, 1)."""
 
     draw: Callable[[int, float], int]
@@ -37,10 +37,10 @@ def _poisson(uniform: np.ndarray, t: int, B: float) -> np.ndarray:
 
 
 LAWS = {
-    "sequence": Law(lambda t, B: 0, _turn),
-    "reshuffled": Law(lambda t, B: int(t // B), _turn),
-    "subset": Law(lambda t, B: t, lambda uniform, t, B: uniform < 1 / B),
-    "replacement": Law(lambda t, B: t, _poisson),
+    "sequence": DrawLaw(lambda t, B: 0, _turn),
+    "reshuffled": DrawLaw(lambda t, B: int(t // B), _turn),
+    "subset": DrawLaw(lambda t, B: t, lambda uniform, t, B: uniform < 1 / B),
+    "replacement": DrawLaw(lambda t, B: t, _poisson),
 }
 
 

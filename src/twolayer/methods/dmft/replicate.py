@@ -24,7 +24,7 @@ from twolayer.equations.step import Coefficients, Form, Layers, Memory, descend,
 from twolayer.loops.watching import LIMIT
 from twolayer.methods.dmft.patterns import Pattern
 from twolayer.methods.dmft.points import Points
-from twolayer.methods.dmft.samples import Numbers, Paths, begin, enlarge, risk_of, visit
+from twolayer.methods.dmft.samples import Paths, VisitNumbers, begin, enlarge, risk_of, visit
 from twolayer.numerics.special import symmetric_root
 from twolayer.task.labels import Spoilt
 from twolayer.task.tempo import Tempo
@@ -63,9 +63,9 @@ class Setting(NamedTuple):
         return min(self.steps, self.pattern.repeat) if self.pattern.fresh else self.steps
 
     @property
-    def numbers(self) -> Numbers:
+    def numbers(self) -> VisitNumbers:
         """Numbers of a visit."""
-        return Numbers(self.alpha, self.pattern.batches, float(self.rates.step > 0))
+        return VisitNumbers(self.alpha, self.pattern.batches, float(self.rates.step > 0))
 
 
 class Start(NamedTuple):

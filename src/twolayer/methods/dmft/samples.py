@@ -29,7 +29,7 @@ import numpy as np
 
 from twolayer.equations.kernel import Kernel, Sample
 
-__all__ = ["Basis", "Numbers", "Paths", "Visit", "begin", "enlarge", "in_basis", "risk_of", "visit"]
+__all__ = ["Basis", "Paths", "Visit", "VisitNumbers", "begin", "enlarge", "in_basis", "risk_of", "visit"]
 
 TOLERANCE = 1e-6  # relative size of the new part of a push below which it adds no direction
 
@@ -51,7 +51,7 @@ class Basis(NamedTuple):
     size: Any
 
 
-class Numbers(NamedTuple):
+class VisitNumbers(NamedTuple):
     """α, the number B of batches in the set, and 1 if the first layer moves, else 0."""
 
     alpha: Any
@@ -93,7 +93,7 @@ def enlarge(basis: Basis, room: int) -> Basis:
 
 @partial(jax.jit, static_argnames=("kernel",), donate_argnames=("basis",))
 def visit(
-    kernel: Kernel, basis: Basis, paths: Paths, rows: Any, a: Any, copies: Any, fresh: Any, numbers: Numbers
+    kernel: Kernel, basis: Basis, paths: Paths, rows: Any, a: Any, copies: Any, fresh: Any, numbers: VisitNumbers
 ) -> tuple[Basis, Visit]:
     """One visit of the samples to the rows (p, n), each ``copies`` (N,) times in the batch.
 
