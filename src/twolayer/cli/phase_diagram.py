@@ -130,14 +130,14 @@ def _forecast(args: argparse.Namespace, ell: int, pairs: list[tuple[float, float
     from twolayer.running.cost import Cost
 
     seed, points = args.seed or 0, [_task(args, ell, mu, delta) for mu, delta in pairs]
-    options = {"level": args.threshold, "seeds": args.measure, "seed": seed, "sign": args.sign}
+    options = {"threshold": args.threshold, "seeds": args.measure, "seed": seed, "sign": args.sign}
     return Cost.total([foreseen_recovery(*point, dims, **options) for point in points])
 
 
 def _measure(args: argparse.Namespace, ell: int, mu: float, delta: float, dims: list[int]) -> Any:
     from twolayer.analysis.weak_recovery import weak_recovery
 
-    options = {"level": args.threshold, "seeds": args.measure, "seed": args.seed or 0, "sign": args.sign}
+    options = {"threshold": args.threshold, "seeds": args.measure, "seed": args.seed or 0, "sign": args.sign}
     return weak_recovery(*_task(args, ell, mu, delta), dims, **options)
 
 
