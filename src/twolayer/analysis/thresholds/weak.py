@@ -38,7 +38,8 @@ class Thresholds:
     alpha : float
         α_c of weak recovery: 0 with trivial directions, infinite if the generative exponent exceeds 2.
     error : float
-        Of alpha: a standard error where averages are sampled, the change between two resolutions for one direction.
+        Of alpha: where averages are sampled a standard error and what bins leave out, the change between two
+        resolutions for one direction.
     operator : array
         E[G ⊗ G], as a matrix on the matrices of the directions that enter.
     eigenvectors : array (n, k)
