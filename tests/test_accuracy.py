@@ -43,7 +43,7 @@ def test_averages_are_as_fine_as_the_worst_start_needs() -> None:
     def order(*which: int) -> int:
         start = tl.Overlaps(Q[list(which)], M[list(which)])
         evolution: Any = tl.ODE().prepare(make_task(problem, FREE, tl.ODE(), start, time=1, save=2))
-        return int(evolution.order)
+        return int(evolution.averaging.order)
 
     easy, hard = order(0), order(1)
     assert easy < hard
@@ -53,8 +53,8 @@ def test_averages_are_as_fine_as_the_worst_start_needs() -> None:
 def test_the_integrator_does_not_chase_the_noise_of_sampled_averages() -> None:
     """At few points a tolerance below their noise costs several times the steps, and changes nothing."""
     usual, chasing = followed(tl.ODE(log2_points=10)), followed(tl.ODE(log2_points=10, rtol=1e-6))
-    assert usual.evaluations < 0.4 * chasing.evaluations
-    assert float(usual.control.rtol) == tl.ODE().accuracy / 5
+    assert usual.windows.pace.evaluations < 0.4 * chasing.windows.pace.evaluations
+    assert float(usual.windows.pace.control.rtol) == tl.ODE().accuracy / 5
     error = usual.notes()["engine_error"]
     assert error == pytest.approx(chasing.notes()["engine_error"], rel=0.2)
 

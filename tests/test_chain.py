@@ -24,6 +24,7 @@ from twolayer.gaussian.nodes import target_frame
 from twolayer.methods import chain
 from twolayer.numerics.wishart import GramFactor
 from twolayer.task.clocks import Clocks
+from twolayer.task.labels import Spoilt
 from twolayer.task.method import Task
 
 
@@ -205,7 +206,7 @@ def exact_mean_step(
     assert isinstance(rule, FullRule)
     Q, M, a = (jnp.asarray(x) for x in (start.Q, start.M, start.a))
     student, target, weights = rule.fields(Q, M, a)
-    sample = Sample(student, target, 0.0)
+    sample = Sample(student, target, Spoilt(1.0, 0.0))
     g = np.asarray(kernel_of(problem, algorithm).push(sample, a).first)
     slope = np.asarray(a * problem.activation.slope(sample.student))
     w, u = np.asarray(weights), np.concatenate([sample.student, sample.target], axis=1)
@@ -304,7 +305,9 @@ def test_the_gram_matrix_of_a_heavy_tailed_batch_is_positive_and_keeps_its_momen
     one = np.eye(1)
     C = jax.vmap(lambda x: gaussian_sums(kernel, batch, A, B, a, one, one, 0.0, nodes, engine, x).C)(normals)
     gram = np.asarray(batch * C @ C.swapaxes(1, 2))
-    g = np.asarray(kernel.push(Sample(nodes.xi[:, :1] @ A.T + nodes.xi[:, 1:-1] @ B.T, nodes.xi[:, :1], 0.0), a).first)
+    g = np.asarray(
+        kernel.push(Sample(nodes.xi[:, :1] @ A.T + nodes.xi[:, 1:-1] @ B.T, nodes.xi[:, :1], Spoilt(1.0, 0.0)), a).first
+    )
     outer = g[:, :, None] * g[:, None, :]
     mean = np.einsum("n,nij->ij", nodes.weights, outer)
     variance = np.einsum("n,nij->ij", nodes.weights, (outer - mean) ** 2) / batch

@@ -14,7 +14,7 @@ import xarray as xr
 
 import twolayer as tl
 from twolayer import d
-from twolayer.running import compare as comparing
+from twolayer.running import plan
 from twolayer.running.comparison import Comparison
 from twolayer.running.finite_size import allowance, extrapolate, left_by_the_mean_step, slowest
 from twolayer.running.judging import SHARE, Correction, judge, ranges
@@ -422,21 +422,21 @@ def test_progress_is_told_before_any_work(monkeypatch: pytest.MonkeyPatch, capsy
         told.append(capsys.readouterr().err)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(comparing, "solve", stop)
+    monkeypatch.setattr(plan, "solve", stop)
     with pytest.raises(KeyboardInterrupt):
         tl.compare(ONE, ONLINE, [tl.ODE(), tl.Chain(100)], START, time=1, seeds=4, progress=True)
     assert told == ["[1] chain, d = 100, 4 seeds\n"]
 
 
 def test_an_interrupted_comparison_keeps_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
-    true = comparing.solve
+    true = plan.solve
 
     def once(*arguments: Any, **options: Any) -> Any:
         if isinstance(arguments[2], tl.ODE):
             raise KeyboardInterrupt
         return true(*arguments, **options)
 
-    monkeypatch.setattr(comparing, "solve", once)
+    monkeypatch.setattr(plan, "solve", once)
     with pytest.raises(tl.errors.Interrupted) as stop:
         tl.compare(ONE, ONLINE, [tl.ODE(), tl.Chain(100)], START, time=0.5, save=4, seeds=4)
     part = stop.value.result

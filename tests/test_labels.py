@@ -253,7 +253,7 @@ def test_results_hold_the_loss_and_the_error(loss: str) -> None:
     value = RESIDUALS[loss][1](y, f)
     for name, sampled in (("loss", value), ("error", (y * f < 0) + 0.5 * (f == 0))):
         assert abs(sampled.mean() - float(run[name][1, -1])) < 2e-4 + 5 * sampled.std() / np.sqrt(n)
-        assert run[name].attrs["long_name"] and run[name].attrs["units"] == ""
+        assert run[name].attrs["long_name"] and run[name].attrs["units"] == "1"
     assert json.loads(run.attrs["notes"])["error"].startswith("Sobol")
     one = tl.Problem("sign(z1)", "erf", flips=0.1)
     alone = tl.solve(one, tl.SGD(lr=0.4 / d), tl.Chain(50), tl.Overlaps([[1.0]], [[0.3]]), steps=20, save=2)

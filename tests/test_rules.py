@@ -20,6 +20,7 @@ from twolayer.equations.orthogonal import Frame, Reduced, batch_sums, embed, exa
 from twolayer.equations.step import Memory, coefficients_of, form_of
 from twolayer.gaussian.engines import adapt, select
 from twolayer.numerics.wishart import GramFactor
+from twolayer.task.labels import Spoilt
 
 ERF = tl.Problem("erf(z1/1.4142135623730951)", "erf", noise=0.2)
 START = tl.Overlaps([[0.5]], [[0.1]])
@@ -216,7 +217,9 @@ def test_averages_are_those_of_samples() -> None:
         drive = tl.SGD("1/d", rule=rule).drive
         found = select(problem, drive)(Q, M, a, 0.1)
         g = np.asarray(
-            Kernel(problem.activation, problem.target, drive).push(Sample(lam, star, np.sqrt(0.1) * xi), a).first
+            Kernel(problem.activation, problem.target, drive)
+            .push(Sample(lam, star, Spoilt(1.0, np.sqrt(0.1) * xi)), a)
+            .first
         )
         for name, samples in (
             ("psi", g[:, :, None] * star[:, None]),

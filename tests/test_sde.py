@@ -18,6 +18,7 @@ from twolayer.equations.state import pack, tangent, unpack
 from twolayer.gaussian.batch_sums import covariance_nodes
 from twolayer.gaussian.spread import NodeSpread, spread_of
 from twolayer.methods import sde
+from twolayer.task.labels import Spoilt
 
 PHASE = tl.Problem("z1**2", "square", noise=0.5)
 
@@ -93,7 +94,10 @@ def test_nodes_against_sampling(activation: str) -> None:
     omega = np.block([[start.Q, start.M], [start.M.T, start.P]])
     u = rng.multivariate_normal(np.zeros(4), omega, size=n, method="eigh")
     push = kernel_of(problem, algorithm).push(
-        Sample(jnp.asarray(u[:, :2]), jnp.asarray(u[:, 2:]), jnp.asarray(np.sqrt(0.3) * rng.normal(size=n))), start.a
+        Sample(
+            jnp.asarray(u[:, :2]), jnp.asarray(u[:, 2:]), Spoilt(1.0, jnp.asarray(np.sqrt(0.3) * rng.normal(size=n)))
+        ),
+        start.a,
     )
     g, lam = np.asarray(push.first), u[:, :2]
     outer = g[:, :, None] * lam[:, None, :]
