@@ -553,10 +553,10 @@ def test_simulations_agree_and_a_theory_without_memory_does_not(name: str, monke
     runs = tl.solve(problem, algorithm, tl.Vectors(300), start, steps=steps, save=steps, seeds=32)
     assert np.abs(deviations(solved(problem, algorithm, start, steps), runs)).max() < 7
     # fields without their own past: x_i = ξ_i, samples that are new at every visit
-    samples.visit.clear_cache()
+    jax.clear_caches()
     monkeypatch.setattr(samples, "in_basis", lambda rows, E, alpha: rows)
     wrong = solved(problem, algorithm, start, steps)
-    samples.visit.clear_cache()
+    jax.clear_caches()
     assert np.abs(deviations(wrong, runs)).max() > 15
 
 

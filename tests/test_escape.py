@@ -269,7 +269,7 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert values["threshold"] == 0.026 and values["time"]["corrected"] > 0.5
     assert main(["escape", "--dim", "100", "--width", "10", "--threshold", "0.001"]) == 0
     shown = capsys.readouterr()
-    assert "corrected not given: T·d = 0.1 is below" in shown.out and shown.err == ""
+    assert "corrected  not given: T·d = 0.1 is below" in shown.out and shown.err == ""
     assert main(["escape", "--lr", "0.3/d"]) == 2
     assert "d·lr/(p·n_b) <" in capsys.readouterr().err
     assert main(["escape", "--threshold", "2"]) == 2

@@ -61,7 +61,7 @@ def test_normalised_rows_need_the_mean_of_the_ratio(small: tuple, geometry: str)
     full, plain = (tl.solve(problem, algorithm, m, start, steps=1, save=1) for m in (tl.Map(12), tl.Map(12, "ratio")))
     left = max(float(np.abs(plain[name] - full[name]).max()) for name in ("M", "Q")) / 5
     assert worst(runs, full, left) < LIMIT
-    assert worst(runs, plain) > 2 * LIMIT
+    assert worst(runs, plain) > 1.5 * LIMIT
 
 
 @pytest.mark.parametrize(("geometry", "momentum"), [("projected", 0.0), ("spherical", 0.0), ("free", 0.5)])

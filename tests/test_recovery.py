@@ -222,7 +222,7 @@ def test_other_bad_input_is_refused() -> None:
         tl.recovery(matched(1), spherical, 50, start=tl.Overlaps.random(matched(1), 50, size=3), seeds=4)
     with pytest.raises(tl.InputError, match="on the sphere, Q = 1, but has Q = 2"):
         tl.recovery(matched(1), spherical, 50, start=tl.Overlaps([[2.0]], [[0.1]]), seeds=4)
-    with pytest.raises(tl.InputError, match="`k` must be a positive integer, but got 0"):
+    with pytest.raises(tl.InputError, match="`ell` must be a positive integer, but got 0"):
         tl.single_index.critical_alpha(100, 0)
     with pytest.raises(tl.InputError, match="`dim` must be an integer of at least 2"):
         tl.single_index.critical_alpha(1, 1)
@@ -255,7 +255,7 @@ def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"{found.descent_share.value:.3g} of all" in lines[2]
     assert main(arguments) == 0
     assert "an even loss" in capsys.readouterr().out
-    assert main([*arguments, "--threshold", "1.5"]) == 2
+    assert main([*arguments, "--measure", "4", "--threshold", "1.5"]) == 2
     assert "`threshold` must be a number in (0, ½)" in capsys.readouterr().err
     assert main(["recovery", "h4(z1)", "relu", "--dim", "100"]) == 0
     said = capsys.readouterr().out

@@ -146,7 +146,7 @@ def test_it_is_gradient_descent_on_the_samples(name: str, monkeypatch: pytest.Mo
     dim, steps, seed, run = DIM, 5, 7, 1
     result = tl.solve(PROBLEM, sgd, tl.Vectors(dim), START, steps=steps, save=steps, seeds=2, seed=seed)
     n, size = sgd.batch_at(dim), sgd.dataset_at(dim) or 3 * sgd.batch_at(dim)
-    spec = inputs.Spec(kernel_of(PROBLEM, sgd), form_of(sgd), dim, n, None, size, sgd.sampling)
+    spec = inputs.SampleForm(kernel_of(PROBLEM, sgd), form_of(sgd), dim, n, None, size, sgd.sampling)
     roles = (random.Role.INPUTS, random.Role.LABELS, random.Role.BATCHES)
     keys = np.stack([random.stream(seed, role, run) for role in roles])
     z, noise = samples(spec, keys)

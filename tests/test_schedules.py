@@ -204,7 +204,7 @@ def test_flows_with_constant_schedules(method: tl.extend.Method) -> None:
     np.testing.assert_allclose(found.time, expected.time, rtol=1e-12)
     if method.name != "ode":  # without noise, time is all that counts
         jumpy = tl.solve(
-            ERF, tl.SGD(0.5 / d * schedules.piecewise([0.5, 1], [1, 3, 0.2])), method, START, time=2, save=4
+            LINEAR, tl.SGD(0.5 / d * schedules.piecewise([0.5, 1], [1, 3, 0.2])), method, START, time=2, save=4
         )
         np.testing.assert_allclose(jumpy.M, expected.M, rtol=1e-6)
         assert abs(float(jumpy.alpha[-1]) - float(expected.alpha[-1])) > 1
