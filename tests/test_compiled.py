@@ -204,6 +204,9 @@ def test_no_bit_depends_on_company_threads_or_cuts(name: str, monkeypatch: pytes
         np.testing.assert_array_equal(together.M[0, -1], alone.M[0, -1])
 
 
+LOSSES = ("logistic", "hinge", "exponential", "huber")
+
+
 def refusals():
     linear = lambda z: z  # noqa: E731
     plain = tl.SGD(0.1 / d)
@@ -211,6 +214,13 @@ def refusals():
         (tl.Problem("z1", linear), plain, {}, "only JAX knows"),
         (tl.Problem(lambda z: z[0], "relu", directions=1), plain, {}, "only JAX knows"),
         (tl.Problem("z1", "relu"), tl.SGD(0.1 / d, momentum=0.5), {}, "plain SGD"),
+        (tl.Problem("z1", "relu"), tl.SGD(0.1 / d * tl.schedules.cosine(2)), {}, "plain SGD"),
+        (tl.Problem("z1", "relu"), tl.SGD(0.1 / d, rule="clip(0.5)"), {}, "plain SGD"),
+        (tl.Problem("z1", "relu"), tl.SGD(0.1 / d, average="uniform"), {}, "plain SGD"),
+        (tl.Problem("z1", "relu", normalisation="sum"), plain, {}, "plain SGD"),
+        (tl.Problem("sign(z1)", "relu", flips=0.1), plain, {}, "plain SGD"),
+        (tl.Problem("z1", "relu", noise=0.1, noise_law="laplace"), plain, {}, "plain SGD"),
+        *((tl.Problem("sign(z1)", "relu"), tl.SGD(0.1 / d, loss=loss), {}, f"the loss {loss}") for loss in LOSSES),
         (tl.Problem("z1", "relu"), tl.SGD(0.1 / d, batch=2**20), {}, "too large to be held"),
         (tl.Problem("z1", "relu"), plain, {"until": tl.Until("risk", 0.1)}, "Gaussian averages"),
         (tl.Problem("z1", "relu", width=20), plain, {}, "too long"),
@@ -225,7 +235,7 @@ def test_what_has_no_code_is_refused_or_left_to_jax(number: int) -> None:
     start = tl.Overlaps.random(problem, dim)
     with pytest.raises(tl.InputError, match=why):
         tl.solve(problem, algorithm, tl.Chain(dim, engine="compiled"), start, steps=2, **options)
-    if number == 0:
+    if number == 0 or algorithm.loss.name == "logistic":
         run = tl.solve(problem, algorithm, tl.Chain(dim), start, steps=2)
         assert json.loads(run.attrs["notes"])["steps"] == "jax"
     with pytest.raises(tl.InputError, match="engine"):

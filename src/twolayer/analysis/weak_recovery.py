@@ -272,7 +272,7 @@ def _checked(
     sizes = tuple(positive_integer("dim", n, 2) for n in np.atleast_1d(np.asarray(dim, dtype=object)))
     if not sizes:
         reject("dim", dim, "at least one dimension")
-    if algorithm.loss.registered:
+    if algorithm.loss.student is None:
         raise InputError(
             f"Argument `loss` must be 'squared' or 'correlation', for which it is known where starts are drawn to and "
             f"how long recovery takes, but got {algorithm.loss.name!r}: measure it with solve(…, "

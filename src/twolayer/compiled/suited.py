@@ -46,7 +46,7 @@ def unwritten(problem: Problem, algorithm: SGD, at: Reduced, held: bool, quantit
     kernel = Kernel(at.kernel.activation, at.kernel.target, at.kernel.loss)
     if (plain, same, form, kernel) != (algorithm, problem, at.form, at.kernel) or not isinstance(algorithm.lr, Scaling):
         return "it takes steps of plain SGD on Gaussian inputs alone"
-    if algorithm.loss.registered:
+    if algorithm.loss.student is None:
         return f"the loss {algorithm.loss.name} is a function that only JAX knows"
     if not held:
         return "batches are too large to be held, or drawn from their Gaussian limit"

@@ -71,7 +71,7 @@ def passes(
     ]
     for name in limits[0] if limits else ():
         data[f"{name}_limit"] = ("theory", "passed"), np.stack([x[name].values for x in limits])
-    return Finding(data, _verdict(data, noise, seeds, dim), task_of(problem, fresh))
+    return Finding(data, _verdict(data, noise, seeds, dim), task_of(problem))
 
 
 def _runs(
@@ -181,5 +181,9 @@ def draw(data: xr.Dataset) -> Figure:
     risks.set(yscale="log", title="excess risk after every pass")
     training.set(title="training risk")
     risks.legend(fontsize=7)
-    headline(drawn, data, f"How many passes are still online? Points d = {told(data).dim}, lines small-batch DMFT")
+    headline(
+        drawn,
+        data,
+        f"lr = {told(data).gamma:g}/d, batch 1; points runs at d = {told(data).dim}, lines small-batch DMFT",
+    )
     return drawn

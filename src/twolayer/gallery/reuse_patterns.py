@@ -79,8 +79,7 @@ def reuse_patterns(
         lenses = tl.DMFT(tolerance=tolerance), tl.Vectors(dim)
         steps = passes if name == "full" else passes * parts
         pairs[name] = follow(name, problem, algorithm, *lenses, steps, seeds, seed, start)
-    task = task_of(problem, tl.SGD(lr=alpha * eta, batch=alpha * tl.d, dataset=alpha * tl.d))
-    return Finding(_data(pairs), _verdict(pairs, dim), task)
+    return Finding(_data(pairs), _verdict(pairs, dim), task_of(problem))
 
 
 def _data(pairs: dict[str, StepPair]) -> xr.Dataset:
@@ -125,5 +124,7 @@ def draw(data: xr.Dataset) -> Figure:
     risks.legend(fontsize=7)
     for ax in (risks, training, overlaps):
         ax.set_xlabel("samples seen / $d$")
-    headline(drawn, data, f"Patterns of reuse: lines DMFT, points runs at d = {told(data).dim} (bars: 2 s.e.)")
+    headline(
+        drawn, data, f"{told(data).alpha:g} d samples; lines DMFT, points runs at d = {told(data).dim} (bars: 2 s.e.)"
+    )
     return drawn

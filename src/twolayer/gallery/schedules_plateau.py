@@ -59,7 +59,7 @@ def schedules_plateau(*, seed: int = 0, dim: int = 4000, seeds: int = 128) -> Fi
         },
         {"law": list(LAWS), "alpha": ("save", first["alpha"])},
     )
-    return Finding(data, _verdict(data), task_of(PROBLEM, tl.SGD(LAWS["constant"], geometry="projected")))
+    return Finding(data, _verdict(data), task_of(PROBLEM))
 
 
 def _runs(law: Any, dim: int, seeds: int, seed: int) -> dict[str, np.ndarray]:
@@ -134,5 +134,5 @@ def draw(data: xr.Dataset) -> Figure:
     left.set(xlabel=r"samples$/d$", ylabel=r"$d\cdot$lr", title="Rate in force")
     right.set(xlabel=r"samples$/d$", ylabel="excess risk", yscale="log", title="ODE (lines), runs (medians, 80 %)")
     left.legend()
-    headline(drawn, data, f"Runs at d = {told(data).dim}; dashed: the best there can be")
+    headline(drawn, data, f"projected, batch 1; runs at d = {told(data).dim}; dashed: the best there can be")
     return drawn
