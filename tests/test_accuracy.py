@@ -140,3 +140,15 @@ def test_a_notebook_shows_one_line_by_default(monkeypatch: pytest.MonkeyPatch) -
     monitor.finish()
     assert screen.getvalue().count("\n") == 1
     assert "\rode: 100%" in screen.getvalue()
+
+
+def test_sampled_overlaps_come_with_their_error() -> None:
+    """An overlap that stays zero by symmetry shows what sampling does to overlaps; to the risk it does far less."""
+    problem = tl.Problem("sign(z1*z2*z3) + He4(z1)", "erf", second_layer=[1.0])
+    algorithm = tl.SGD(lr=4, batch=4 * tl.d, geometry="projected")
+    start = tl.Overlaps([[1.0]], [[0.0, 0.0, 0.0]])
+    method = tl.GiantSteps(log2_points=12, accuracy=0.1)
+    result = tl.solve(problem, algorithm, method, start, steps=1)
+    notes, wrong = json.loads(result.attrs["notes"]), float(abs(result.M).max())
+    assert wrong > 1e-3 > 10 * notes["engine_error"]  # a case in which the error of the risk does not tell it
+    assert notes["overlap_error"] > wrong / 3

@@ -60,12 +60,13 @@ def _duration(cost: str) -> str:
 
     Examples
     --------
-    >>> _duration("13 s of CPU"), _duration("690 s of CPU")
-    ('13 s', '12 min')
+    >>> _duration("13 s on 2 cores"), _duration("690 s on 2 cores"), _duration("138 s GPU")
+    ('13 s', '12 min', '2.3 min GPU')
     """
     number, unit = cost.split()[:2]
     seconds = float(number)
-    return f"{seconds / 60:.2g} min" if unit == "s" and seconds > 99 else f"{number} {unit}"
+    short = f"{seconds / 60:.2g} min" if unit == "s" and seconds > 99 else f"{number} {unit}"
+    return short + (" GPU" if cost.endswith("GPU") else "")
 
 
 def _decorators(file: Path) -> list[ast.Call]:

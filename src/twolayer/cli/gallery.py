@@ -69,7 +69,7 @@ def _list(args: argparse.Namespace, known: dict[str, Listed]) -> int:
             group = entry.group
             print(group)
         print(f"  {name:<{width}}{entry.quick:>6} {entry.full:>12}\n{fold(entry.title, ' ' * 6, ' ' * 6)}")
-    print("\nTimes are those of one core, or of one H200 where it says GPU.")
+    print("\nTimes are those of two cores, or of one H200 where it says GPU.")
     print("'twolayer gallery show NAME' tells the settings, 'gallery run NAME' makes it.")
     return 0
 
@@ -118,7 +118,7 @@ def _forecast(args: argparse.Namespace) -> int:
     if args.json:
         emit({"figures": told, "seconds": seconds})
         return 0
-    print(f"{len(told)} figure{'s' if len(told) > 1 else ''}: about {lasting(seconds)} on one core")
+    print(f"{len(told)} figure{'s' if len(told) > 1 else ''}: about {lasting(seconds)} on two cores")
     on_gpu = [name for name, text in told.items() if text.endswith("GPU")]
     if on_gpu:
         print(fold(f"measured on a GPU, and longer without one: {', '.join(on_gpu)}"))

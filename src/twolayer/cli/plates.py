@@ -77,15 +77,25 @@ def _made(args: argparse.Namespace, name: str, folder: Path, settings: dict[str,
     from twolayer.gallery.shared.records import record
     from twolayer.gallery.shared.registry import files_of, run
 
-    began = time.process_time()
+    began = time.monotonic()
     with one_line_warnings():
         plate = run(name, quick=args.quick, seed=args.seed or 0, out=folder, **settings)
     files = [str(path) for path in files_of(plate, folder)]
     if args.record is not None:
-        cost = f"{time.process_time() - began:.0f} s of CPU"
+        cost = f"{time.monotonic() - began:.0f} s {_where()}"
         record(plate, args.record, "quick" if args.quick else "full", cost)
         files.append(args.record)
     return plate, files
+
+
+def _where() -> str:
+    """On what a figure was made."""
+    import jax
+
+    if jax.default_backend() != "cpu":
+        return "GPU"
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return f"on {cores} core{'s' if cores > 1 else ''}"
 
 
 def _check_record(args: argparse.Namespace) -> None:

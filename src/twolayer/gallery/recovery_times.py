@@ -60,12 +60,12 @@ def recovery_times(
     return Finding(data, _verdict(data, fits, shares, seeds), TASK)
 
 
-def _dims(k: int, largest: int) -> np.ndarray:
+def _dims(k: int, largest: int) -> list[int]:
     first, last, count = RANGES[k]
     if largest < 4 * first:
         raise InputError(f"Argument `largest` must be at least {4 * first} for k = {k}, but got {largest}.")
     end = min(last, largest)
-    return np.geomspace(first, end, min(count, int(2 * np.log2(end / first)) + 1)).round().astype(int)
+    return np.geomspace(first, end, min(count, int(2 * np.log2(end / first)) + 1)).round().astype(int).tolist()
 
 
 def _dataset(rows: list[tuple[float, ...]], fits: dict[int, Fit], shares: dict[int, Fit]) -> xr.Dataset:

@@ -35,6 +35,7 @@ TARGETS = (
 )
 ACTIVATIONS = ("tanh(z + 0.7)", "relu", "erf")
 EDGE = 3e-4  # smallest overlap that is drawn where it is
+POINTS = 20  # overlaps that stay zero are told from small ones, which asks more of sampled averages than the risk does
 SEEN, LEARNED = 1e-3, 5e-3  # overlaps at the step of discovery, and at the last one
 
 
@@ -67,7 +68,7 @@ def staircases(
         for activation in activations:
             problem = tl.Problem(target, activation, width=4, second_layer=[1.0, -1.2, 0.8, -0.9])
             key = target, activation
-            lenses = (tl.GiantSteps(), tl.Chain(dim))
+            lenses = (tl.GiantSteps(log2_points=POINTS), tl.Chain(dim))
             pairs[key] = follow("-".join(key), problem, algorithm, *lenses, steps, seeds, seed)
             stairs[key] = analysis.staircase(activation)
     data = _data(pairs, stairs, targets, activations)

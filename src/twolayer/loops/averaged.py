@@ -138,7 +138,7 @@ class Averaged(Evolution, Generic[M]):
         self.make = make
         self.motion, pace = make(precision)
         self.windows, self.averaging = Windows(self.motion, pace), self.motion.averaging
-        self.difference = 0.0
+        self.difference = self.overlap_difference = 0.0
         self.second = None
         if self.averaging.sampled:
             fewer = self.averaging.precision
@@ -178,6 +178,10 @@ class Averaged(Evolution, Generic[M]):
         # relative to a student that says nothing, or to the risk where a run grows beyond it
         change = np.abs(one - two) / np.maximum(np.maximum(one, two), np.maximum(silent, 1e-300))
         self.difference = max(self.difference, float(np.max(change)) / 2)
+        # the risk is quadratic where nothing is learned: an overlap may be off by the root of what the risk is off by
+        self.overlap_difference = max(
+            self.overlap_difference, float(np.max(np.abs(fine.M - coarse.M), initial=0.0)) / 2
+        )
         if self.difference > precision.accuracy and self._affordable(done):
             raise StartAgain(Averaged(self.make, precision._replace(points=precision.points + 2)))
 
@@ -193,7 +197,8 @@ class Averaged(Evolution, Generic[M]):
         """The engine and its error, and the risk below which differences mean nothing.
 
         The error is the largest truncation of an average, or what sampling does to the risk. Risks are differences of
-        averages of the size of E[h²]: below the errors of these they are noise, and may be cut off at zero.
+        averages of the size of E[h²]: below the errors of these they are noise, and may be cut off at zero. What
+        sampling does to the overlaps is told beside it.
         """
         task, averager = self.motion.task, self.averaging.averager
         error = max(self.averaging.worst, self.difference, ROUNDING)
@@ -202,6 +207,8 @@ class Averaged(Evolution, Generic[M]):
         integration = 10 * self.windows.pace.error  # errors of single steps add up
         resolved = max(error if not averager.closed else 0.0, integration, 10 * ROUNDING) * silent
         told = {"engine": averager.label, "engine_error": error, "risk_resolution": resolved}
+        if self.second is not None:
+            told["overlap_error"] = self.overlap_difference
         return {**self.motion.notes(), **told}
 
     def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:

@@ -176,7 +176,14 @@ def _draw_measured(
             place = _signed(y) + ("" if error is None else f" ± {error:.2f}")
             text = place if plane == "theta" else f"({point.mu:g}, {place}) {text}".rstrip()
         if text and (plane == "delta" or (x_in, y_in) != (point.mu, y)):
-            ax.annotate(text, (x_in, y_in), (4, 4), textcoords="offset points", fontsize=7, zorder=8)
+            # to the left of the point where another one's text begins on the right
+            near = any(
+                0 < q.mu - point.mu < right / 4 and plane == "delta" and abs(q.delta - y) < (top - floor) / 6
+                for q in measured
+                if q.theta is not None
+            )
+            side: Any = {"ha": "right" if near else "left", "textcoords": "offset points", "fontsize": 7, "zorder": 8}
+            ax.annotate(text, (x_in, y_in), (-5 if near else 4, 4), **side)
 
 
 def _signed(number: float) -> str:

@@ -27,6 +27,8 @@ __all__ = ["OUTCOMES", "Check", "Verdict", "between", "holds", "largest", "near"
 OUTCOMES = ("differs", "undecided", "agrees")
 """From the one that decides: a verdict is the first that any of its checks has."""
 
+ROUNDING = 1e-9  # of the resolution
+
 
 class Check(NamedTuple):
     """One test: its outcome, and what was compared, with threshold and numbers."""
@@ -132,7 +134,8 @@ def largest(
     """Whether many deviations are within their errors: the largest in units of its tolerance, and what was seen.
 
     ``resolution`` and ``allowance`` are numbers, or one for each deviation. What would have been seen is told as a part
-    of the resolution. Numbers without error and deviation are left out.
+    of the resolution. Numbers whose error is no more than rounding are left out where they deviate by no more than is
+    allowed: a count of steps that is the same in all runs.
 
     Examples
     --------
@@ -142,19 +145,19 @@ def largest(
     gap, error, room, scale = (
         np.asarray(x, dtype=float).ravel() for x in np.broadcast_arrays(np.abs(gaps), errors, allowance, resolution)
     )
-    known = (error > 0) | (gap > room)
+    known = (error > ROUNDING * scale) | (gap > room)
     gap, error, room, scale = (x[known] for x in (gap, error, room, scale))
     if not gap.size or not np.isfinite(gap).all():
         return unknown(f"{what}: {'deviations are not finite' if gap.size else 'nothing was measured'}")
     limit = limit_of(gap.size, freedom)
-    tolerance, safe = limit * error + room, np.where(error > 0, error, np.inf)
+    tolerance, safe = limit * error + room, np.where(error > ROUNDING * scale, error, np.inf)
     seen = float(((gap + tolerance) / scale).max())
     outcome = "differs" if (gap > tolerance).any() else "agrees" if seen <= 1 else "undecided"
-    z = gap / safe
-    beside = f" beside {room.max():.2g}" if room.max() > 0 else ""
+    z = np.maximum(gap - room, 0.0) / safe
+    beside = f", beyond the {room.max():.2g} of the prediction itself," if room.max() > 0 else ""
     return Check(
         outcome,
-        f"{what}: largest of {gap.size} deviations {z.max():.1f} standard errors, {limit:.1f} allowed{beside}, rms "
+        f"{what}: largest of {gap.size} deviations{beside} {z.max():.1f} standard errors, {limit:.1f} allowed, rms "
         f"{np.sqrt((z**2).mean()):.1f}; seen from {seen:.2f} of the resolution on",
     )
 
