@@ -40,5 +40,5 @@ class Arrays:
 
     def function(self, name: str, x: Any) -> tuple[Any, Any]:
         """A function of the formula language, and its slope."""
-        value, slope = jax.jvp(FUNCTIONS[name].jax, (x,), (jnp.ones_like(x),))
+        value, slope = jax.jvp(FUNCTIONS[name].array, (x,), (jnp.ones_like(x),))
         return value, slope

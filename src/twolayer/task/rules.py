@@ -21,10 +21,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
-
 from twolayer.functions.syntax import FUNCTIONS
 from twolayer.numerics.errors import InputError, choice, closest, finite_number, reject, require
+from twolayer.numerics.later import Later
 from twolayer.task.losses import Loss
 from twolayer.task.scaling import Scaling
 
@@ -43,6 +42,8 @@ __all__ = [
     "sign",
     "two_step",
 ]
+
+jnp: Any = Later("jax.numpy")
 
 TINY = 1e-300
 
