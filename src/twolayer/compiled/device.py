@@ -15,7 +15,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import pallas as pl
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from twolayer.compiled.arrays import Arrays
@@ -99,6 +98,8 @@ def kernel(shape: Shape, steps: Any, numbers: Any, normals: Any, start: Any, sto
 
 def in_registers(shape: Shape, steps: Any, numbers: Any, normals: Any, carry: Any, first: Any, stop: Any) -> Any:
     """A block of steps as one kernel."""
+    from jax.experimental import pallas as pl  # takes half a second, and only GPUs need it
+
     state, lane = carry
 
     def part(x: Any) -> Any:
