@@ -16,6 +16,7 @@ EXAMPLES = (
     ("twolayer gallery run mediocrity --set dims=4,8 --set starts=100", "with other settings"),
     ("twolayer gallery run all --quick --dry-run", "how long all of them take"),
 )
+UNKNOWN = "?"  # a duration that has not been recorded
 RUN = ("--quick", "--record", "--out", "--seed", "--set", "--dry-run")
 
 
@@ -102,7 +103,9 @@ def _written(value: Any) -> str:
 
 
 def _seconds(text: str) -> float:
-    """What a duration of the list is in seconds."""
+    """What a duration of the list is in seconds; 0 where it has not been measured."""
+    if text == UNKNOWN:
+        return 0.0
     number, unit = text.split()[:2]
     return float(number) * (60 if unit == "min" else 1)
 
@@ -119,6 +122,9 @@ def _forecast(args: argparse.Namespace) -> int:
         emit({"figures": told, "seconds": seconds})
         return 0
     print(f"{len(told)} figure{'s' if len(told) > 1 else ''}: about {lasting(seconds)} on two cores")
+    unknown = [name for name, text in told.items() if text == UNKNOWN]
+    if unknown:
+        print(fold(f"not measured, and not counted: {', '.join(unknown)}"))
     on_gpu = [name for name, text in told.items() if text.endswith("GPU")]
     if on_gpu:
         print(fold(f"measured on a GPU, and longer without one: {', '.join(on_gpu)}"))
