@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from twolayer.numerics import random
-from twolayer.numerics.errors import InputError, choice, positive_integer, require
+from twolayer.numerics.errors import InputError, choice, expect, positive_integer, require
 from twolayer.numerics.special import symmetric_root
 from twolayer.numerics.tracing import traced
 from twolayer.numerics.wishart import draw_factor
@@ -154,6 +154,7 @@ class Overlaps:
         >>> start.Q.diagonal().round(12).tolist()
         [1.0, 1.0]
         """
+        expect(Problem, "problem", problem)
         choice("law", law, LAWS)
         rank = rank_of(problem.P)
         dim = positive_integer("dim", dim)
