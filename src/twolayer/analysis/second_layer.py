@@ -238,6 +238,7 @@ def layerwise(result: xr.Dataset, ridge: float = 0.0) -> xr.Dataset:
     >>> layerwise(run).risk.shape, bool((layerwise(run).risk < run.risk).all())
     ((1, 4), True)
     """
+    expect(xr.Dataset, "result", result, " from solve")
     known = unpack(result)
     problem: Problem = known["problem"]
     lead = result.a.shape[:2]
