@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import jax
 import numpy as np
 import xarray as xr
 
@@ -49,6 +50,17 @@ def result() -> xr.Dataset:
 @functools.cache
 def folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="fuzz-"))
+
+
+def double(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same with double precision, which `tl.pure` asks its callers for."""
+
+    @functools.wraps(function)
+    def inside(**arguments: Any) -> Any:
+        with jax.enable_x64(True):
+            return function(**arguments)
+
+    return inside
 
 
 def _run() -> dict[str, Any]:
@@ -181,12 +193,12 @@ def _table() -> dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]
         "schedules.table": (tl.schedules.table, lambda: {"at": [0.0, 1.0], "values": [1.0, 0.5], "clock": "alpha"}),
         "schedules.custom": (tl.schedules.custom, lambda: {"function": lambda x: 1 / (1 + x), "clock": "alpha",
                              "breaks": ()}),
-        "pure.averages": (tl.pure.averages, lambda: {**plain(), "loss": "squared", "at": None}),
-        "pure.vector_field": (tl.pure.vector_field, lambda: {**own(), "at": None}),
-        "pure.increment": (tl.pure.increment, own),
-        "pure.mean_step": (tl.pure.mean_step, lambda: {**own(), "dim": 10, "at": None}),
-        "pure.chain_step": (tl.pure.chain_step, lambda: {**own(), "dim": 10}),
-        "pure.integrate": (tl.pure.integrate, lambda: {"field": tl.pure.vector_field(problem(), algorithm()), "start":
+        "pure.averages": (double(tl.pure.averages), lambda: {**plain(), "loss": "squared", "at": None}),
+        "pure.vector_field": (double(tl.pure.vector_field), lambda: {**own(), "at": None}),
+        "pure.increment": (double(tl.pure.increment), own),
+        "pure.mean_step": (double(tl.pure.mean_step), lambda: {**own(), "dim": 10, "at": None}),
+        "pure.chain_step": (double(tl.pure.chain_step), lambda: {**own(), "dim": 10}),
+        "pure.integrate": (double(tl.pure.integrate), lambda: {"field": double(tl.pure.vector_field)(problem=problem(), algorithm=algorithm()), "start":
                            start(), "times": np.array([0.0, 0.1]), "rtol": 1e-4, "max_steps": 64, "mode": "reverse"}),
         "plot.trajectory": (tl.plot.trajectory, lambda: {"dataset": result(), "figure": None, "ax": None,
                             "entries": "M", "clock": "time", "quantity": "risk"}),

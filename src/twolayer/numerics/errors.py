@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 import math
 import operator
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from twolayer.numerics.tracing import traced
@@ -143,6 +145,55 @@ def finite_number(name: str, value: object, *, minimum: float = -math.inf, accep
         reject(name, value, accepted)
     require(math.isfinite(number) and number >= minimum, name, value, accepted)
     return number
+
+
+def finite_numbers(name: str, values: object, minimum: float = -math.inf) -> tuple[float, ...]:
+    """Return a sequence of finite numbers as floats, or reject it.
+
+    Examples
+    --------
+    >>> finite_numbers("kinks", [0, 1])
+    (0.0, 1.0)
+    """
+    accepted = "a sequence of finite numbers" + (f" ≥ {minimum:g}" if math.isfinite(minimum) else "")
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        reject(name, values, accepted)
+    try:
+        listed = list(values)
+    except TypeError:  # an array without axes
+        reject(name, values, accepted)
+    return tuple(finite_number(name, x, minimum=minimum, accepted=accepted) for x in listed)
+
+
+def identifier(name: str, value: object) -> str:
+    """Return a word that can name something, or reject it."""
+    if not isinstance(value, str) or not value.isidentifier():
+        reject(name, value, "an identifier")
+    return str(value)
+
+
+def flag(name: str, value: object) -> bool:
+    """Return True or False, or reject anything else."""
+    if not isinstance(value, bool):
+        reject(name, value, "True or False")
+    return value
+
+
+def path_of(name: str, value: object) -> Path:
+    """Return a path, or reject what cannot name one.
+
+    Examples
+    --------
+    >>> path_of("store", 3)
+    Traceback (most recent call last):
+    twolayer.InputError: Argument `store` must be a path, but got 3.
+    """
+    if not isinstance(value, str | os.PathLike) or "\0" in str(value):
+        reject(name, value, "a path")
+    try:
+        return Path(value)
+    except TypeError:  # a path of bytes
+        reject(name, value, "a path")
 
 
 def failed(argument: str, name: str, accepted: str, error: Exception) -> InputError:
