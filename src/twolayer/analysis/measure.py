@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from twolayer.numerics.errors import choice, positive_integer, require
+from twolayer.numerics.strangers import reading
 from twolayer.running.dataset import check_result, description_of
 from twolayer.running.meanings import with_meanings
 from twolayer.task.overlaps import pseudo_inverse
@@ -21,7 +22,8 @@ __all__ = ["measure_histogram", "measure_moments", "orthogonal_norms", "particle
 
 def particle_weights(dataset: xr.Dataset) -> np.ndarray:
     """The weights of the neurons, (neuron,)."""
-    check_result(dataset)
+    if "stages" in check_result(dataset):
+        reject("dataset", "a run in stages", "a result of solve")
     n = dataset.sizes["neuron"]
     return np.asarray(dataset.weight.values) if "weight" in dataset else np.full(n, 1 / n)
 
@@ -35,9 +37,10 @@ def _inside(dataset: xr.Dataset) -> np.ndarray:
 
 def orthogonal_norms(dataset: xr.Dataset) -> np.ndarray:
     """The squared norm q of the part of every neuron orthogonal to the target directions, (seed, time, neuron)."""
-    if "q" in dataset:
-        return np.asarray(dataset.q.values)
-    return np.maximum(np.diagonal(dataset.Q.values, axis1=2, axis2=3) - _inside(dataset), 0.0)
+    with reading("Argument `dataset`"):
+        if "q" in dataset:
+            return np.asarray(dataset.q.values)
+        return np.maximum(np.diagonal(dataset.Q.values, axis1=2, axis2=3) - _inside(dataset), 0.0)
 
 
 def measure_moments(dataset: xr.Dataset) -> xr.Dataset:

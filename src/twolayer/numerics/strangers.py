@@ -7,16 +7,31 @@ size   before memory is taken, what a file declares is compared with what it hol
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
+import zipfile
+import zlib
 from collections.abc import Iterator
 
-from twolayer.numerics.errors import InputError, short
+from twolayer.numerics.errors import InputError, RunFailed, short
 
 __all__ = ["check_format", "check_size", "reading"]
 
 SMALL, RATIO = 2**28, 64  # bytes that any file may declare, and how many times its own size a larger one may
-FAULTS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError, RecursionError, OSError)
+FAULTS = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    RuntimeError,
+    OSError,
+    zlib.error,
+    zipfile.BadZipFile,
+)
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # no fault of the file
 
 
 @contextlib.contextmanager
@@ -32,9 +47,11 @@ def reading(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except InputError:
+    except (InputError, RunFailed):
         raise
     except FAULTS as error:
+        if isinstance(error, OSError) and error.errno in DISK:
+            raise
         why = f"{type(error).__name__} {short(str(error).strip(chr(39)), 100)}"
         raise InputError(f"{what} must hold what twolayer wrote, but is damaged or foreign: {why}.") from error
 

@@ -245,6 +245,10 @@ class Store:
 
     def _write_header(self) -> None:
         """Array sizes and coordinates first, the group that speaks of them last."""
+        with reading(f"The store {short(str(self.path))}"):
+            self._write_arrays()
+
+    def _write_arrays(self) -> None:
         zarr = zarr_module()
         group = zarr.open_group(self.path, mode="r+")
         outer = [len(axis) for axis in self.header["axes"].values()] + [self.header["seeds"]]
