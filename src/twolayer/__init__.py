@@ -9,8 +9,8 @@
 >>> round(float(theory.risk[0, -1]), 4)
 0.0572
 
-Heavy modules load when a name is first used. `errors`, `extend`, `gallery`, `stability` and `sweeps` are there too, and what makes
-own activations, losses, rules and methods known by name.
+Heavy modules load when a name is first used. `errors`, `extend`, `gallery`, `stability` and `sweeps` are there too, and
+what makes own activations, losses, rules and methods known by name.
 """
 
 from __future__ import annotations

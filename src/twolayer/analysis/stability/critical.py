@@ -19,21 +19,22 @@ import numpy as np
 import scipy.linalg
 
 from twolayer.functions.hermite import gauss_panels
-from twolayer.gaussian.moments import moments
+from twolayer.gaussian.nodes import target_frame
 from twolayer.numerics.errors import InputError, reject
 from twolayer.numerics.precision import float64
-from twolayer.numerics.rules import hermite_rule
+from twolayer.numerics.rules import hermite_rule, sobol_normals
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 from twolayer.task.scaling import Scaling, positive_law
 
 __all__ = ["critical_lr", "perfect_point"]
 
-PERFECT = 1e-9  # excess risk, relative to that of a student that says nothing, at which learning is perfect
+PERFECT = 1e-12  # mean squared error, relative to the labels, of a student that is the target
 MAX_GRID = 2**17
 WIDEST = 40  # K has p⁴ entries
 
 
+@float64
 def perfect_point(problem: Problem) -> Overlaps:
     """Neurons on the target's directions, one after the other, if the student then is the target.
 
@@ -44,15 +45,17 @@ def perfect_point(problem: Problem) -> Overlaps:
     [[1.0], [1.0]]
     """
     own = np.eye(problem.k)[np.arange(problem.p) % problem.k]
-    point = Overlaps(own @ problem.P @ own.T, own @ problem.P, problem.P)
-    blank = Overlaps(np.zeros((problem.p, problem.p)), np.zeros((problem.p, problem.k)), problem.P)
-    excess, scale = (moments(problem, x).excess_risk for x in (point, blank))
-    if not excess <= PERFECT * max(scale, 1e-300):
+    L = target_frame(problem.P)[0]
+    fields = jnp.asarray(sobol_normals(L.shape[1], 10) @ L.T)
+    label = np.asarray(problem.target(fields))
+    said = np.asarray(problem.activation(fields @ own.T)) @ problem.a() / problem.divisor
+    error = float(np.mean((label - said) ** 2) / 2)
+    if not error <= PERFECT * float(np.mean(label**2)):
         raise InputError(
             "Argument `problem` must have a student that equals its target when neurons lie on the target's directions "
-            f"in turn (the same function, with a second layer to match), but the excess risk there is {excess:.3g}."
+            f"in turn (the same function, with a second layer to match), but the excess risk there is {error:.3g}."
         )
-    return point
+    return Overlaps(own @ problem.P @ own.T, own @ problem.P, problem.P)
 
 
 @float64

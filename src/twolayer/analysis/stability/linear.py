@@ -113,9 +113,12 @@ class Flow:
 
     def direction(self, v: np.ndarray) -> Overlap:
         """A change of coordinates, real or complex, as changes of Q, M and a."""
-        none = Overlap(*(jnp.zeros_like(part, dtype=v.dtype) for part in self.frame))
-        found = _unpacked(self.field, none, jnp.asarray(v))
-        return Overlap(*map(np.asarray, found))
+        p, k = self.frame.M.shape
+        rows, columns = _corner(self.field, p)
+        Q = np.zeros((p, p), v.dtype)
+        Q[rows, columns] = Q[columns, rows] = v[p * k : p * k + len(rows)]
+        a = v[p * k + len(rows) :] if self.field.form.trained else np.zeros(p)
+        return Overlap(Q, v[: p * k].reshape(p, k), a)
 
     def rate(self, x: np.ndarray) -> np.ndarray:
         """F."""

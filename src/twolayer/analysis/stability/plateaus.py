@@ -10,6 +10,7 @@ order in which the steps of the leap chain (`analyse`) are learned is compared w
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,7 +69,11 @@ class Plateau:
         return self.point.lasts(dim, 0.0 if math.isnan(self.constant) else self.constant)
 
     def __repr__(self) -> str:
-        return f"Plateau({self.begin:.4g} to {self.end:.4g}, excess risk {self.excess_risk:.4g}, κ = {self.point.rate:.4g})"
+        return f"Plateau({self})"
+
+    def __str__(self) -> str:
+        when = f"{self.begin:.4g} to {self.end:.4g}"
+        return f"{when}: excess risk {self.excess_risk:.4g}, {self.point.unstable} growing, κ = {self.point.rate:.4g}"
 
 
 class Plateaus(list[Plateau]):
@@ -99,12 +104,7 @@ class Plateaus(list[Plateau]):
         self.learned, self.chain, self.in_order, self.points = list(learned), list(chain), in_order, points
 
     def __str__(self) -> str:
-        lines = [
-            f"{one.begin:.4g} to {one.end:.4g}: excess risk {one.excess_risk:.4g}, {one.point.unstable} growing, "
-            f"κ = {one.point.rate:.4g}"
-            for one in self
-        ] or ["no plateau"]
-        return "\n".join([*lines, self._order()])
+        return "\n".join([*(map(str, self) if self else ["no plateau"]), self._order()])
 
     def _order(self) -> str:
         steps = [f"{n} of order {q} at t = {t:.4g}" for (q, n), t in zip(self.chain, self.learned, strict=True)]
@@ -195,7 +195,7 @@ def _order(
         learned.append(float(times[above[0]]) if len(above) else math.inf)
     whole = np.allclose(problem.P, np.eye(problem.k), atol=1e-9) and bool(learned)
     known = [t for t in learned if math.isfinite(t)]
-    if whole and any(later < earlier for earlier, later in zip(learned, learned[1:], strict=False)):
+    if whole and any(later < earlier for earlier, later in itertools.pairwise(learned)):
         return learned, seen.chain, False
     return learned, seen.chain, True if whole and len(known) == len(learned) else "undecided"
 

@@ -20,7 +20,7 @@ from twolayer.analysis.stability.linear import SINGULAR, Flow
 from twolayer.analysis.stability.newton import settle
 from twolayer.equations.state import Overlap
 from twolayer.numerics.errors import InputError, Interrupted, finite_number, positive_integer, reject
-from twolayer.numerics.html import card, table
+from twolayer.numerics.html import card, matrix, table
 from twolayer.numerics.precision import float64
 from twolayer.running.progress import monitor_for
 from twolayer.running.support import check_description
@@ -113,13 +113,15 @@ class FixedPoint:
         return f"FixedPoint({self})"
 
     def _repr_html_(self) -> str:
-        from twolayer.numerics.html import matrix
-
         shown = ", ".join(f"{x:.4g}" for x in self.eigenvalues[:6]) + (", …" if len(self.eigenvalues) > 6 else "")
         rows = [("excess risk", f"{self.excess_risk:.6g}"), ("growing", str(self.unstable))]
         rows += [("κ", f"{self.rate:.6g}"), ("eigenvalues", shown), ("residual", f"{self.residual:.1g}")]
         rows += [("M", matrix(self.overlaps.M)), ("Q", matrix(self.overlaps.Q))]
         return card(f"Fixed point ({self.kind})", "", rows)
+
+
+def _when(point: FixedPoint) -> str:
+    return "–" if math.isnan(point.time) else f"{point.time:.4g}"
 
 
 class FixedPoints(list[FixedPoint]):
@@ -138,16 +140,14 @@ class FixedPoints(list[FixedPoint]):
     def __str__(self) -> str:
         lines = [f"{'time':>9}  {'excess risk':>12}  growing  {'κ':>10}  residual"]
         for one in self:
-            when = "–" if math.isnan(one.time) else f"{one.time:.4g}"
             lines.append(
-                f"{when:>9}  {one.excess_risk:>12.6g}  {one.unstable:>7}  {one.rate:>10.5g}  {one.residual:.0e}"
+                f"{_when(one):>9}  {one.excess_risk:>12.6g}  {one.unstable:>7}  {one.rate:>10.5g}  {one.residual:.0e}"
             )
         return "\n".join(lines + [f"no fixed point: {reason}" for reason in self.missed])
 
     def _repr_html_(self) -> str:
         rows = [
-            ("–" if math.isnan(one.time) else f"{one.time:.4g}", f"{one.excess_risk:.6g}", str(one.unstable))
-            + (f"{one.rate:.5g}", f"{one.residual:.0e}")
+            (_when(one), f"{one.excess_risk:.6g}", str(one.unstable), f"{one.rate:.5g}", f"{one.residual:.0e}")
             for one in self
         ]
         head = ("time", "excess risk", "growing", "κ", "residual")
