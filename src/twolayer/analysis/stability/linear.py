@@ -72,7 +72,7 @@ def _unpacked(field: VectorField, frame: Overlap, x: Any) -> Overlap:
     p, k = frame.M.shape
     rows, columns = _corner(field, p)
     M, corner = x[: p * k].reshape(p, k), x[p * k : p * k + len(rows)]
-    Q = frame.Q.at[rows, columns].set(corner).at[columns, rows].set(corner)
+    Q = jnp.asarray(frame.Q).at[rows, columns].set(corner).at[columns, rows].set(corner)
     return Overlap(Q, M, x[p * k + len(rows) :] if field.form.trained else frame.a)
 
 
@@ -92,10 +92,10 @@ class Flow:
         reason = ODE().objection(problem, algorithm)
         if reason is not None:
             raise Refused("fixed_points", reason)
-        state = Overlap(start.Q, start.M, problem.a() if start.a is None else start.a)
-        averager, *_ = adapt(problem, algorithm.mean_drive, *state, tolerance=1e-8)
+        a = problem.a() if start.a is None else start.a
+        averager, *_ = adapt(problem, algorithm.mean_drive, start.Q, start.M, a, tolerance=1e-8)
         field = field_with(averager.engine, problem, algorithm)
-        return cls(problem, field, Overlap(*map(jnp.asarray, state)), averager.label)
+        return cls(problem, field, Overlap(*map(jnp.asarray, (start.Q, start.M, a))), averager.label)
 
     @property
     def x(self) -> np.ndarray:
