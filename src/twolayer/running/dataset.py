@@ -24,6 +24,7 @@ from __future__ import annotations
 import contextlib
 import json
 import platform
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -59,6 +60,7 @@ SCHEMA = "twolayer/1"
 PACKAGES = ("twolayer", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
 
 
+@cache
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on.
 
@@ -123,7 +125,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
             "a": (("seed", "time", "neuron"), snapshot.a),
             "risk": (("seed", "time"), excess + irreducible(problem)),
             "excess_risk": (("seed", "time"), excess),
-            "outcome": (("seed",), record.outcome.astype(object)),
+            "outcome": (("seed",), record.outcome),
             "stop_step": (("seed",), stops["step"][0], {"units": stops["step"][1]}),
             "stop_time": (("seed",), stops["time"][0], {"units": stops["time"][1]}),
             "save_point": (("time",), position),
