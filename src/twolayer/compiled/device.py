@@ -179,7 +179,15 @@ def kernel_for(shape: Shape) -> Any:
 
 @partial(jax.jit, static_argnames=("shape", "mesh", "block"))
 def advance(shape: Shape, mesh: Any, block: Any, numbers: Any, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
-    """Steps start … stop − 1 of all seeds, which are the last axis of every array, a share on each device."""
+    """Steps start … stop − 1 of all seeds, a share on each device.
+
+    They are the last axis of states, keys and numbers, with places that no seed takes, and the first one of their
+    bookkeeping and of the steps (seeds, 1).
+    """
+    state, lane = carry
+
+    def along(x: Any, beyond: float = 0) -> Any:
+        return jnp.pad(x[:, 0], (0, keys.shape[1] - len(x)), constant_values=beyond)
 
     def share(numbers: Any, keys: Any, carry: Any, start: Any, stop: Any, longest: Any) -> Any:
         draws = shape.batch * shape.used + shape.entries
@@ -196,7 +204,9 @@ def advance(shape: Shape, mesh: Any, block: Any, numbers: Any, keys: Any, carry:
     shared = EVERYWHERE if numbers.shape[1] == 1 else LAST_OVER_SEEDS
     places = (shared, LAST_OVER_SEEDS, state_and_lane, OVER_SEEDS, OVER_SEEDS, EVERYWHERE)
     spread = jax.shard_map(share, mesh=mesh, in_specs=places, out_specs=state_and_lane, check_vma=False)
-    return spread(numbers, keys, carry, start, stop, (stop - start).max())
+    given = state, Lane(along(lane.code, DIVERGED), along(lane.stop), along(lane.watched))
+    state, lane = spread(numbers, keys, given, along(start), along(stop), (stop - start).max())
+    return state, Lane(*(x[: len(start), None] for x in lane))
 
 
 @partial(jax.jit, static_argnames=("mesh", "places"))
@@ -217,7 +227,7 @@ class DeviceStepper(WrittenStepper):
     """All seeds on all devices; places that no seed takes count as stopped."""
 
     def start(self) -> Any:
-        """Numbers (numbers of a state, places) on the devices."""
+        """Numbers (numbers of a state, places) on the devices; one column where all seeds start alike."""
         self.seeds, devices = len(self.keys), jax.devices()
         whole = TOGETHER * len(devices)
         self.places = -(-self.seeds // whole) * whole
@@ -227,8 +237,7 @@ class DeviceStepper(WrittenStepper):
         self.words = self.put(self.keys)
         rows, p = self.rows(), self.at.p
         by_columns = rows[:, :-p].reshape(len(rows), p, -1).swapaxes(1, 2).reshape(len(rows), -1)
-        state = self.put(np.concatenate([by_columns, rows[:, -p:]], axis=1))
-        return state if state.shape[1] == self.places else spread_out(state, self.mesh, self.places)
+        return self.put(np.concatenate([by_columns, rows[:, -p:]], axis=1))
 
     def put(self, x: np.ndarray) -> Any:
         """(seeds, n) as (n, places) on the devices; one row for all seeds as it is."""
@@ -239,23 +248,19 @@ class DeviceStepper(WrittenStepper):
         filled[:, self.seeds :] = filled[:, :1]
         return jax.device_put(filled, NamedSharding(self.mesh, LAST_OVER_SEEDS))
 
-    def along(self, x: Any, beyond: float = 0) -> Any:
-        """(seeds, 1) as (places,) on the devices."""
-        filled = jnp.pad(x[:, 0], (0, self.places - self.seeds), constant_values=beyond)
-        return jax.device_put(filled, NamedSharding(self.mesh, OVER_SEEDS))
-
     def run(self, carry: Any, start: Any, stop: Any) -> Any:
         """Compiled steps of all seeds."""
         state, lane = carry
-        lane = Lane(self.along(lane.code, DIVERGED), self.along(lane.stop), self.along(lane.watched))
-        span = (self.along(start), self.along(stop))
-        state, lane = advance(self.shape, self.mesh, self.how, self.given, self.words, (state, lane), *span)
-        return state, Lane(*(x[: self.seeds, None] for x in lane))
+        if state.shape[1] < self.places:
+            state = spread_out(state, self.mesh, self.places)
+        return advance(self.shape, self.mesh, self.how, self.given, self.words, (state, lane), start, stop)
 
     def snapshot(self, state: Any) -> Snapshot:
         """Overlaps of all seeds."""
-        found = seen(state, self.L, self.at.p)
-        return Snapshot(*(self.lanes.of_seeds(np.asarray(x)[: self.seeds])[:, None] for x in found))
+        found = [np.asarray(x) for x in seen(state, self.L, self.at.p)]
+        if state.shape[1] < self.places:
+            found = [np.broadcast_to(x, (self.seeds, *x.shape[1:])) for x in found]
+        return Snapshot(*(self.lanes.of_seeds(x[: self.seeds])[:, None] for x in found))
 
     def notes(self, diverged: bool) -> dict[str, Any]:
         """How the steps were taken."""

@@ -41,6 +41,7 @@ __all__ = ["Vectors"]
 
 NS_PER_INPUT, NS_PER_PRODUCT = 3.0, 1.0  # for estimates of cost
 GROUP = 2**18  # seeds in a group times p d: the weights of a group stay in cache
+DEVICE_NUMBERS = 2**28  # weights and inputs of a group on an accelerator, which works on all of them at once
 
 
 class VectorNumbers(NamedTuple):
@@ -202,11 +203,17 @@ def spec_of(dim: int, task: Task) -> SampleForm:
 
 
 def lanes_of(dim: int, tasks: Sequence[Task]) -> Lanes:
-    """Groups of any size give the same numbers for batch 1; matrix products of a batch do not, so one at a time."""
-    if spec_of(dim, tasks[0]).batch > 1:
+    """Groups of any size give the same numbers for batch 1; matrix products of a batch do not, so one at a time.
+
+    On accelerators that would leave most of them idle: there groups are large, and their size may show in the last bit.
+    """
+    spec, p, seeds = spec_of(dim, tasks[0]), tasks[0].problem.p, sum(task.seeds for task in tasks)
+    if jax.default_backend() != "cpu":
+        room = max(1, DEVICE_NUMBERS // ((p + spec.chunk) * dim))
+        return Lanes(tasks, min(2 ** (seeds - 1).bit_length(), 2 ** (room.bit_length() - 1)))
+    if spec.batch > 1:
         return Lanes(tasks, 1)
-    room = max(1, min(16, GROUP // (tasks[0].problem.p * dim)))
-    return Lanes(tasks, min(sum(task.seeds for task in tasks), room))
+    return Lanes(tasks, min(seeds, max(1, min(16, GROUP // (p * dim)))))
 
 
 class VectorsStepper(Stepper):

@@ -68,6 +68,10 @@ def threefry(key: Key, high: Any, low: Any) -> tuple[Any, Any]:
     return x0, x1
 
 
+_threefry = jax.jit(threefry)
+MANY = 2**16  # keys from which on compiling pays
+
+
 def check_seed(seed: object) -> None:
     """Refuse what is not a seed."""
     accepted = isinstance(seed, int | np.integer) and not isinstance(seed, bool) and 0 <= int(seed) < 2**64
@@ -86,7 +90,8 @@ def stream(seed: int, role: Role, run: Any = 0) -> np.ndarray:
     with np.errstate(over="ignore"):
         base = (np.uint32(int(seed) >> 32), np.uint32(int(seed) & 0xFFFFFFFF))
         runs = np.atleast_1d(np.asarray(run, dtype=np.uint32))
-        words = np.stack(threefry(base, np.full_like(runs, int(role)), runs), axis=-1)
+        hash_ = _threefry if runs.size > MANY else threefry
+        words = np.stack([np.asarray(x) for x in hash_(base, np.uint32(int(role)), runs)], axis=-1)
     return words if np.ndim(run) else words[0]
 
 

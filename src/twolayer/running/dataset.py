@@ -125,7 +125,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
             "a": (("seed", "time", "neuron"), snapshot.a),
             "risk": (("seed", "time"), excess + irreducible(problem)),
             "excess_risk": (("seed", "time"), excess),
-            "outcome": (("seed",), record.outcome),
+            "outcome": xr.Variable("seed", record.outcome, fastpath=True),  # pandas would read every word
             "stop_step": (("seed",), stops["step"][0], {"units": stops["step"][1]}),
             "stop_time": (("seed",), stops["time"][0], {"units": stops["time"][1]}),
             "save_point": (("time",), position),
