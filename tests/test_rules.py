@@ -205,15 +205,17 @@ def test_clipped_averages_of_a_linear_neuron_in_closed_form() -> None:
 
 
 @pytest.mark.usefixtures("x64")
-def test_averages_are_those_of_samples() -> None:
-    """Two neurons, by quadrature over all fields: every rule against a million Gaussian samples of its own ĝ."""
-    problem = tl.Problem("z1", "erf", width=2, noise=0.1)
+@pytest.mark.parametrize("law", ["gaussian", "cauchy"])
+def test_averages_are_those_of_samples(law: str) -> None:
+    """Two neurons, by quadrature over all fields: every rule against a million samples of its own ĝ."""
+    problem = tl.Problem("z1", "erf", width=2, noise=0.1, noise_law=law)
     Q, M, a = np.array([[0.8, 0.2], [0.2, 0.5]]), np.array([[0.3], [-0.2]]), np.array([1.0, -0.7])
     rng = np.random.default_rng(0)
     root = np.linalg.cholesky(np.block([[Q, M], [M.T, np.eye(1)]]))
     u = rng.normal(size=(10**6, 3)) @ root.T
-    lam, star, xi = u[:, :2], u[:, 2:], rng.normal(size=10**6)
-    for rule in (rules.clip(0.35), rules.normalised(), rules.formula("g*exp(-norm) + 0.1*e")):
+    lam, star = u[:, :2], u[:, 2:]
+    xi = rng.normal(size=10**6) if law == "gaussian" else rng.standard_cauchy(size=10**6)
+    for rule in (rules.clip(0.35), rules.normalised(), rules.formula("g*exp(-norm) + 0.1*tanh(e)")):
         drive = tl.SGD("1/d", rule=rule).drive
         found = select(problem, drive)(Q, M, a, 0.1)
         g = np.asarray(
@@ -228,6 +230,56 @@ def test_averages_are_those_of_samples() -> None:
         ):
             error = samples.std(0) / 1000
             assert (np.abs(samples.mean(0) - getattr(found, name)) < sigmas(30) * error).all(), (rule, name)
+
+
+CAUCHY = tl.Problem("erf(z1/1.4142135623730951)", "erf", noise=0.1, noise_law="cauchy")
+
+
+def test_cut_gradients_have_a_limit_where_labels_have_no_mean() -> None:
+    """Under Cauchy noise runs with clipped gradients follow their equation, which is not that of Gaussian noise."""
+    algorithm = tl.SGD(0.5 / d, rule=rules.clip(0.3))
+    runs = tl.solve(CAUCHY, algorithm, tl.Chain(1000), START, time=2, save=1, seeds=48).M.values[:, -1, 0, 0]
+    gaussian = tl.Problem(CAUCHY.target, "erf", noise=0.1)
+    gaps = []
+    for problem in (CAUCHY, gaussian):
+        limit = tl.solve(problem, algorithm, tl.ODE(), START, time=2, save=1)
+        gaps.append(abs(runs.mean() - limit.M.values[0, -1, 0, 0]) / (runs.std() / np.sqrt(48) + 2 / 1000))
+    assert gaps[0] < sigmas(1) < gaps[1]
+
+
+def test_what_bounds_gradients_is_asked_for_where_labels_have_heavy_tails() -> None:
+    bounded = {"clip(1)", "normalised()", "sign()", "formula('g/(1 + norm)')", "private(0.1, 1)"}
+    for rule in (*sorted(bounded), "polyak()", "lookahead(1/d)", "adagrad_norm(1)", "private(0.1)", None):
+        assert ("ODE" in tl.support(CAUCHY, tl.SGD("1/d", rule=rule))) == (rule in bounded), rule
+    both = tl.SGD("1/d", rule="clip(1)", train_second_layer=True)
+    assert "no moment of order 1" in tl.support(CAUCHY, both).reasons["ODE"]
+    assert "ODE" in tl.support(tl.Problem("z1", "erf", noise=0.1, noise_law="student(1.5)"), both)
+
+
+@pytest.mark.usefixtures("x64")
+def test_the_second_layer_feels_no_tails_of_mean_zero() -> None:
+    """E[e σ] of a clipped run is that of the plain gradient without noise, exactly."""
+    problem = tl.Problem("sign(z1)", "erf", noise=0.1, noise_law="student(1.5)", flips=0.1)
+    point = np.array([[0.8]]), np.array([[0.3]]), np.ones(1)
+    found = select(problem, tl.SGD("1/d", rule="clip(0.3)").drive)(*point, 0.1)
+    plain = select(tl.Problem("sign(z1)", "erf", flips=0.1), "squared")(*point, 0.0)
+    np.testing.assert_allclose(found.second, plain.second, rtol=1e-7)
+    np.testing.assert_allclose(found.excess_risk, plain.excess_risk, rtol=1e-7)
+
+
+def test_reused_samples_follow_the_limit_of_their_rule() -> None:
+    """Full batches under noise without a variance: theory and explicit weights, and the plain gradient far off."""
+    problem = tl.Problem("tanh(z1)", "erf", noise=0.1, noise_law="student(1.5)")
+    algorithm = tl.SGD(0.3, batch=2 * d, dataset=2 * d, rule="clip(0.3)")
+    theory = tl.solve(problem, algorithm, tl.DMFT(), START, steps=6, save=2)
+    runs = tl.solve(problem, algorithm, tl.Vectors(300), START, steps=6, save=2, seeds=24)
+    for name in ("M", "Q"):
+        values = runs[name].values[:, 1:, 0, 0]
+        error = np.hypot(values.std(0) / np.sqrt(24), theory[f"{name}_error"].values[0, 1:, 0, 0])
+        assert (np.abs(values.mean(0) - theory[name].values[0, 1:, 0, 0]) < sigmas(8) * error + 2 / 300).all()
+    other = tl.solve(problem, algorithm.replace(rule="clip(0.6)"), tl.DMFT(), START, steps=6, save=2)
+    assert abs(float(other.M[0, -1, 0, 0] - theory.M[0, -1, 0, 0])) > 0.05
+    assert np.isinf(theory.train_risk).all() and "train_risk_error" not in theory
 
 
 def test_rules_that_leave_gradients_alone_change_nothing() -> None:
@@ -263,11 +315,12 @@ REASONS = {
         "Map": "more than the fields",
         "MeanField": "not linear",
         "Population": "has none",
-        "DMFT": "plain gradients",
+        "DMFT": "every sample is new",
     },
     "sign()": {"Chain": "lie to the axes", "SDE": "single samples"},
     "adam()": {"Chain": "lie to the axes", "ODE": "every coordinate by its own scale", "Map": "more than the fields"},
-    "adagrad_norm()": {"SDE": "single samples", "GiantSteps": "single samples"},
+    "adagrad_norm()": {"SDE": "single samples", "GiantSteps": "single samples", "DMFT": "single samples"},
+    "private(0.5)": {"DMFT": "of length √d"},
 }
 
 

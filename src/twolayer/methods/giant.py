@@ -22,7 +22,7 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import layers_apart, memory_beyond, regime_of
-from twolayer.task.tails import infinite
+from twolayer.task.tails import no_moment
 
 __all__ = ["GiantSteps"]
 
@@ -76,7 +76,7 @@ class GiantSteps(Method):
                 f"the rule {rule} is not one of single samples, whose batch averages are what giant steps are made of"
             )
         if regime_of(algorithm).name == "giant steps":
-            return layers_apart(algorithm) or memory_beyond(algorithm) or infinite(problem, algorithm.loss, 2)
+            return layers_apart(algorithm) or memory_beyond(algorithm) or no_moment(problem, algorithm, 2)
         return (
             f"giant steps have lr = O(1) and batches of at least order d, such as lr = 0.5, batch = 4*d, but with "
             f"lr = {algorithm.lr}, batch = {algorithm.batch} the limit is another one; Map iterates the mean step at "
@@ -93,7 +93,7 @@ class GiantSteps(Method):
             return (
                 "the band is that of one lr for all: leave out second_lr and train the first layer, or use band = False"
             )
-        return super().objection(problem, algorithm) or (infinite(problem, algorithm.loss, 4) if self.band else None)
+        return super().objection(problem, algorithm) or (no_moment(problem, algorithm, 4) if self.band else None)
 
     def prepare(self, task: Task) -> Evolution:
         """Read lr and α off the laws."""

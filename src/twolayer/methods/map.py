@@ -41,7 +41,7 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import instead_of_memory, memory_beyond
-from twolayer.task.tails import infinite
+from twolayer.task.tails import no_moment
 
 __all__ = ["CORRECTIONS", "LARGEST_FLUCTUATION", "Map", "reuse_refused"]
 
@@ -116,7 +116,7 @@ class Map(Method):
             )
         if algorithm.reused:
             return reuse_refused(algorithm)
-        return memory_beyond(algorithm) or infinite(problem, algorithm.loss, 4)
+        return memory_beyond(algorithm) or no_moment(problem, algorithm, 4)
 
     def prepare(self, task: Task) -> Evolution:
         """Evaluate the laws at d."""

@@ -32,7 +32,7 @@ from twolayer.task.method import Evolution, Method, Snapshot, Task, register_met
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import instead_of_memory, layers_apart, memory_beyond, regime_of
 from twolayer.task.scaling import Scaling
-from twolayer.task.tails import infinite
+from twolayer.task.tails import no_moment
 
 __all__ = ["ODE"]
 
@@ -140,7 +140,7 @@ class ODE(Method):
                 f"samples are reused ({algorithm.reused}), so the fields depend on the whole past and no "
                 f"equation closes on the overlaps; {instead_of_memory(algorithm)}"
             )
-        reason = layers_apart(algorithm) or memory_beyond(algorithm) or infinite(problem, algorithm.loss, 2)
+        reason = layers_apart(algorithm) or memory_beyond(algorithm) or no_moment(problem, algorithm, 2)
         if reason is not None:
             return reason
         rule = algorithm.rule

@@ -41,7 +41,7 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
-from twolayer.task.tails import infinite
+from twolayer.task.tails import no_moment
 from twolayer.task.tempo import Clock, Tempo
 
 __all__ = ["SDE"]
@@ -228,7 +228,7 @@ class SDE(Method):
         rule = algorithm.rule
         if rule is not None and (rule.push is None or rule.coordinates):
             return f"the rule {rule} is not one of single samples, from whose covariance the noise is made"
-        return ODE.refusal(problem, algorithm) or infinite(problem, algorithm.loss, 4)
+        return ODE.refusal(problem, algorithm) or no_moment(problem, algorithm, 4)
 
     def stride(self, problem: Problem, algorithm: SGD) -> int:
         """Steps of SGD in one time step."""

@@ -68,36 +68,24 @@ def contribution(
     """What one chunk of samples adds to the batch means of g zᵀ and e σ(λ)."""
     rates = rates_now(params.rates, params.tempo, state.memory)
     z, star, (W, a) = inputs(spec, batch), params.L.shape[1], state.memory.aimed(spec.form, rates)
-    label_noise = spec.kernel.labels.spoil(batch.noise, params.noise)
-    if spec.kernel.rule is not None:
-        return ruled_contribution(spec, params, rates, state, z, label_noise), None
-    if spec.batch == 1:  # plain products fuse with the step, and the new norms are known without reading W again
+    label_noise, rule = spec.kernel.labels.spoil(batch.noise, params.noise), spec.kernel.rule
+    if (
+        spec.batch == 1 and rule is None
+    ):  # plain products fuse with the step, and the new norms are known without reading W again
         fields = (z * W).sum(-1)
         push = spec.kernel.push(Sample(fields[None], z[:, :star] @ params.L.T, label_noise), a)
         g = push.first[0]
         products = Products(state.square, g * fields, g**2 * (z * z).sum())
         return Push(g[:, None] * z, push.second[0]), products
-    push = spec.kernel.push(Sample(z @ W.T, z[:, :star] @ params.L.T, label_noise), a)
+    sample = Sample(z @ W.T, z[:, :star] @ params.L.T, label_noise)
+    if rule is not None and rule.sizes:
+        products = z @ z.T / spec.dim if rule.products else None
+        sample = sample._replace(size=(z * z).sum(-1) / spec.dim, products=products)
+    push = spec.kernel.push(sample, a)
     count = rates.batch if spec.varies else spec.batch
     inside = chunk * spec.chunk + jnp.arange(spec.chunk) < count
     weight = jnp.where(inside, 1.0 / count, 0.0)[:, None]
     return Push((weight * push.first).T @ z, (weight * push.second).sum(0)), None
-
-
-def ruled_contribution(
-    spec: SampleForm, params: VectorNumbers, rates: Coefficients, state: VectorState, z: Any, label_noise: Any
-) -> Push:
-    """The same with a rule, of a whole batch."""
-    star, (W, a) = params.L.shape[1], state.memory.aimed(spec.form, rates)
-    rule = spec.kernel.rule
-    assert rule is not None
-    sample = Sample(z @ W.T, z[:, :star] @ params.L.T, label_noise)
-    if rule.sizes:
-        sample = sample._replace(
-            size=(z * z).sum(-1) / spec.dim, products=z @ z.T / spec.dim if rule.products else None
-        )
-    push = spec.kernel.push(sample, a)
-    return Push(push.first.T @ z / spec.batch, push.second.mean(0))
 
 
 def step(
@@ -303,11 +291,10 @@ class Vectors(Stackable):
         return None
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
-        """Rules of single samples want a whole batch at once."""
+        """Rules that see inner products of inputs want a whole batch at once."""
         rule = algorithm.rule
-        large = algorithm.batch_at(self.dim) * self.dim > INPUTS_AT_ONCE or algorithm.batch.schedule is not None
-        if large and rule is not None and rule.push is not None and not rule.coordinates:
-            return f"the rule {rule} sees a whole batch at once, of 2¹⁸ numbers at most and constant size"
+        if rule is not None and rule.products and algorithm.batch_at(self.dim) * self.dim > INPUTS_AT_ONCE:
+            return f"the rule {rule} sees a whole batch at once, of 2¹⁸ numbers at most"
         return super().objection(problem, algorithm)
 
     def stack_key(self, task: Task) -> Hashable | None:

@@ -19,9 +19,11 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
 from twolayer.functions.syntax import FUNCTIONS
 from twolayer.numerics.errors import InputError, choice, closest, finite_number, reject, require
@@ -45,6 +47,7 @@ __all__ = [
 ]
 
 TINY = 1e-300
+FAR = 1e12  # size of the gradients that tell whether a rule is bounded
 
 
 class Sight(NamedTuple):
@@ -143,6 +146,22 @@ class Rule:
     def registered(self) -> bool:
         """Whether the name stands for a function of the user's, which may be another one tomorrow."""
         return self.name not in MAKERS
+
+    @cached_property
+    def bounded(self) -> bool:
+        """Whether ĝ stays bounded however large gradients are, so that labels of any law have a mean push.
+
+        Examples
+        --------
+        >>> clip(0.25).bounded, polyak().bounded, formula("g/(1 + norm)").bounded
+        (True, False, True)
+        """
+        if self.push is None:
+            return False
+        e = np.array([-FAR, FAR])
+        g = e[:, None] * np.array([1.0, -0.7])
+        sight = Sight(g, np.zeros_like(g), e, np.ones(2), lambda g, rate: rate * g, lambda fields: g, 2.0, 1.0, 1.0)
+        return bool(np.abs(np.asarray(self.push(sight))).max() < math.sqrt(FAR))
 
     @classmethod
     def of(cls, value: Any) -> Rule | None:

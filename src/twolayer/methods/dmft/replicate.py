@@ -237,7 +237,9 @@ class Replicate:
 
     def _risks(self) -> tuple[float, ...]:
         """Training risk of the rows and, where there is one, of their average."""
-        looked = (x for x in (self.state.now, self.state.average) if x is not None)
+        looked = [x for x in (self.state.now, self.state.average) if x is not None]
+        if self.setting.noise > 0 and self.setting.kernel.labels.law.moments <= 2:
+            return (np.inf,) * len(looked)
         return tuple(
             float(risk_of(self.setting.kernel, self.basis, self.paths, *x, self.setting.alpha)) for x in looked
         )
