@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from chance import sigmas
+from scipy.linalg import expm
 from scipy.special import erf as erf_of
 from scipy.stats import norm
 
@@ -304,6 +305,61 @@ def test_own_rules_are_known_by_name() -> None:
     assert (tl.rerun(two).M.values == two.M.values).all()
 
 
+def test_label_noise_of_the_algorithm_is_noise_that_no_risk_knows() -> None:
+    """Limits are those of a problem with so much more noise, to the last bit; runs have their mean, and their risks not."""
+    plain, noisy = tl.SGD(1 / d), tl.SGD(1 / d, rule=rules.label_noise(0.3))
+    more = ERF.replace(noise=0.5)
+    one, two = (tl.solve(*x, tl.ODE(), START, time=2, save=2) for x in ((ERF, noisy), (more, plain)))
+    np.testing.assert_array_equal(one.Q, two.Q)
+    np.testing.assert_allclose(two.risk - one.risk, 0.15, rtol=1e-12)
+    runs = tl.solve(ERF, noisy, tl.Chain(400), START, time=2, save=1, seeds=64).Q.values[:, -1, 0, 0]
+    other = tl.solve(ERF, plain, tl.ODE(), START, time=2, save=1)
+    room = sigmas(1) * runs.std() / 8 + 3 / 400
+    assert abs(runs.mean() - two.Q.values[0, -1, 0, 0]) < room < abs(runs.mean() - other.Q.values[0, -1, 0, 0])
+
+
+def test_label_noise_is_new_at_every_visit() -> None:
+    """On reused samples it is not fitted: theory and explicit weights, and both are off for noise that samples keep."""
+    reused = tl.SGD(0.5, batch=2 * d, dataset=2 * d, rule=rules.label_noise(0.5))
+    theory = tl.solve(ERF, reused, tl.DMFT(), START, steps=6, save=1)
+    runs = tl.solve(ERF, reused, tl.Vectors(300), START, steps=6, save=1, seeds=24)
+    kept = tl.solve(ERF.replace(noise=0.7), reused.replace(rule=None), tl.DMFT(), START, steps=6, save=1)
+    for name in ("Q", "train_risk"):
+        values = runs[name].values[:, -1].reshape(24)
+        gaps = [abs(values.mean() - float(x[name].values[0, -1].squeeze())) for x in (theory, kept)]
+        assert gaps[0] < sigmas(2) * values.std() / np.sqrt(24) + 3 / 300 < gaps[1], name
+
+
+def test_rules_that_draw_get_a_key() -> None:
+    """Half of all gradients are dropped and the others doubled: the same drift, twice the spread of single samples."""
+
+    @tl.extend.register_rule("dropped", random=True)
+    def dropped(x: rules.Sight) -> Any:
+        return 2 * x.g * jax.random.bernoulli(x.key, 0.5, (len(x.g), 1))
+
+    problem, gamma, dim, seeds = tl.Problem("z1", "linear", noise=0.2), 0.8, 400, 64
+    algorithm = tl.SGD(gamma / d, rule="dropped()")
+    # dM/dt = 1 − M, dQ/dt = 2 (M − Q) + 2 γ (1 − 2M + Q + Δ)
+    rate = np.array([[-1.0, 0.0], [2 - 4 * gamma, 2 * gamma - 2]])
+    end = -np.linalg.solve(rate, np.array([1.0, 2 * gamma * 1.2]))
+    M, Q = end + expm(rate) @ (np.array([0.1, 0.5]) - end)
+    for method in (tl.Chain(dim), tl.Vectors(dim)):
+        runs = tl.solve(problem, algorithm, method, START, time=1, save=1, seeds=seeds)
+        for values, limit in ((runs.M.values, M), (runs.Q.values, Q)):
+            last = values[:, -1, 0, 0]
+            assert abs(last.mean() - limit) < sigmas(4) * last.std() / np.sqrt(seeds) + 4 / dim, method.name
+        again = tl.solve(problem, algorithm, method, START, time=1, save=3, seeds=2)
+        np.testing.assert_allclose(again.M[:, -1], runs.M[:2, -1], rtol=1e-10)
+    assert "draws random numbers" in tl.support(problem, algorithm).reasons["ODE"]
+
+
+def test_two_laws_of_label_noise_are_refused_where_they_matter() -> None:
+    laplace, noisy = tl.Problem("z1", "linear", noise=0.1, noise_law="laplace"), tl.SGD("1/d", rule="label_noise(0.2)")
+    assert "ODE" in tl.support(laplace, noisy)
+    assert "over one law" in tl.support(laplace, noisy.replace(loss="huber")).reasons["ODE"]
+    assert "over one law" in tl.support(laplace, noisy).reasons["SDE"]
+
+
 def test_texts_say_everything() -> None:
     for rule in (*PATHS.values(), *(x for x, _ in MEANS.values()), rules.formula("g/(1 + norm)"), rules.private(1, 2)):
         assert rules.Rule.of(str(rule)) == rule
@@ -337,6 +393,7 @@ def test_what_cannot_be_done_is_refused_with_the_reason(rule: str) -> None:
     [
         ("unknown rule 'clp' .did you mean 'clip'", lambda: tl.SGD("1/d", rule="clp(1)")),
         ("`threshold` must be a positive number, but got -1", lambda: rules.clip(-1)),
+        ("`variance` must be a positive number, but got 0", lambda: rules.label_noise(0)),
         ("`lr` must be a law such as 1.5/d", lambda: rules.lookahead(0.1)),
         ("`beta2` must be a number in", lambda: rules.adam(beta2=1.0)),
         ("unknown name 'w' in 'g.w'", lambda: rules.formula("g*w")),

@@ -13,7 +13,7 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem
 
-__all__ = ["infinite", "no_moment"]
+__all__ = ["infinite", "no_moment", "two_laws"]
 
 
 def no_moment(problem: Problem, algorithm: SGD, power: int) -> str | None:
@@ -30,6 +30,22 @@ def no_moment(problem: Problem, algorithm: SGD, power: int) -> str | None:
         return infinite(problem, algorithm.loss, power)
     # a mean of many e needs no variance to have a limit, and its fluctuations no fourth moment
     return infinite(problem, algorithm.loss, power // 2) if algorithm.train_second_layer else None
+
+
+def two_laws(problem: Problem, algorithm: SGD, fluctuating: bool = False) -> str | None:
+    """Why averages over the noise of labels and that of the algorithm's own are not those of one Gaussian; or None.
+
+    Of a loss that is linear only variances count, unless fluctuations are asked for.
+    """
+    rule, law = algorithm.rule, problem.labels.law
+    if rule is None or not rule.relabels or law.name == "gaussian":
+        return None
+    if algorithm.loss.student is not None and not fluctuating:
+        return None
+    return (
+        f"the rule {rule} adds Gaussian noise to labels that have noise of the law {law.name}, and averages are taken "
+        "over one law: use Gaussian noise, or a method that draws samples"
+    )
 
 
 def infinite(problem: Problem, loss: Loss, power: int) -> str | None:

@@ -176,8 +176,9 @@ class DMFTEvolution(Evolution):
 
 
 def bends(kernel: Kernel) -> bool:
-    """Whether the push of a sample jumps or bends with its fields, so that means of its derivative miss a part."""
-    return bool(kernel.activation.kinks or kernel.loss.kinks or (kernel.rule is not None and kernel.rule.kinks))
+    """Whether means of the derivative of a push miss a part: where it jumps or bends, and where a rule draws more."""
+    again = kernel.labels.more and kernel.loss.student is None
+    return bool(kernel.activation.kinks or kernel.loss.kinks or kernel.rule is not None or again)
 
 
 def setting_of(task: Task, steps: int) -> Setting:
@@ -265,7 +266,7 @@ class DMFT(Method):
             return (
                 f"the noise of the rule {rule} is of length √d, and steps of order one pass all of it on to the weights"
             )
-        if rule is not None and (rule.push is None or rule.coordinates):
+        if rule is not None and not rule.single:
             return f"the rule {rule} is not one of single samples, from whose fields the pushes are made"
         if algorithm.batch.schedule is not None:
             return f"with batch = {algorithm.batch} no sample has one law of how often it is in a batch"
