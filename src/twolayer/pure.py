@@ -39,6 +39,8 @@ from twolayer.task.losses import Loss
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import layers_apart, memory_beyond, regime_of
+from twolayer.task.rules import unaveraged
+from twolayer.task.tails import two_laws
 
 __all__ = [
     "ChainStep",
@@ -164,9 +166,11 @@ def vector_field(problem: Problem, algorithm: SGD, at: Overlaps | None = None) -
     if algorithm.reused or not regime.continuous:
         why = "samples are reused" if algorithm.reused else f"the regime is {regime.name}"
         raise Refused("vector_field", f"there is no equation of motion where {why}")
-    reason = layers_apart(algorithm) or memory_beyond(algorithm)
-    if reason is not None:
+    reason = layers_apart(algorithm) or memory_beyond(algorithm) or unaveraged(algorithm.rule)
+    if reason is not None or (reason := two_laws(problem, algorithm)) is not None:
         raise Refused("vector_field", reason)
+    if algorithm.rule is not None and algorithm.rule.relabels:
+        problem = problem.replace(noise=problem.noise + algorithm.rule.relabels)
     return field_with(_engine(problem, algorithm.mean_drive, at), problem, algorithm)
 
 
@@ -265,6 +269,11 @@ def increment(problem: Problem, algorithm: SGD) -> Increment:
     [[1.5]]
     """
     algorithm.check_constant("tl.pure.increment")
+    if algorithm.rule is not None and (algorithm.rule.relabels or algorithm.rule.draws):
+        raise InputError(
+            f"Argument `rule` must be a function of the samples for tl.pure.increment, but got {algorithm.rule}, which "
+            "draws random numbers."
+        )
     return Increment(kernel_of(problem, algorithm), problem.a(), problem.noise)
 
 

@@ -338,7 +338,7 @@ class Population(Method):
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """There are no samples to reuse, and no direction to learn in a zero target."""
-        if algorithm.rule is not None:
+        if algorithm.rule is not None and not (algorithm.rule.relabels and algorithm.loss.student is not None):
             return f"the rule {algorithm.rule} acts on gradients of samples, and the population loss has none"
         if algorithm.reused:
             return f"samples are reused ({algorithm.reused}), but the population loss is an average over all inputs"

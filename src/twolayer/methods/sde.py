@@ -41,7 +41,7 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
-from twolayer.task.tails import infinite
+from twolayer.task.tails import no_moment, two_laws
 from twolayer.task.tempo import Clock, Tempo
 
 __all__ = ["SDE"]
@@ -109,7 +109,7 @@ def one_step(params: DiffusionNumbers, quantity: str | None, carry: Any, number:
     (y, clock), lane = carry
     params, after = scheduled(params, clock)
     field, (p, k) = params.field, y.M.shape
-    sigma = params.spread(y.Q, y.M, y.a, params.noise, params.rho)
+    sigma = params.spread(y.Q, y.M, y.a, field.noise, params.rho)
     if field.form.normalises:
         J = tangent(y.Q, y.M, field.form.trained)
         sigma = J @ sigma @ J.T
@@ -155,7 +155,7 @@ class SDEStepper(Stepper):
 
     def __init__(self, method: SDE, lanes: Lanes) -> None:
         self.lanes, task = lanes, lanes.task
-        problem, algorithm, dim = task.problem, task.algorithm, method.dim
+        problem, algorithm, dim = task.as_trained.problem, task.algorithm, method.dim
         stride = method.stride(problem, algorithm)
         averager = adapt(problem, algorithm.drive, *task.starts())[0]
         spread = spread_of(problem, algorithm)
@@ -226,9 +226,10 @@ class SDE(Method):
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Where there is no differential equation there is no correction to it."""
         rule = algorithm.rule
-        if rule is not None and (rule.push is None or rule.coordinates):
+        if rule is not None and not rule.single:
             return f"the rule {rule} is not one of single samples, from whose covariance the noise is made"
-        return ODE.refusal(problem, algorithm) or infinite(problem, algorithm.loss, 4)
+        reason = ODE.refusal(problem, algorithm) or no_moment(problem, algorithm, 4)
+        return reason or two_laws(problem, algorithm, fluctuating=True)
 
     def stride(self, problem: Problem, algorithm: SGD) -> int:
         """Steps of SGD in one time step."""

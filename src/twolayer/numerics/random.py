@@ -21,7 +21,7 @@ import numpy as np
 from twolayer.numerics.errors import require
 from twolayer.numerics.precision import float64
 
-__all__ = ["Role", "check_seed", "host_normal", "normal", "stream", "threefry"]
+__all__ = ["Role", "check_seed", "host_normal", "normal", "rule_key", "stream", "threefry"]
 
 Key = Any
 """Two uint32 words."""
@@ -43,6 +43,7 @@ class Role(enum.IntEnum):
     BATCHES = 8
 
 
+RULES = 0xFFFF_FFFF  # counter of the keys of rules, beyond all numbers of a step
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
@@ -219,6 +220,18 @@ def normal(key: Key, step: Any, index: Any) -> Any:
     """
     step, index = jnp.broadcast_arrays(jnp.asarray(step, jnp.uint32), jnp.asarray(index, jnp.uint32))
     return quantile(*threefry((key[..., 0], key[..., 1]), step, index))
+
+
+def rule_key(key: Key, step: Any) -> Any:
+    """A key of jax.random for every step, from the stream of a run.
+
+    Examples
+    --------
+    >>> rule_key(stream(0, Role.DIFFUSION), jnp.arange(3)).shape
+    (3,)
+    """
+    high, low = threefry((key[..., 0], key[..., 1]), jnp.asarray(step).astype(jnp.uint32), jnp.uint32(RULES))
+    return jax.random.wrap_key_data(jnp.stack([high, low], -1), impl="threefry2x32")
 
 
 @float64

@@ -160,6 +160,14 @@ class Task:
         """Numbers of the runs, on which their random streams depend: ``seeds`` of them from ``first`` on."""
         return np.arange(self.first, self.first + self.seeds)
 
+    @property
+    def as_trained(self) -> Task:
+        """The same with the label noise that gradients see, which has that of the algorithm's own besides."""
+        rule = self.algorithm.rule
+        if rule is None or not rule.relabels:
+            return self
+        return dataclasses.replace(self, problem=self.problem.replace(noise=self.problem.noise + rule.relabels))
+
     def starts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Q, M, a of every seed, with a leading seed axis."""
         assert isinstance(self.start, Overlaps)
