@@ -188,9 +188,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in NAMESPACES:
+        importlib.import_module("twolayer.numerics.compilation").expect()
         return importlib.import_module(f"twolayer.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'twolayer' has no attribute {name!r}")
+    importlib.import_module("twolayer.numerics.compilation").expect()
     value = globals()[name] = getattr(importlib.import_module(f"twolayer.{_HOME[name]}"), name)
     return value
 

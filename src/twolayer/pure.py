@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -36,7 +35,7 @@ from twolayer.numerics.errors import InputError, Refused, choice, positive_integ
 from twolayer.numerics.wishart import GramFactor
 from twolayer.task.algorithm import SGD
 from twolayer.task.losses import Loss
-from twolayer.task.overlaps import Overlaps
+from twolayer.task.overlaps import Overlaps, register
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import layers_apart, memory_beyond, regime_of
 from twolayer.task.rules import unaveraged
@@ -57,10 +56,9 @@ __all__ = [
 ]
 
 
-ADJOINTS: dict[str, diffrax.AbstractAdjoint] = {
-    "reverse": diffrax.RecursiveCheckpointAdjoint(),
-    "forward": diffrax.ForwardMode(),
-}
+MODES = ("reverse", "forward")
+
+register()  # overlaps may have been described before JAX was imported
 
 
 def _engine(problem: Problem, loss: Loss | str, at: Overlaps | None) -> Engine:
@@ -224,6 +222,9 @@ def integrate(
     ...     round(float(jax.grad(risk)(0.05)), 4)
     0.2123
     """
+    import diffrax  # takes half a second, which `solve` does without
+
+    forward = choice("mode", mode, MODES) == "forward"
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(field.rate),
         diffrax.Dopri8(),
@@ -233,7 +234,7 @@ def integrate(
         y0=field.state(start),
         saveat=diffrax.SaveAt(ts=times),
         stepsize_controller=diffrax.PIDController(rtol=rtol, atol=rtol * 1e-2),
-        adjoint=ADJOINTS[choice("mode", mode, ADJOINTS)],
+        adjoint=diffrax.ForwardMode() if forward else diffrax.RecursiveCheckpointAdjoint(),
         max_steps=max_steps,
     )
     path = solution.ys

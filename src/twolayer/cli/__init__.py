@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from twolayer.numerics.compilation import expect
 from twolayer.numerics.errors import InputError, RunFailed, closest, short
 
 __all__ = ["COMMANDS", "WIDTH", "Parser", "command_of", "main", "usage"]
@@ -116,6 +117,7 @@ def _dispatch(argv: list[str]) -> int:
     if name not in COMMANDS:
         known = ", ".join(COMMANDS)
         raise InputError(f"Unknown command {short(name)}{closest(name, COMMANDS)}; commands are {known}.")
+    expect()
     parser, command = command_of(name)
     return int(command.run(parser.read(rest)))
 

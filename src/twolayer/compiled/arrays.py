@@ -41,7 +41,7 @@ class Arrays:
 
     def function(self, name: str, x: Any) -> tuple[Any, Any]:
         """A function of the formula language, and its slope."""
-        value, slope = jax.jvp(FUNCTIONS[name].jax, (x,), (jnp.ones_like(x),))
+        value, slope = jax.jvp(FUNCTIONS[name].array, (x,), (jnp.ones_like(x),))
         return value, slope
 
     def total(self, x: Any) -> Any:

@@ -15,8 +15,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from twolayer.compiled.arrays import Arrays, Columns
@@ -123,6 +121,9 @@ def as_kernel(
     shape: Shape, columns: bool, steps: Any, numbers: Any, normals: Any, carry: Any, first: Any, stop: Any
 ) -> Any:
     """A block of steps as one kernel."""
+    from jax.experimental import pallas as pl  # takes half a second, and only GPUs need it
+    from jax.experimental.pallas import triton
+
     state, lane = carry
     together = 32 if columns else TOGETHER  # one warp, so that the neurons of a seed stay in one thread
 

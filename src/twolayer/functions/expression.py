@@ -18,6 +18,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from twolayer.functions.hermite import hermite_he, monomials_of_he
 from twolayer.functions.syntax import (
     FUNCTIONS,
@@ -287,7 +289,7 @@ def _evaluate(node: Node, values: Mapping[str, Any]) -> Any:
             inner = _evaluate(argument, values)
             order = hermite_order(name)
             if order is None:
-                return FUNCTIONS[name].jax(inner)
+                return FUNCTIONS[name].array(inner)
             scale = math.sqrt(math.factorial(order[1])) if order[0] == "h" else 1.0
             return hermite_he(order[1], inner) / scale
         case Binary(op, left, right):
@@ -317,13 +319,20 @@ class Expression:
         return tuple(sorted(names, key=lambda name: int(name[1:] or 0)))
 
     @property
+    def finite(self) -> bool:
+        """Whether nothing occurs that is infinite anywhere: divisions, negative powers, logarithms."""
+        nodes = list(walk(self.tree))
+        poles = any(isinstance(n, Binary) and n.op == "/" and constant(n.right) is None for n in nodes)
+        logs = any(isinstance(n, Call) and n.name == "log" and constant(n) is None for n in nodes)
+        return not poles and not logs and not any(isinstance(n, Power) and n.exponent < 0 for n in nodes)
+
+    @property
     def smooth(self) -> bool:
         """Whether only analytic functions occur (a division may still have a pole)."""
         nodes = list(walk(self.tree))
         calls = [n.name for n in nodes if isinstance(n, Call) and n.name in FUNCTIONS and constant(n) is None]
-        poles = any(isinstance(n, Binary) and n.op == "/" and constant(n.right) is None for n in nodes)
-        roots = any(isinstance(n, Power) and (n.exponent < 0 or n.exponent % 1) for n in nodes)
-        return all(FUNCTIONS[name].smooth for name in calls) and not poles and not roots
+        roots = any(isinstance(n, Power) and n.exponent % 1 for n in nodes)
+        return self.finite and all(FUNCTIONS[name].smooth for name in calls) and not roots
 
     def polynomial(self, names: tuple[str, ...]) -> Polynomial | None:
         """Coefficients by exponent tuple, or None when the formula is not a polynomial of these names."""
@@ -334,8 +343,9 @@ class Expression:
         return None if expanded is None else {k: c for k, c in expanded.items() if c != 0.0}
 
     def __call__(self, **values: Any) -> Any:
-        """Evaluate with JAX arrays (or numbers) for the variables."""
-        return _evaluate(self.tree, values)
+        """Evaluate with arrays of NumPy or JAX (or numbers) for the variables; poles give infinity in silence."""
+        with np.errstate(all="ignore"):
+            return _evaluate(self.tree, values)
 
     def __str__(self) -> str:
         return to_text(self.tree)

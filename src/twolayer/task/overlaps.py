@@ -12,14 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.numerics import random
 from twolayer.numerics.errors import InputError, choice, positive_integer, require
-from twolayer.numerics.special import symmetric_root
+from twolayer.numerics.roots import host_root
 from twolayer.numerics.tracing import traced
-from twolayer.numerics.wishart import draw_factor
 from twolayer.task.problem import Problem, finite_array
 
-__all__ = ["Overlaps", "pseudo_inverse", "rank_of"]
+__all__ = ["Overlaps", "pseudo_inverse", "rank_of", "register"]
 
 TOLERANCE = 1e-8  # eigenvalues of P below this fraction of the largest count as zero
 LAWS = ("sphere", "hemisphere", "gaussian")
@@ -53,7 +51,7 @@ class Overlaps:
     dim: int | None
 
     def __init__(self, Q: Any, M: Any, P: Any = None, a: Any = None, dim: int | None = None) -> None:
-        _register()
+        register()
         Q, M = finite_array("Q", Q), finite_array("M", M)
         require(Q.ndim >= 2 and Q.shape[-1] == Q.shape[-2], "Q", Q, "square matrices (..., p, p)")
         require(M.ndim == Q.ndim and M.shape[:-1] == Q.shape[:-1], "M", M, f"of shape {Q.shape[:-1]} + (k,)")
@@ -120,7 +118,7 @@ class Overlaps:
             root = np.sqrt(values[keep])
             L_P, inverse = vectors[:, keep] * root, (vectors[:, keep] / root).T
         A = self.M @ np.swapaxes(inverse, -1, -2)
-        return L_P, A, symmetric_root(self.Q - A @ np.swapaxes(A, -1, -2))
+        return L_P, A, host_root(self.Q - A @ np.swapaxes(A, -1, -2))
 
     @classmethod
     def random(
@@ -154,6 +152,9 @@ class Overlaps:
         >>> start.Q.diagonal().round(12).tolist()
         [1.0, 1.0]
         """
+        from twolayer.numerics import random
+        from twolayer.numerics.wishart import draw_factor
+
         choice("law", law, LAWS)
         rank = rank_of(problem.P)
         dim = positive_integer("dim", dim)
@@ -281,7 +282,7 @@ def _unflatten(dim: int | None, leaves: tuple[Any, ...]) -> Overlaps:
 _registered = False
 
 
-def _register() -> None:
+def register() -> None:
     """Tell JAX that overlaps are a pytree, as soon as somebody has imported it."""
     global _registered
     jax = sys.modules.get("jax")
@@ -290,4 +291,4 @@ def _register() -> None:
         jax.tree_util.register_pytree_node(Overlaps, _flatten, _unflatten)
 
 
-_register()
+register()

@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from twolayer.functions.syntax import FUNCTIONS
 from twolayer.numerics.errors import InputError, choice, closest, finite_number, reject, require
+from twolayer.numerics.later import Later
 from twolayer.task.losses import Loss
 from twolayer.task.scaling import Scaling
 
@@ -47,6 +47,8 @@ __all__ = [
     "sign",
     "two_step",
 ]
+
+jnp: Any = Later("jax.numpy")
 
 TINY = 1e-300
 FAR = 1e12  # size of the gradients that tell whether a rule is bounded
