@@ -23,7 +23,7 @@ from twolayer.loops.host import StartAgain
 from twolayer.loops.runge_kutta import STAGES
 from twolayer.loops.track import Track
 from twolayer.loops.windows import Motion, Pace, Windows
-from twolayer.numerics.errors import choice, finite_number, positive_integer
+from twolayer.numerics.errors import choice, finite_number, keep_integers
 from twolayer.task.method import Evolution, Snapshot, Task
 from twolayer.task.problem import Problem
 
@@ -68,7 +68,7 @@ def check_precision(method: Any) -> None:
     finite_number("accuracy", method.accuracy, minimum=1e-10, accepted="a number from 1e-10 on")
     finite_number("effort", method.effort, minimum=0.0, accepted="a number ≥ 0")
     if method.log2_points is not None:
-        positive_integer("log2_points", method.log2_points, 4)
+        keep_integers(method, 4, "log2_points")
 
 
 class Averaging:

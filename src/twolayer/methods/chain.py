@@ -33,7 +33,7 @@ from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
 from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Watch, accept, watched_value
 from twolayer.numerics import random
-from twolayer.numerics.errors import InputError, choice, positive_integer
+from twolayer.numerics.errors import InputError, choice, keep_integers
 from twolayer.numerics.precision import float64
 from twolayer.numerics.wishart import GramFactor
 from twolayer.task.algorithm import SGD
@@ -410,7 +410,7 @@ class Chain(Stackable):
     papers: ClassVar[tuple[str, ...]] = ("arnaboldi2023escaping", "benarous2021")
 
     def __post_init__(self) -> None:
-        positive_integer("dim", self.dim)
+        keep_integers(self, 1, "dim")
         choice("batch_sums", self.batch_sums, ("auto", "exact", "gaussian"))
         choice("engine", self.engine, ("auto", "jax", "compiled"))
 

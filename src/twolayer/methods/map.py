@@ -36,7 +36,7 @@ from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.step_spread import StepNodes
 from twolayer.loops.averaged import Precision, check_precision
 from twolayer.loops.mean_step import mean_steps, step_seconds
-from twolayer.numerics.errors import Refused, choice, positive_integer, reject
+from twolayer.numerics.errors import Refused, choice, keep_integers, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
@@ -99,7 +99,7 @@ class Map(Method):
     papers: ClassVar[tuple[str, ...]] = ("arnaboldi2024",)
 
     def __post_init__(self) -> None:
-        positive_integer("dim", self.dim)
+        keep_integers(self, 1, "dim")
         names = (self.without,) if isinstance(self.without, str) else self.without
         if not isinstance(names, list | tuple):
             reject("without", names, f"some of {', '.join(CORRECTIONS)}")

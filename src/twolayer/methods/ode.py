@@ -25,7 +25,7 @@ from twolayer.loops.scheduled import integrated
 from twolayer.loops.track import Equation
 from twolayer.loops.watching import watched_value
 from twolayer.loops.windows import Pace
-from twolayer.numerics.errors import finite_number, positive_integer
+from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
@@ -133,7 +133,7 @@ class ODE(Method):
         check_precision(self)
         if self.rtol is not None:
             finite_number("rtol", self.rtol, minimum=1e-14, accepted="a number from 1e-14 on")
-        positive_integer("max_steps", self.max_steps)
+        keep_integers(self, 1, "max_steps")
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:

@@ -34,7 +34,7 @@ from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Lane, Watch, accept, watched_value
 from twolayer.methods.ode import ODE
 from twolayer.numerics import random
-from twolayer.numerics.errors import finite_number, positive_integer
+from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.numerics.special import symmetric_root
 from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
@@ -219,7 +219,7 @@ class SDE(Method):
     papers: ClassVar[tuple[str, ...]] = ("arnaboldi2023escaping",)
 
     def __post_init__(self) -> None:
-        positive_integer("dim", self.dim)
+        keep_integers(self, 1, "dim")
         finite_number("dt", self.dt, minimum=1e-12, accepted="a positive number")
 
     @classmethod

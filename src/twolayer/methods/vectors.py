@@ -31,7 +31,7 @@ from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
 from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Watch, accept, watched_value
 from twolayer.numerics import random
-from twolayer.numerics.errors import positive_integer
+from twolayer.numerics.errors import keep_integers
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Snapshot, Stackable, Task, register_method
 from twolayer.task.problem import Problem
@@ -298,7 +298,7 @@ class Vectors(Stackable):
     papers: ClassVar[tuple[str, ...]] = ("saad1995",)
 
     def __post_init__(self) -> None:
-        positive_integer("dim", self.dim)
+        keep_integers(self, 1, "dim")
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.numerics.errors import require
+from twolayer.numerics.errors import integer, require
 from twolayer.numerics.precision import float64
 
 __all__ = ["Role", "check_seed", "host_normal", "normal", "rule_key", "stream", "threefry"]
@@ -73,10 +73,12 @@ _threefry = jax.jit(threefry)
 MANY = 2**16  # keys from which on compiling pays
 
 
-def check_seed(seed: object) -> None:
-    """Refuse what is not a seed."""
-    accepted = isinstance(seed, int | np.integer) and not isinstance(seed, bool) and 0 <= int(seed) < 2**64
-    require(accepted, "seed", seed, "an integer from 0 to 2**64 − 1")
+def check_seed(seed: object) -> int:
+    """Return a seed as an integer of Python, or refuse what is none."""
+    accepted = "an integer from 0 to 2**64 − 1"
+    number = integer("seed", seed, accepted)
+    require(0 <= number < 2**64, "seed", seed, accepted)
+    return number
 
 
 def stream(seed: int, role: Role, run: Any = 0) -> np.ndarray:
@@ -87,9 +89,9 @@ def stream(seed: int, role: Role, run: Any = 0) -> np.ndarray:
     >>> stream(0, Role.FIELDS, np.arange(3)).shape
     (3, 2)
     """
-    check_seed(seed)
+    number = check_seed(seed)
     with np.errstate(over="ignore"):
-        base = (np.uint32(int(seed) >> 32), np.uint32(int(seed) & 0xFFFFFFFF))
+        base = (np.uint32(number >> 32), np.uint32(number & 0xFFFFFFFF))
         runs = np.atleast_1d(np.asarray(run, dtype=np.uint32))
         hash_ = _threefry if runs.size > MANY else threefry
         words = np.stack([np.asarray(x) for x in hash_(base, np.uint32(int(role)), runs)], axis=-1)

@@ -377,6 +377,8 @@ def register_method(cls: type[Method]) -> type[Method]:
 
     A class of the same name that was registered before is replaced; the names of the package's own methods are taken.
     """
+    if not (isinstance(cls, type) and issubclass(cls, Method)):
+        reject("cls", cls, "a subclass of Method")
     word = cls.__name__.lower()
     if word not in HOMES:
         METHODS.own[word] = cls

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.numerics.errors import InputError, choice, positive_integer, require
+from twolayer.numerics.errors import InputError, choice, expect, positive_integer, require
 from twolayer.numerics.roots import host_root
 from twolayer.numerics.tracing import traced
 from twolayer.task.problem import Problem, finite_array
@@ -155,6 +155,7 @@ class Overlaps:
         from twolayer.numerics import random
         from twolayer.numerics.wishart import draw_factor
 
+        expect(Problem, "problem", problem)
         choice("law", law, LAWS)
         rank = rank_of(problem.P)
         dim = positive_integer("dim", dim)

@@ -26,7 +26,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from twolayer.functions.syntax import FUNCTIONS
-from twolayer.numerics.errors import InputError, choice, closest, finite_number, reject, require
+from twolayer.numerics.errors import (
+    InputError,
+    choice,
+    closest,
+    finite_number,
+    finite_numbers,
+    flag,
+    identifier,
+    reject,
+    require,
+)
 from twolayer.numerics.later import Later
 from twolayer.task.losses import Loss
 from twolayer.task.scaling import Scaling
@@ -485,9 +495,9 @@ def register_rule(
     >>> Rule.of("soft()")
     Rule(soft())
     """
-    if not name.isidentifier() or name in MAKERS:
+    if identifier("name", name) in MAKERS:
         reject("name", name, "an identifier that is no rule of the package")
-    places = tuple(finite_number("kinks", x, accepted="finite numbers") for x in kinks)
+    places, sizes, products = finite_numbers("kinks", kinks), flag("sizes", sizes), flag("products", products)
 
     def decorate(push: Push) -> Push:
         _OWN[name] = Rule(name, (), push, places, sizes, products, draws=random)

@@ -27,7 +27,7 @@ from twolayer.methods.dmft.ensemble import Replicas, Watcher, standard_error
 from twolayer.methods.dmft.patterns import Pattern
 from twolayer.methods.dmft.points import KINDS, SOBOL, Points
 from twolayer.methods.dmft.replicate import Setting, Start, room_for
-from twolayer.numerics.errors import choice, finite_number, positive_integer, reject, require
+from twolayer.numerics.errors import choice, finite_number, keep_integers, reject, require
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
@@ -239,11 +239,11 @@ class DMFT(Method):
     papers: ClassVar[tuple[str, ...]] = ("dandi2024", "gerbelot2024", "celentano2021")
 
     def __post_init__(self) -> None:
-        positive_integer("log2_points", self.log2_points, 4)
-        positive_integer("replicates", self.replicates)
+        keep_integers(self, 4, "log2_points")
+        keep_integers(self, 1, "replicates")
         tolerance = finite_number("tolerance", self.tolerance, accepted="a positive number")
         require(tolerance > 0, "tolerance", self.tolerance, "a positive number")
-        positive_integer("max_log2_points", self.max_log2_points, 4)
+        keep_integers(self, 4, "max_log2_points")
         choice("points", self.points, KINDS)
         if not isinstance(self.responses, bool):
             reject("responses", self.responses, "True or False")
