@@ -18,7 +18,7 @@ import pytest
 import twolayer as tl
 from twolayer.cli import COMMANDS, command_of, main
 from twolayer.cli import help as pages
-from twolayer.cli.catalogue import gallery, zoo_titles
+from twolayer.files.catalogue import gallery, zoo_titles
 from twolayer.cli.compare import show
 from twolayer.cli.completion import entries
 from twolayer.files.bibtex import entry_of, parts_of

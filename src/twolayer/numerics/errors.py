@@ -13,7 +13,15 @@ __all__ = ["InputError", "Interrupted", "Refused", "RunFailed", "closest", "reje
 
 
 class InputError(ValueError):
-    """An argument is not acceptable; raised before any work is done."""
+    """An argument is not acceptable; raised before any work is done.
+
+    Attributes
+    ----------
+    position : int or None
+        Of a formula that cannot be read, the character where it goes wrong.
+    """
+
+    position: int | None = None
 
 
 class Refused(InputError):

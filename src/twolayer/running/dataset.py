@@ -22,6 +22,7 @@ loading a file and running it again gives the same numbers; for particles start_
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -59,6 +60,9 @@ SCHEMA = "twolayer/1"
 PACKAGES = ("twolayer", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
 
 
+_version = functools.cache(version)  # reading them takes as long as a short run
+
+
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on.
 
@@ -70,7 +74,7 @@ def versions() -> dict[str, str]:
     found = {"python": platform.python_version(), "random": random.NAME}
     for name in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
+            found[name] = _version(name)
     return found
 
 
