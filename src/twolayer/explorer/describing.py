@@ -35,10 +35,30 @@ def formula(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, 
         except InputError as error:
             found[name] = {"error": str(error), "position": error.position}
         else:
-            found[name] = {"latex": thing.latex, "name": thing.name}
+            latex = thing.latex if name == "target" else _activation_latex(thing.name)
+            found[name] = {"latex": latex, "name": thing.name}
             if name == "target":
                 found["k"] = thing.directions
     return found
+
+
+def _activation_latex(name: str) -> str:
+    r"""An activation as LaTeX; names are those of the papers, where erf means erf(z/√2).
+
+    Examples
+    --------
+    >>> _activation_latex("erf"), _activation_latex("tanh(z + 1)")
+    ('\\mathrm{erf}(z/\\sqrt{2})', '\\tanh\\left(z + 1\\right)')
+    """
+    from twolayer.functions.expression import parse
+
+    if name in ("erf", "square", "linear"):
+        return {"erf": r"\mathrm{erf}(z/\sqrt{2})", "square": "z^{2}", "linear": "z"}[name]
+    called = f"{name}(z)"
+    try:
+        return parse(called if name.isalnum() and name != "z" else name, "z").latex
+    except InputError:
+        return rf"\mathrm{{{name.replace('_', ' ')}}}(z)"
 
 
 def analysis(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def tables_of(problem: Problem, algorithm: SGD, start: Overlaps | str = "random"
     >>> from twolayer import SGD, Overlaps, Problem
     >>> tables = tables_of(Problem("He2(z1)", "He2"), SGD(lr="0.1/d"), Overlaps([[1.0]], [[0.5]]), time=2.0)
     >>> tables["algorithm"]["lr"], tables["start"], tables["run"]
-    ('0.1/d', {'Q': [[1.0]], 'M': [[0.5]]}, {'dim': 1000, 'time': 2.0})
+    ('0.1/d', {'Q': [[1.0]], 'M': [[0.5]]}, {'time': 2.0, 'dim': 1000})
     """
     from twolayer.running.dataset import describe_problem
     from twolayer.running.support import check_description

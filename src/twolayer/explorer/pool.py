@@ -25,7 +25,7 @@ from typing import Any
 from twolayer.explorer.limits import LIMITS, Limits
 from twolayer.explorer.worker import LONG
 
-__all__ = ["Busy", "Job", "Pool"]
+__all__ = ["Busy", "Inquiry", "Pool"]
 
 WORKERS = 3
 PATIENCE = 0.25  # seconds that a question has to stop by itself
@@ -44,7 +44,7 @@ class Busy(Exception):
 
 
 @dataclass(eq=False)
-class Job:
+class Inquiry:
     """A question and the events that answer it."""
 
     number: int
@@ -87,7 +87,7 @@ class Worker:
 
     number: int
     process: asyncio.subprocess.Process | None = None
-    job: Job | None = None
+    job: Inquiry | None = None
     ready: bool = False
     known: set[str] = field(default_factory=set)
     reader: asyncio.Task[None] | None = None
@@ -111,8 +111,8 @@ class Pool:
     def __init__(self, workers: int = WORKERS, limits: Limits = LIMITS) -> None:
         self.workers = [Worker(number) for number in range(workers)]
         self.limits = limits
-        self.waiting: deque[Job] = deque()
-        self.jobs: dict[int, Job] = {}
+        self.waiting: deque[Inquiry] = deque()
+        self.jobs: dict[int, Inquiry] = {}
         self._numbers = itertools.count(1)
         self._folder = ""
         self._closing = False
@@ -174,18 +174,18 @@ class Pool:
         if not self._closing:
             await self._launch(worker)
 
-    def _finished(self, job: Job) -> None:
+    def _finished(self, job: Inquiry) -> None:
         worker = job.worker
         self.jobs.pop(job.number, None)
         if worker is not None and worker.job is job:
             worker.job = None
             self._dispatch()
 
-    def submit(self, kind: str, task: dict[str, Any], options: dict[str, Any], ahead: bool = False) -> Job:
+    def submit(self, kind: str, task: dict[str, Any], options: dict[str, Any], ahead: bool = False) -> Inquiry:
         """Queue a question; `Busy` when too many wait."""
         if len(self.waiting) >= self.limits.waiting:
             raise Busy
-        job = Job(next(self._numbers), kind, task, options, ahead)
+        job = Inquiry(next(self._numbers), kind, task, options, ahead)
         self.jobs[job.number] = job
         self.waiting.append(job)
         self._dispatch()
@@ -204,7 +204,7 @@ class Pool:
             seconds = self.limits.long if job.kind in LONG else self.limits.quick
             self._soon(self._expire(job, seconds))
 
-    def _free(self, job: Job) -> Worker | None:
+    def _free(self, job: Inquiry) -> Worker | None:
         """The best free worker for a question: one that knows its equations, the first of all keeping quick ones."""
         lasting = job.kind in LONG or job.ahead
         free = [w for w in self.workers if w.ready and w.job is None and not (lasting and w.number == 0)]
@@ -215,7 +215,7 @@ class Pool:
         self._later.add(task)
         task.add_done_callback(self._later.discard)
 
-    async def _expire(self, job: Job, seconds: float) -> None:
+    async def _expire(self, job: Inquiry, seconds: float) -> None:
         await asyncio.sleep(seconds)
         if not job.over:
             sentence = f"The answer took longer than {seconds:g} s and was given up: ask for less."
@@ -229,7 +229,7 @@ class Pool:
         self._withdraw(job, {"error": "The question was withdrawn.", "status": 499})
         return True
 
-    def _withdraw(self, job: Job, reason: dict[str, Any]) -> None:
+    def _withdraw(self, job: Inquiry, reason: dict[str, Any]) -> None:
         job.tell("error", reason)
         if job in self.waiting:
             self.waiting.remove(job)
@@ -238,7 +238,7 @@ class Pool:
             job.worker.write({"stop": job.number})
             self._soon(self._insist(job))
 
-    async def _insist(self, job: Job) -> None:
+    async def _insist(self, job: Inquiry) -> None:
         """End the process of a question that does not stop."""
         process = job.worker.process if job.worker is not None else None
         await asyncio.sleep(PATIENCE)

@@ -15,6 +15,7 @@ import numpy as np
 from twolayer.explorer.speaking import Voice
 from twolayer.files.taskfile import TaskFile
 from twolayer.numerics.errors import InputError
+from twolayer.numerics.precision import float64
 
 __all__ = ["best", "escape", "landscape", "phases"]
 
@@ -23,6 +24,7 @@ MARGIN = 0.5
 POINTS = 201
 
 
+@float64
 def escape(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
     """Escape times in t and in steps, where their formulas hold."""
     from twolayer.analysis.escape import escape_time
@@ -42,6 +44,7 @@ def escape(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, A
     }
 
 
+@float64
 def phases(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
     """The plane: names of regions at the points of a grid, its lines, and the point where the task is."""
     from twolayer.analysis.phases import phase_diagram
@@ -97,6 +100,7 @@ def _told(point: Any) -> dict[str, Any]:
     return {name: getattr(point, name) for name in names}
 
 
+@float64
 def landscape(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
     """φ(m) and the drift of m, for one neuron and one direction."""
     from twolayer.analysis.population_loss import population_loss
@@ -107,6 +111,7 @@ def landscape(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str
     return {"m": m, "phi": found.phi(m), "flow": found.flow(m), "information": found.information}
 
 
+@float64
 def best(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
     """The best possible excess risk against α, for targets of one direction."""
     from twolayer.analysis.thresholds.best import best_possible

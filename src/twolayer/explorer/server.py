@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.middleware.gzip import GZipMiddleware
 
 from twolayer.explorer.limits import LIMITS, check_family, check_size
-from twolayer.explorer.pool import Busy, Job, Pool
+from twolayer.explorer.pool import Busy, Inquiry, Pool
 from twolayer.explorer.presets import catalogue
 from twolayer.explorer.worker import KINDS
 from twolayer.files.taskfile import task_from
@@ -145,6 +145,7 @@ def create_app(
         await pool.close()
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=running)
+    app.state.pool = pool
     app.add_middleware(GZipMiddleware, minimum_size=4000, compresslevel=4)  # event streams are left alone
     app.add_middleware(Guard, hosts=hosts, token=token)
 
@@ -231,7 +232,7 @@ def _read(kind: str, body: bytes) -> Question:
     return question
 
 
-async def _answer(pool: Pool, job: Job, request: Request) -> Response:
+async def _answer(pool: Pool, job: Inquiry, request: Request) -> Response:
     """The last event as the answer; withdrawn when the page has left."""
 
     async def last() -> Any:
@@ -257,7 +258,7 @@ async def _answer(pool: Pool, job: Job, request: Request) -> Response:
     return _json(data)
 
 
-async def _events(pool: Pool, job: Job) -> AsyncIterator[str]:
+async def _events(pool: Pool, job: Inquiry) -> AsyncIterator[str]:
     """All events as Server-Sent Events; when the page leaves, the generator is closed and the job withdrawn."""
     try:
         yield f"event: job\ndata: {job.number}\n\n"

@@ -26,6 +26,7 @@ from twolayer.explorer.limits import LIMITS, check_cost
 from twolayer.explorer.speaking import Voice
 from twolayer.files.taskfile import TaskFile, task_from
 from twolayer.numerics.errors import InputError
+from twolayer.numerics.precision import float64
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -86,6 +87,7 @@ def _curves(dataset: xr.Dataset) -> dict[str, Any]:
     }
 
 
+@float64
 def theory(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
     """The curves of a deterministic method."""
     from twolayer.running.solve import finish
@@ -125,6 +127,7 @@ def _passages(times: np.ndarray, excess: np.ndarray, threshold: float) -> list[f
     return found
 
 
+@float64
 def run(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
     """Stream the seeds of a simulated method, with statistics and verdict so far."""
     import xarray as xr
@@ -213,6 +216,7 @@ def _family_tasks(task: TaskFile, key: str, values: list[Any]) -> Iterator[TaskF
         yield task_from(document, task.name)
 
 
+@float64
 def family(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
     """Stream a curve for each value of a key."""
     key, values = str(options.get("key") or ""), list(options.get("values") or [])
@@ -228,6 +232,7 @@ def family(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, A
     return {"curves": len(tasks)}
 
 
+@float64
 def netcdf(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
     """The dataset of a method as a file: run again, which gives the same numbers."""
     from twolayer.files.results import save
