@@ -73,7 +73,7 @@ def test_curves_are_those_of_solve(client: httpx.Client) -> None:
 
 def test_everything_known_about_a_task(client: httpx.Client) -> None:
     single = {**TASK, "problem": {"target": "z1**2", "activation": "square"}, "start": {"Q": [[1.0]], "M": [[0.1]]}}
-    single["run"] = {"dim": 1000, "time": 1.0}
+    single |= {"run": {"dim": 1000, "time": 1.0}, "algorithm": {"lr": "0.08/d", "geometry": "projected"}}
     times = ask(client, "escape", single).json()["times"]
     assert times["annealed"] < times["quenched"]
     hill = ask(client, "landscape", single).json()
