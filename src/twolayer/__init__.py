@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from twolayer.analysis.thresholds.best import best_possible
     from twolayer.analysis.thresholds.weak import thresholds
     from twolayer.analysis.weak_recovery import weak_recovery
+    from twolayer.explorer.launch import explore
     from twolayer.files.environment import about
     from twolayer.files.papers import cite
     from twolayer.files.results import load, save
@@ -85,6 +86,7 @@ _HOME = {
     "best_possible": "analysis.thresholds.best",
     "thresholds": "analysis.thresholds.weak",
     "weak_recovery": "analysis.weak_recovery",
+    "explore": "explorer.launch",
     "about": "files.environment",
     "cite": "files.papers",
     **dict.fromkeys(("load", "save"), "files.results"),
@@ -160,6 +162,7 @@ __all__ = [
     "d",
     "escape",
     "escape_time",
+    "explore",
     "layers",
     "load",
     "mean_field",

@@ -33,6 +33,7 @@ COMMANDS = {
     "gallery": "figures of the sources, each with its data and a verdict",
     "zoo": "published set-ups, and whether the package gives their numbers",
     "moments": "the averages that drive the dynamics, with engine and error",
+    "explore": "a page in the browser: describe, see and compare, at once",
     "plot": "draw a saved result, sweep or comparison again",
     "rerun": "run a saved result or comparison again from its description",
     "cite": "the papers behind a saved result or a method, and the package",

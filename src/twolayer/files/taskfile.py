@@ -24,7 +24,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from twolayer.numerics.errors import InputError, closest, short
 
-__all__ = ["TaskFile", "assign", "read_task"]
+__all__ = ["TaskFile", "assign", "read_task", "task_from"]
 
 
 Integer = Annotated[int, BeforeValidator(lambda x: int(x) if isinstance(x, float) and x.is_integer() else x)]
@@ -392,7 +392,18 @@ def read_task(path: str | Path, assignments: list[str] | None = None) -> TaskFil
         raise InputError(f"The task file must be valid TOML, but {short(str(path))} is not: {error}.") from None
     for assignment in assignments or []:
         assign(document, assignment)
+    return task_from(document, source.name)
+
+
+def task_from(document: dict[str, Any], name: str) -> TaskFile:
+    """Check the tables of a task, read from a file of that name or made elsewhere.
+
+    Examples
+    --------
+    >>> task_from({"problem": {"target": "z1", "activation": "relu"}, "algorithm": {"lr": 0.1}}, "page").problem().k
+    1
+    """
     try:
-        return TaskFile(TaskTable.model_validate(document), source.name)
+        return TaskFile(TaskTable.model_validate(document), name)
     except ValidationError as error:
-        raise _one_sentence(error, source.name, TaskTable) from None
+        raise _one_sentence(error, name, TaskTable) from None

@@ -60,7 +60,7 @@ SCHEMA = "twolayer/1"
 PACKAGES = ("twolayer", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
 
 
-@cache
+@cache  # reading them takes as long as a short run
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on.
 
