@@ -20,7 +20,8 @@ import twolayer as tl
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "twolayer"
 
-NAMES = ("errors", "escape", "extend", "layers", "mean_field", "relu", "rules", "schedules", "single_index")
+NAMES = ("errors", "escape", "extend", "layers", "mean_field", "relu", "rules", "schedules", "single_index",
+         "stability")  # fmt: skip
 """Modules at the root that only gather names, of one source or of one purpose."""
 
 ROOMS = (
@@ -46,7 +47,8 @@ ROOMS = (
 """From the cellar up: a module imports from its own room and from those before it."""
 
 PACKAGES = ("", "numerics", "functions", "task", "equations", "gaussian", "loops", "compiled", "methods", "methods.dmft",
-            "running", "analysis", "analysis.thresholds", "files", "gallery.shared", "explorer")  # fmt: skip
+            "running", "analysis", "analysis.stability", "analysis.thresholds", "files", "gallery.shared",
+            "explorer")  # fmt: skip
 """These hold no code, but for the names of the root."""
 
 

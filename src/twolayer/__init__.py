@@ -9,8 +9,8 @@
 >>> round(float(theory.risk[0, -1]), 4)
 0.0572
 
-Heavy modules load when a name is first used. `errors`, `extend`, `gallery` and `sweeps` are there too, and what makes
-own activations, losses, rules and methods known by name.
+Heavy modules load when a name is first used. `errors`, `extend`, `gallery`, `stability` and `sweeps` are there too, and
+what makes own activations, losses, rules and methods known by name.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         rules,
         schedules,
         single_index,
+        stability,
         sweeps,
     )
     from twolayer.analysis.escape import escape_time
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from twolayer.analysis.phases import phase_diagram
     from twolayer.analysis.rates import rates
     from twolayer.analysis.recovery import recovery
+    from twolayer.analysis.stability.critical import critical_lr
+    from twolayer.analysis.stability.points import fixed_points
     from twolayer.analysis.thresholds.best import best_possible
     from twolayer.analysis.thresholds.weak import thresholds
     from twolayer.analysis.weak_recovery import weak_recovery
@@ -83,6 +86,8 @@ _HOME = {
     "phase_diagram": "analysis.phases",
     "rates": "analysis.rates",
     "recovery": "analysis.recovery",
+    "critical_lr": "analysis.stability.critical",
+    "fixed_points": "analysis.stability.points",
     "best_possible": "analysis.thresholds.best",
     "thresholds": "analysis.thresholds.weak",
     "weak_recovery": "analysis.weak_recovery",
@@ -134,6 +139,7 @@ NAMESPACES = (
     "rules",
     "schedules",
     "single_index",
+    "stability",
     "sweeps",
 )
 
@@ -144,7 +150,6 @@ __all__ = [
     "SGD",
     "Chain",
     "GiantSteps",
-    "InputError",
     "Map",
     "MeanField",
     "Overlaps",
@@ -152,17 +157,18 @@ __all__ = [
     "Problem",
     "Stage",
     "Teacher",
-    "Until",
     "Vectors",
     "about",
     "analyse",
     "best_possible",
     "cite",
     "compare",
+    "critical_lr",
     "d",
     "escape",
     "escape_time",
     "explore",
+    "fixed_points",
     "layers",
     "load",
     "mean_field",
