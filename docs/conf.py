@@ -44,7 +44,7 @@ autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "inherited-members": False}
 napoleon_google_docstring = False
 napoleon_use_rtype = False
-napoleon_use_ivar = True
+napoleon_custom_sections = [("Attributes", "returns_style")]
 napoleon_use_param = False
 
 html_theme = "furo"
