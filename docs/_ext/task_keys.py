@@ -1,7 +1,7 @@
 """The tables of a task file, written from their schema; what a key means is told by the docstring of what it becomes.
 
-    :::{task-keys} problem
-    :::
+:::{task-keys} problem
+:::
 """
 
 from __future__ import annotations

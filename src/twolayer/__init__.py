@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from twolayer.methods.population import Population
     from twolayer.methods.sde import SDE
     from twolayer.methods.vectors import Vectors
-    from twolayer.numerics.errors import InputError
+    from twolayer.numerics.errors import InputError as InputError
     from twolayer.running.compare import compare
     from twolayer.running.rerun import rerun
     from twolayer.running.solve import solve
@@ -72,7 +72,8 @@ if TYPE_CHECKING:
     from twolayer.sweeps.api import sweep
     from twolayer.task.algorithm import SGD
     from twolayer.task.losses import register_loss
-    from twolayer.task.method import Until, register_method
+    from twolayer.task.method import Until as Until
+    from twolayer.task.method import register_method
     from twolayer.task.overlaps import Overlaps
     from twolayer.task.problem import Problem
     from twolayer.task.rules import register_rule
