@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from twolayer.running.support import support
     from twolayer.sweeps.api import sweep
     from twolayer.task.algorithm import SGD
+    from twolayer.task.inputs import Inputs
     from twolayer.task.losses import register_loss
     from twolayer.task.method import Until, register_method
     from twolayer.task.overlaps import Overlaps
@@ -113,6 +114,7 @@ _HOME = {
     "support": "running.support",
     "sweep": "sweeps.api",
     "SGD": "task.algorithm",
+    "Inputs": "task.inputs",
     "Until": "task.method",
     "Overlaps": "task.overlaps",
     "Problem": "task.problem",
@@ -143,6 +145,7 @@ __all__ = [
     "Chain",
     "GiantSteps",
     "InputError",
+    "Inputs",
     "Map",
     "MeanField",
     "Overlaps",

@@ -41,6 +41,7 @@ class Role(enum.IntEnum):
     LABELS = 6
     DIFFUSION = 7
     BATCHES = 8
+    TARGET = 9
 
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))

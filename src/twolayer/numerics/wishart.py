@@ -127,6 +127,21 @@ _build = jax.jit(GramFactor.build, static_argnums=0)
 
 
 @float64
+def factor_from(factor: GramFactor, normals: np.ndarray) -> np.ndarray:
+    """T from normals (…, draws), as NumPy array; width = min(rows, columns).
+
+    Examples
+    --------
+    >>> factor_from(GramFactor(2, 10), np.ones((5, 20))).shape
+    (5, 2, 2)
+    """
+    build = _build if factor.bartlett else GramFactor.build
+    T = np.asarray(build(factor.compiled, jnp.asarray(normals), jnp.asarray(factor.table())))
+    if factor.columns > factor.rows and not factor.bartlett:
+        T = np.swapaxes(np.linalg.qr(np.swapaxes(T, -1, -2), mode="r"), -1, -2)
+    return T
+
+
 def draw_factor(seed: int, role: random.Role, rows: int, columns: int, runs: np.ndarray) -> np.ndarray:
     """One T for each run, (runs, rows, width), as NumPy array; width = min(rows, columns).
 
@@ -136,9 +151,4 @@ def draw_factor(seed: int, role: random.Role, rows: int, columns: int, runs: np.
     (5, 2, 2)
     """
     factor = GramFactor(rows, columns)
-    normals = random.host_normal(seed, role, factor.draws, runs)
-    build = _build if factor.bartlett else GramFactor.build
-    T = np.asarray(build(factor.compiled, jnp.asarray(normals), jnp.asarray(factor.table())))
-    if columns > rows and not factor.bartlett:
-        T = np.swapaxes(np.linalg.qr(np.swapaxes(T, -1, -2), mode="r"), -1, -2)
-    return T
+    return factor_from(factor, random.host_normal(seed, role, factor.draws, runs))
