@@ -65,7 +65,9 @@ ADJOINTS: dict[str, diffrax.AbstractAdjoint] = {
 def _engine(problem: Problem, loss: Loss | str, at: Overlaps | None) -> Engine:
     """The engine of a problem, refined at a point if one is given."""
     if not problem.inputs.plain:
-        raise Refused("tl.pure", f"the inputs are {problem.inputs}, and its functions know inputs N(0, I) only", ["ODE"])
+        raise Refused(
+            "tl.pure", f"the inputs are {problem.inputs}, and its functions know inputs N(0, I) only", ["ODE"]
+        )
     if not jax.config.read("jax_enable_x64"):  # type: ignore[no-untyped-call]
         raise InputError("tl.pure needs double precision: call jax.config.update('jax_enable_x64', True) first.")
     if at is None:

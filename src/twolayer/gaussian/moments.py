@@ -161,6 +161,7 @@ def moments(
     ([[0.0]], 1.5, 'closed form (quadratic)')
     """
     check_point(problem, start)
+    start = start.fields(problem.inputs)
     why = infinite(problem, Loss.of(loss), 2)
     if why is not None:
         raise InputError(f"Argument `loss` has no averages here: {why}.")

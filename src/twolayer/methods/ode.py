@@ -19,6 +19,7 @@ import numpy as np
 
 from twolayer.equations.blocks import blocks_of
 from twolayer.equations.state import Overlap
+from twolayer.equations.step import Limit
 from twolayer.gaussian.engines import SECONDS_PER_TERM, Averager, Engine, compile_seconds, select
 from twolayer.loops.adaptive import AdaptiveMotion
 from twolayer.loops.averaged import Averaged, AveragedMotion, Averaging, Precision, check_precision
@@ -62,8 +63,8 @@ class Field(Equation):
 class ODEMotion(AveragedMotion):
     """Overlaps of all starts."""
 
-    def __init__(self, task: Task, averaging: Averaging) -> None:
-        self.task, self.averaging = task, averaging
+    def __init__(self, task: Task, averaging: Averaging, limit: Limit | None = None) -> None:
+        self.task, self.averaging, self.limit = task, averaging, limit
         inputs = task.problem.inputs
         self.blocks = None if inputs.plain else blocks_of(inputs, task.start.P)
 
@@ -75,7 +76,7 @@ class ODEMotion(AveragedMotion):
     def equation(self) -> Field:
         """Averages at the present order, with the rates of the regime."""
         engine = self.averaging.averager.engine
-        field = field_with(engine, self.task.problem, self.task.algorithm, blocks=self.blocks)
+        field = field_with(engine, self.task.problem, self.task.algorithm, self.limit, self.blocks)
         return Field(field, self.averaging.watcher)
 
     def refine(self, end: Overlap) -> bool:

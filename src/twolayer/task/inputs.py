@@ -129,7 +129,9 @@ class Inputs:
         dim, resolution = positive_integer("dim", dim), positive_integer("resolution", resolution)
         total = float(dim)
         if trace is not None:
-            total = finite_number("trace", trace, minimum=1e-300, accepted="a positive number, the sum of all variances")
+            total = finite_number(
+                "trace", trace, minimum=1e-300, accepted="a positive number, the sum of all variances"
+            )
         eigenvalues = np.arange(1, dim + 1, dtype=float) ** -exponent
         eigenvalues *= total / eigenvalues.sum()
         top = math.ceil(resolution * math.log2(dim)) + 1 if dim > 1 else 1
@@ -183,7 +185,9 @@ class Inputs:
         Inputs.blocks([2, 0.5], dims=[1, 1])
         """
         X = _matrix("X", X)
-        require(X.ndim == 2 and len(X) > 1 and X.shape[1] > 0, "X", list(X.shape), "a matrix (n, d) of at least two rows")
+        require(
+            X.ndim == 2 and len(X) > 1 and X.shape[1] > 0, "X", list(X.shape), "a matrix (n, d) of at least two rows"
+        )
         centred = X - X.mean(0)
         values = np.linalg.svd(centred, compute_uv=False) ** 2 / len(X)
         return cls._of_spectrum(np.concatenate([values, np.zeros(X.shape[1] - len(values))]), blocks)

@@ -100,8 +100,11 @@ def overlaps_html(start: Overlaps) -> str:
     first = start[0] if start.batch else start
     if start.blocks:
         rows = [("neurons", f"p = {start.p}, directions k = {start.k}, in {start.blocks} blocks of the inputs")]
-        rows += [(f"{name} in block {i + 1}", matrix(x)) for i in range(min(start.blocks, 4)) for name, x in (
-            ("M", first.M[i]), ("Q", first.Q[i]))]
+        rows += [
+            (f"{name} in block {i + 1}", matrix(x))
+            for i in range(min(start.blocks, 4))
+            for name, x in (("M", first.M[i]), ("Q", first.Q[i]))
+        ]
         return card("Overlaps", "", rows)
     rows = [("neurons", f"p = {start.p}, directions k = {start.k}")]
     if start.dim:
