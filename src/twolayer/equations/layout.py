@@ -3,9 +3,9 @@
     W = ( A⁽¹⁾ … A⁽ᵇ⁾ | B⁽¹⁾ | … | B⁽ᵇ⁾ ),    M⁽ⁱ⁾ = A⁽ⁱ⁾ L⁽ⁱ⁾ᵀ,    Q⁽ⁱ⁾ = A⁽ⁱ⁾ A⁽ⁱ⁾ᵀ + B⁽ⁱ⁾ B⁽ⁱ⁾ᵀ,    P⁽ⁱ⁾ = L⁽ⁱ⁾ L⁽ⁱ⁾ᵀ
     a coordinate of block i of an input is √s_i ξ,    λ* = x_A Lᵀ with L = (L⁽¹⁾ … L⁽ᵇ⁾)
 
-Explicit vectors hold all d_i coordinates of a block. The chain holds k_i + c_i of them, k_i = rank P⁽ⁱ⁾, and what a batch
-adds in the other n_i = d_i − k_i − c_i has a Gram matrix of Wishart law: C T⁽ⁱ⁾ with one C for all blocks and factors
-T⁽ⁱ⁾ that are independent. Blocks of at most k_i + c_i dimensions are held whole and need no factor.
+Explicit vectors hold all d_i coordinates of a block. The chain holds k_i + c_i of them, k_i = rank P⁽ⁱ⁾, and what a
+batch adds in the other n_i = d_i − k_i − c_i has a Gram matrix of Wishart law: C T⁽ⁱ⁾ with one C for all blocks and
+factors T⁽ⁱ⁾ that are independent. Blocks of at most k_i + c_i dimensions are held whole and need no factor.
 """
 
 from __future__ import annotations

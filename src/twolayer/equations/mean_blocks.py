@@ -5,9 +5,9 @@
     E[g gᵀ |x⁽ⁱ⁾|²] = s_i d_i chi + s_i² E[g gᵀ (uᵀ Ω⁺ Ω⁽ⁱ⁾ Ω⁺ u − tr Ω⁺ Ω⁽ⁱ⁾)]
 
 The last term is of order one: it is what |x⁽ⁱ⁾|² has to do with the fields. In coordinates u = Λ ξ it is the quadratic
-form ξᵀ Λ⁺ Ω⁽ⁱ⁾ Λ⁺ᵀ ξ, never larger than ξ²/s_i. Spherical: s_i H U⁽ⁱ⁾ loses c_j w_j⁽ⁱ⁾, c_j = phi_jj/|w_j|². Projected and
-spherical: rows are divided by the root of their mean squared norm over all blocks. Free steps are exact, the others up
-to terms of order 1/d of that of chi.
+form ξᵀ Λ⁺ Ω⁽ⁱ⁾ Λ⁺ᵀ ξ, never larger than ξ²/s_i. Spherical: s_i H U⁽ⁱ⁾ loses c_j w_j⁽ⁱ⁾, c_j = phi_jj/|w_j|². Projected
+and spherical: rows are divided by the root of their mean squared norm over all blocks. Free steps are exact, the others
+up to terms of order 1/d of that of chi.
 
 Cost per step: the averages, O(b p² (p + k)), and nodes · b (p + k)² for the terms of a finite dimension.
 """

@@ -1,6 +1,7 @@
 """The covariance of the increments of overlaps in blocks.
 
-    𝒳_M⁽ⁱ⁾ = g_j λ*_r⁽ⁱ⁾,    𝒳_Q⁽ⁱ⁾ = g_j λ_l⁽ⁱ⁾ + g_l λ_j⁽ⁱ⁾ + ρ s_i (d_i/d) g_j g_l,    𝒳_a = e σ(λ_j),    ρ = lr d/(p n_b)
+    𝒳_M⁽ⁱ⁾ = g_j λ*_r⁽ⁱ⁾,    𝒳_Q⁽ⁱ⁾ = g_j λ_l⁽ⁱ⁾ + g_l λ_j⁽ⁱ⁾ + ρ s_i (d_i/d) g_j g_l,    𝒳_a = e σ(λ_j)
+    ρ = lr d/(p n_b)
     fields of a block  u⁽ⁱ⁾ = U⁽ⁱ⁾ x⁽ⁱ⁾,   u = Σ_i u⁽ⁱ⁾:    E[u⁽ⁱ⁾|u] = s_i Ω⁽ⁱ⁾ Ω⁺ u
     Cov(u⁽ⁱ⁾, u⁽ˡ⁾|u) = δ_il s_i Ω⁽ⁱ⁾ − s_i s_l Ω⁽ⁱ⁾ Ω⁺ Ω⁽ˡ⁾
 

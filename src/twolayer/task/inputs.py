@@ -10,6 +10,7 @@ are grouped; a group has their mean as its variance, which keeps tr Σ.
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -313,7 +314,7 @@ class Inputs:
     @classmethod
     def _grouped(cls, values: np.ndarray, edges: Sequence[int], made: Any) -> Inputs:
         """Blocks between edges of a spectrum, each with its mean variance."""
-        pairs = list(zip(edges[:-1], edges[1:], strict=True))
+        pairs = list(itertools.pairwise(edges))
         variances = [float(values[a:b].mean()) for a, b in pairs]
         found = cls.blocks(variances, dims=[b - a for a, b in pairs])
         return found if made is None else cls(found.variances, found.fractions, found.dims, made)
