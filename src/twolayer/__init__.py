@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from twolayer.running.support import support
     from twolayer.sweeps.api import sweep
     from twolayer.task.algorithm import SGD
+    from twolayer.task.inputs import Inputs
     from twolayer.task.losses import register_loss
     from twolayer.task.method import Until as Until
     from twolayer.task.method import register_method
@@ -121,6 +122,7 @@ _HOME = {
     "support": "running.support",
     "sweep": "sweeps.api",
     "SGD": "task.algorithm",
+    "Inputs": "task.inputs",
     "Until": "task.method",
     "Overlaps": "task.overlaps",
     "Problem": "task.problem",
@@ -151,6 +153,7 @@ __all__ = [
     "SGD",
     "Chain",
     "GiantSteps",
+    "Inputs",
     "Map",
     "MeanField",
     "Overlaps",

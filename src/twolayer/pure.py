@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from twolayer.equations.averages import Averages
+from twolayer.equations.blocks import Blocks, block_motion
 from twolayer.equations.kernel import Kernel, Push, Sample, kernel_of
 from twolayer.equations.mean import MeanStep, Rows, Terms, Weights
 from twolayer.equations.orthogonal import Frame, Reduced, batch_sums, exact_step, overlaps
@@ -67,6 +68,10 @@ def _engine(problem: Problem, loss: Loss | str, at: Overlaps | None) -> Engine:
     expect(Problem, "problem", problem)
     if at is not None:
         expect(Overlaps, "at", at)
+    if not problem.inputs.plain:
+        raise Refused(
+            "tl.pure", f"the inputs are {problem.inputs}, and its functions know inputs N(0, I) only", ["ODE"]
+        )
     if not jax.config.read("jax_enable_x64"):  # type: ignore[no-untyped-call]
         raise InputError("tl.pure needs double precision: call jax.config.update('jax_enable_x64', True) first.")
     if at is None:
@@ -125,9 +130,19 @@ class VectorField(eqx.Module):
     layer: Any
     form: Form = eqx.field(static=True)
     noisy: bool = eqx.field(static=True, default=True)  # False: the second-order part is not even computed
+    blocks: Blocks | None = None  # of the inputs; Q and M have an axis for them
+
+    def fields(self, y: Overlap) -> Overlap:
+        """Overlaps of the fields."""
+        return y if self.blocks is None else self.blocks.fields(y)
 
     def rate(self, t: Any, y: Overlap, args: Any = None) -> Overlap:
         """dy/dt of (Q, M, a)."""
+        if self.blocks is not None:
+            Q, M, a = self.fields(y)
+            at = ((Q + Q.T) / 2, M, a, self.noise)
+            averages, gradient = self.engine(*at), self.engine.gradient(*at)
+            return block_motion(self.form, self.limit, self.blocks, y, averages, gradient, self.noisy)
         average = self.engine((y.Q + y.Q.T) / 2, y.M, y.a, self.noise)
         return motion(self.form, self.limit, y, average, self.noisy)
 
@@ -177,13 +192,15 @@ def vector_field(problem: Problem, algorithm: SGD, at: Overlaps | None = None) -
     return field_with(_engine(problem, algorithm.mean_drive, at), problem, algorithm)
 
 
-def field_with(engine: Engine, problem: Problem, algorithm: SGD, limit: Limit | None = None) -> VectorField:
+def field_with(
+    engine: Engine, problem: Problem, algorithm: SGD, limit: Limit | None = None, blocks: Blocks | None = None
+) -> VectorField:
     """The right-hand side with a given engine; the limit is that of the regime, or another one."""
     regime = regime_of(algorithm)
     noisy = limit is not None or regime.noise > 0
     limit = as_data(limit_in(regime, algorithm, problem.divisor) if limit is None else limit)
     noise = jnp.asarray(problem.noise, float)
-    return VectorField(engine, limit, noise, problem.a(), form_of(algorithm).flow, noisy)
+    return VectorField(engine, limit, noise, problem.a(), form_of(algorithm).flow, noisy, blocks)
 
 
 def integrate(

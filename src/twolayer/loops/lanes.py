@@ -177,6 +177,12 @@ class Lanes:
         Q, M, a = (np.concatenate(x)[self._source] for x in zip(*every, strict=True))
         return Q, M, a
 
+    def block_starts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Q and M of all lanes in each block of the inputs."""
+        every = [task.block_starts() for task in self.tasks]
+        Q, M = (np.concatenate(x)[self._source] for x in zip(*every, strict=True))
+        return Q, M
+
     def only_start(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
         """Q, M, a with a first axis of length 1 where all lanes start alike; else None."""
         start = self.task.start

@@ -3,7 +3,8 @@
     λ = W z,  λ* = W* z,    W ← step(W, mean_ν g^ν (z^ν)ᵀ),    z ~ N(0, I_d), new at every step or used again
     training risk = ½ mean_ν (y^ν − f^ν)² over the fixed set, or over the batch that is used again
 
-The target rows are put on the first coordinates, W* = (L_P, 0), which is no restriction for isotropic inputs.
+The target rows are put on the first coordinates, W* = (L_P, 0), which is no restriction for isotropic inputs; with
+blocks of variances, on the first of every block (equations/layout.py).
 Inputs are streamed (inputs.py): at most 2¹⁸ numbers of them exist at a time, and none is kept. They are drawn with
 the 24-bit mantissa of single precision; all arithmetic is in double precision.
 
@@ -23,7 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.kernel import Push, Sample, kernel_of
-from twolayer.equations.orthogonal import embed, overlaps
+from twolayer.equations.layout import Layout
+from twolayer.equations.orthogonal import embed, overlaps, scaled_overlaps
 from twolayer.equations.samples import INPUTS_AT_ONCE, Batch, SampleForm, draw, draw_again, inputs
 from twolayer.equations.step import Coefficients, Layers, Memory, Products, descend, form_of, rates_now
 from twolayer.gaussian.nodes import target_frame
@@ -53,6 +55,12 @@ class VectorNumbers(NamedTuple):
     noise: Any
     engine: Any
     watch: Watch | None
+    scale: Any = None
+
+    def inputs(self, spec: SampleForm, batch: Batch) -> Any:
+        """The inputs x (samples, d) of a chunk."""
+        z = inputs(spec, batch)
+        return z if self.scale is None else z * self.scale
 
 
 class VectorState(NamedTuple):
@@ -68,7 +76,7 @@ def contribution(
 ) -> tuple[Push, Products | None]:
     """What one chunk of samples adds to the batch means of g zᵀ and e σ(λ); ``key`` is for rules that draw."""
     rates = rates_now(params.rates, params.tempo, state.memory)
-    z, star, (W, a) = inputs(spec, batch), params.L.shape[1], state.memory.aimed(spec.form, rates)
+    z, star, (W, a) = params.inputs(spec, batch), params.L.shape[1], state.memory.aimed(spec.form, rates)
     labels, rule = spec.kernel.labels, spec.kernel.rule
     label_noise = labels.again(labels.spoil(batch.noise, params.noise), batch.again)
     if (
@@ -126,6 +134,8 @@ def advance_group(spec: SampleForm, params: VectorNumbers, keys: Any, carry: Any
         W, a = new.memory.now
         Q = W @ W.T if spec.quantity else None
         M = W[:, : params.L.shape[1]] @ params.L.T
+        if params.scale is not None:
+            Q, M = scaled_overlaps(W, params.L, params.scale) if spec.quantity else (None, M)
         value = watched_value(spec.quantity, params.engine, Q, M, a, params.noise)
         return accept(carry[0], new, carry[1], size, value, params.watch, number, number < stop)
 
@@ -171,7 +181,7 @@ def training_risks(spec: SampleForm, params: VectorNumbers, keys: Any, layers: L
     def single(params: VectorNumbers, keys: Any, layers: Layers, taken: Any) -> Any:
         def body(visit: Any, total: Any) -> Any:
             batch, inside = draw_again(spec, keys, visit, taken)
-            z = inputs(spec, batch)
+            z = params.inputs(spec, batch)
             spoilt = spec.kernel.labels.spoil(batch.noise, params.noise)
             label = spec.kernel.label(z[:, : params.L.shape[1]] @ params.L.T, spoilt)
             error = label - spec.kernel.output(z @ layers.W.T, layers.a)
@@ -219,8 +229,12 @@ class VectorsStepper(Stepper):
     def __init__(self, dim: int, lanes: Lanes) -> None:
         self.spec, self.lanes = spec_of(dim, lanes.task), lanes
         self.L, self.inverse = target_frame(lanes.task.problem.P)
+        self.layout, scale = None, None
+        if not lanes.task.problem.inputs.plain:
+            self.layout = Layout.of(lanes.task.problem.inputs, lanes.task.start.P, dim)
+            self.L, scale = self.layout.L, jnp.asarray(self.layout.scale)
         rates = lanes.rates([dim] * len(lanes.tasks))
-        self.params = VectorNumbers(rates, lanes.tempo, self.L, lanes.noise, lanes.engine, lanes.watch)
+        self.params = VectorNumbers(rates, lanes.tempo, self.L, lanes.noise, lanes.engine, lanes.watch, scale)
         choosing = (random.Role.BATCHES,) if self.spec.at_random else ()
         more = self.spec.form.jitter or self.spec.kernel.labels.more or draws(self.spec)
         noise = (random.Role.DIFFUSION,) if more else ()
@@ -234,6 +248,10 @@ class VectorsStepper(Stepper):
         if after is not None:
             memory = jax.tree.map(self.lanes.fold_seeds, after.state).under(self.spec.form, self.params.tempo)
             return VectorState(memory, (memory.now.W**2).sum(-1), taken)
+        if self.layout is not None:
+            W = self.lanes.fold(self.layout.place(*self.lanes.block_starts()))
+            memory = Memory.at_rest(self.spec.form, W, self.lanes.fold(a), self.params.tempo)
+            return VectorState(memory, (W**2).sum(-1), taken)
         A, B = embed(Q, M, self.inverse, min(self.lanes.task.problem.p, self.spec.dim - rank))
         blank = np.zeros((*A.shape[:-1], self.spec.dim - rank - B.shape[-1]))
         W = self.lanes.fold(np.concatenate([A, B, blank], axis=-1))
@@ -252,7 +270,11 @@ class VectorsStepper(Stepper):
         """Overlaps of all seeds, and the training risk where samples come back."""
         self.lanes.see(self.spec.form, state.memory.extra)
         seen = (x for x in (state.memory.now, state.memory.average) if x is not None)
-        return Snapshot(*(value for layers in seen for value in self._seen(layers, state.taken)))
+        snapshot = Snapshot(*(value for layers in seen for value in self._seen(layers, state.taken)))
+        if self.layout is None:
+            return snapshot
+        Q, M = self.layout.seen(self.lanes.unfold(state.memory.now.W)[:, None])
+        return snapshot._replace(Q_block=Q, M_block=M)
 
     def _seen(self, layers: Layers, taken: Any) -> tuple[Any, ...]:
         """Q, M, a and the training risk of all seeds at these layers."""
@@ -260,7 +282,9 @@ class VectorsStepper(Stepper):
         risk = None
         if self.spec.remembers:
             risk = self.lanes.unfold(training_risks(self.spec, self.params, self.streams, layers, taken))[:, None]
-        return *map(np.asarray, overlaps(W, self.L)), a, risk
+        if self.layout is None:
+            return *map(np.asarray, overlaps(W, self.L)), a, risk
+        return *scaled_overlaps(W, self.L, self.layout.scale), a, risk
 
     def left(self, state: VectorState) -> Memory:
         """What the optimiser carries: on a fixed set the overlaps do not say how weights lie to the samples."""
@@ -305,6 +329,14 @@ class Vectors(Stackable):
         """None: it does what the algorithm says."""
         return None
 
+    @classmethod
+    def structure(cls, problem: Problem, algorithm: SGD) -> str | None:
+        """Rules of coordinates take these in a frame that mixes the blocks."""
+        rule = algorithm.rule
+        if rule is not None and rule.coordinates:
+            return f"the rule {rule} acts on coordinates, and how these lie to the blocks of the inputs is not said"
+        return None
+
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
         """Rules that see inner products of inputs want a whole batch at once."""
         rule = algorithm.rule
@@ -314,7 +346,7 @@ class Vectors(Stackable):
 
     def stack_key(self, task: Task) -> Hashable | None:
         """Everything but the rates, the noise and the thresholds; runs on fixed sets stand alone."""
-        if task.algorithm.reused or form_of(task.algorithm).rule is not None:
+        if task.algorithm.reused or not task.problem.inputs.plain or form_of(task.algorithm).rule is not None:
             return None
         return spec_of(self.dim, task), task.problem.p, task.problem.gram, len(task.points), task.clocks.form
 

@@ -41,6 +41,7 @@ class Role(enum.IntEnum):
     LABELS = 6
     DIFFUSION = 7
     BATCHES = 8
+    TARGET = 9
 
 
 RULES = 0xFFFF_FFFF  # counter of the keys of rules, beyond all numbers of a step
