@@ -214,7 +214,7 @@ def advance(shape: Shape, mesh: Any, block: Any, numbers: Any, keys: Any, carry:
 def spread_out(state: Any, mesh: Any, places: int) -> Any:
     """The same state (numbers, 1) for all seeds."""
     wide = jnp.broadcast_to(state, (len(state), places))
-    return jax.lax.with_sharding_constraint(wide, NamedSharding(mesh, LAST_OVER_SEEDS))
+    return jax.lax.with_sharding_constraint(wide, NamedSharding(mesh, LAST_OVER_SEEDS))  # type: ignore[no-untyped-call]
 
 
 @partial(jax.jit, static_argnames="p")
