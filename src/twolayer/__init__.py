@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from twolayer.analysis.thresholds.best import best_possible
     from twolayer.analysis.thresholds.weak import thresholds
     from twolayer.analysis.weak_recovery import weak_recovery
+    from twolayer.explorer.launch import explore
     from twolayer.files.environment import about
     from twolayer.files.papers import cite
     from twolayer.files.results import load, save
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     from twolayer.methods.population import Population
     from twolayer.methods.sde import SDE
     from twolayer.methods.vectors import Vectors
-    from twolayer.numerics.errors import InputError
+    from twolayer.numerics.errors import InputError as InputError
     from twolayer.running.compare import compare
     from twolayer.running.rerun import rerun
     from twolayer.running.solve import solve
@@ -70,8 +71,10 @@ if TYPE_CHECKING:
     from twolayer.running.support import support
     from twolayer.sweeps.api import sweep
     from twolayer.task.algorithm import SGD
+    from twolayer.task.inputs import Inputs
     from twolayer.task.losses import register_loss
-    from twolayer.task.method import Until, register_method
+    from twolayer.task.method import Until as Until
+    from twolayer.task.method import register_method
     from twolayer.task.overlaps import Overlaps
     from twolayer.task.problem import Problem
     from twolayer.task.rules import register_rule
@@ -90,6 +93,7 @@ _HOME = {
     "best_possible": "analysis.thresholds.best",
     "thresholds": "analysis.thresholds.weak",
     "weak_recovery": "analysis.weak_recovery",
+    "explore": "explorer.launch",
     "about": "files.environment",
     "cite": "files.papers",
     **dict.fromkeys(("load", "save"), "files.results"),
@@ -118,6 +122,7 @@ _HOME = {
     "support": "running.support",
     "sweep": "sweeps.api",
     "SGD": "task.algorithm",
+    "Inputs": "task.inputs",
     "Until": "task.method",
     "Overlaps": "task.overlaps",
     "Problem": "task.problem",
@@ -148,7 +153,7 @@ __all__ = [
     "SGD",
     "Chain",
     "GiantSteps",
-    "InputError",
+    "Inputs",
     "Map",
     "MeanField",
     "Overlaps",
@@ -156,7 +161,6 @@ __all__ = [
     "Problem",
     "Stage",
     "Teacher",
-    "Until",
     "Vectors",
     "about",
     "analyse",
@@ -167,6 +171,7 @@ __all__ = [
     "d",
     "escape",
     "escape_time",
+    "explore",
     "fixed_points",
     "layers",
     "load",
@@ -196,9 +201,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in NAMESPACES:
+        importlib.import_module("twolayer.numerics.compilation").expect()
         return importlib.import_module(f"twolayer.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'twolayer' has no attribute {name!r}")
+    importlib.import_module("twolayer.numerics.compilation").expect()
     value = globals()[name] = getattr(importlib.import_module(f"twolayer.{_HOME[name]}"), name)
     return value
 

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import optimize
 
 from twolayer.gaussian.quadratic import quadratic_averages, quadratic_form
-from twolayer.numerics.errors import InputError, positive_integer, reject
+from twolayer.numerics.errors import InputError, expect, positive_integer, reject
 from twolayer.numerics.precision import float64
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
@@ -37,8 +37,7 @@ __all__ = [
 
 def check_problem(problem: Problem) -> None:
     """Refuse what is not phase retrieval: σ = x² (+ constant), h = z1² (+ the same constant), a = 1."""
-    if not isinstance(problem, Problem):
-        reject("problem", problem, "a Problem")
+    expect(Problem, "problem", problem)
     sigma, form = problem.activation.polynomial, quadratic_form(problem.target.polynomial, problem.k)
     square = sigma is not None and len(sigma) == 3 and sigma[1] == 0 and sigma[2] == 1
     shift = sigma[0] if sigma is not None else 0.0
@@ -110,6 +109,7 @@ def optimal_lr(problem: Problem, batch: int = 1) -> Scaling:
     >>> optimal_lr(Problem("z1**2", "square", noise=0.3)).coefficient * 12.3
     1.0
     """
+    check_problem(problem)
     return Scaling(problem.p * positive_integer("batch", batch) / (2 * contraction(problem)), -1.0)
 
 
@@ -133,7 +133,8 @@ def escape_gain(problem: Problem) -> float:
     >>> escape_gain(Problem("z1**2", "square", width=10_000, noise=1.0)).__round__(2)
     4.33
     """
-    return contraction(problem.replace(width=1)) / contraction(problem)
+    many = contraction(problem)
+    return contraction(problem.replace(width=1)) / many
 
 
 @float64
@@ -153,8 +154,8 @@ def stationary_risk(problem: Problem, algorithm: SGD) -> float:
     >>> round(stationary_risk(problem, algorithm), 6)
     0.125
     """
-    algorithm.check_plain("stationary_risk")
     rho = noise_ratio(problem, algorithm)
+    algorithm.check_plain("stationary_risk")
     p, noise = problem.p, problem.noise
     if 6 * rho >= 1:
         raise InputError(
@@ -190,8 +191,7 @@ def stationary_risk(problem: Problem, algorithm: SGD) -> float:
 def noise_ratio(problem: Problem, algorithm: SGD, dim: int | None = None) -> float:
     """ρ = d·lr/(p n_b), in the limit or at a dimension; refuses what the formulas do not describe."""
     check_problem(problem)
-    if not isinstance(algorithm, SGD):
-        reject("algorithm", algorithm, "an SGD")
+    expect(SGD, "algorithm", algorithm)
     plain = algorithm.geometry == "free"
     if plain or algorithm.loss.name != "squared" or algorithm.momentum or algorithm.weight_decay:
         raise InputError(

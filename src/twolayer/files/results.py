@@ -7,7 +7,7 @@ from pathlib import Path
 
 import xarray as xr
 
-from twolayer.numerics.errors import InputError, short
+from twolayer.numerics.errors import InputError, path_of, reject, short
 from twolayer.numerics.writing import write_atomically
 from twolayer.running.comparison import Comparison
 from twolayer.running.dataset import SCHEMA
@@ -26,9 +26,11 @@ def save(result: xr.Dataset | xr.DataTree | Comparison, path: str | os.PathLike[
     path : str or path
         A name that ends in ``.nc``.
     """
-    if Path(path).suffix != ".nc":
+    if path_of("path", path).suffix != ".nc":
         raise InputError(f"Argument `path` must end in .nc, but got {short(str(path))}.")
     data = result.tree if isinstance(result, Comparison) else result
+    if not isinstance(data, xr.Dataset | xr.DataTree):
+        reject("result", result, "a Dataset from solve or a Comparison")
     return write_atomically(path, lambda file: data.to_netcdf(file, engine="h5netcdf"))
 
 
@@ -40,7 +42,7 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset | Comparison:
     path : str or path
         A ``.nc`` file or a ``.zarr`` store.
     """
-    source = Path(path)
+    source = path_of("path", path)
     if source.suffix == ".zarr":
         return load_sweep(source)
     if not source.is_file():

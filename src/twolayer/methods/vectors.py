@@ -3,7 +3,8 @@
     λ = W z,  λ* = W* z,    W ← step(W, mean_ν g^ν (z^ν)ᵀ),    z ~ N(0, I_d), new at every step or used again
     training risk = ½ mean_ν (y^ν − f^ν)² over the fixed set, or over the batch that is used again
 
-The target rows are put on the first coordinates, W* = (L_P, 0), which is no restriction for isotropic inputs.
+The target rows are put on the first coordinates, W* = (L_P, 0), which is no restriction for isotropic inputs; with
+blocks of variances, on the first of every block (equations/layout.py).
 Inputs are streamed (inputs.py): at most 2¹⁸ numbers of them exist at a time, and none is kept. They are drawn with
 the 24-bit mantissa of single precision; all arithmetic is in double precision.
 
@@ -23,7 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.kernel import Push, Sample, kernel_of
-from twolayer.equations.orthogonal import embed, overlaps
+from twolayer.equations.layout import Layout
+from twolayer.equations.orthogonal import embed, overlaps, scaled_overlaps
 from twolayer.equations.samples import INPUTS_AT_ONCE, Batch, SampleForm, draw, draw_again, inputs
 from twolayer.equations.step import Coefficients, Layers, Memory, Products, descend, form_of, rates_now
 from twolayer.gaussian.nodes import target_frame
@@ -31,7 +33,7 @@ from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
 from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Watch, accept, watched_value
 from twolayer.numerics import random
-from twolayer.numerics.errors import positive_integer
+from twolayer.numerics.errors import keep_integers
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Snapshot, Stackable, Task, register_method
 from twolayer.task.problem import Problem
@@ -41,6 +43,7 @@ __all__ = ["Vectors"]
 
 NS_PER_INPUT, NS_PER_PRODUCT = 3.0, 1.0  # for estimates of cost
 GROUP = 2**18  # seeds in a group times p d: the weights of a group stay in cache
+DEVICE_NUMBERS = 2**28  # weights and inputs of a group on an accelerator, which works on all of them at once
 
 
 class VectorNumbers(NamedTuple):
@@ -52,6 +55,12 @@ class VectorNumbers(NamedTuple):
     noise: Any
     engine: Any
     watch: Watch | None
+    scale: Any = None
+
+    def inputs(self, spec: SampleForm, batch: Batch) -> Any:
+        """The inputs x (samples, d) of a chunk."""
+        z = inputs(spec, batch)
+        return z if self.scale is None else z * self.scale
 
 
 class VectorState(NamedTuple):
@@ -63,41 +72,30 @@ class VectorState(NamedTuple):
 
 
 def contribution(
-    spec: SampleForm, params: VectorNumbers, state: VectorState, batch: Batch, chunk: Any
+    spec: SampleForm, params: VectorNumbers, state: VectorState, batch: Batch, chunk: Any, key: Any = None
 ) -> tuple[Push, Products | None]:
-    """What one chunk of samples adds to the batch means of g zᵀ and e σ(λ)."""
+    """What one chunk of samples adds to the batch means of g zᵀ and e σ(λ); ``key`` is for rules that draw."""
     rates = rates_now(params.rates, params.tempo, state.memory)
-    z, star, (W, a) = inputs(spec, batch), params.L.shape[1], state.memory.aimed(spec.form, rates)
-    label_noise = spec.kernel.labels.spoil(batch.noise, params.noise)
-    if spec.kernel.rule is not None:
-        return ruled_contribution(spec, params, rates, state, z, label_noise), None
-    if spec.batch == 1:  # plain products fuse with the step, and the new norms are known without reading W again
+    z, star, (W, a) = params.inputs(spec, batch), params.L.shape[1], state.memory.aimed(spec.form, rates)
+    labels, rule = spec.kernel.labels, spec.kernel.rule
+    label_noise = labels.again(labels.spoil(batch.noise, params.noise), batch.again)
+    if (
+        spec.batch == 1 and rule is None
+    ):  # plain products fuse with the step, and the new norms are known without reading W again
         fields = (z * W).sum(-1)
         push = spec.kernel.push(Sample(fields[None], z[:, :star] @ params.L.T, label_noise), a)
         g = push.first[0]
         products = Products(state.square, g * fields, g**2 * (z * z).sum())
         return Push(g[:, None] * z, push.second[0]), products
-    push = spec.kernel.push(Sample(z @ W.T, z[:, :star] @ params.L.T, label_noise), a)
+    sample = Sample(z @ W.T, z[:, :star] @ params.L.T, label_noise, key=key)
+    if rule is not None and rule.sizes:
+        inner = z @ z.T / spec.dim if rule.products else None
+        sample = sample._replace(size=(z * z).sum(-1) / spec.dim, products=inner)
+    push = spec.kernel.push(sample, a)
     count = rates.batch if spec.varies else spec.batch
     inside = chunk * spec.chunk + jnp.arange(spec.chunk) < count
     weight = jnp.where(inside, 1.0 / count, 0.0)[:, None]
     return Push((weight * push.first).T @ z, (weight * push.second).sum(0)), None
-
-
-def ruled_contribution(
-    spec: SampleForm, params: VectorNumbers, rates: Coefficients, state: VectorState, z: Any, label_noise: Any
-) -> Push:
-    """The same with a rule, of a whole batch."""
-    star, (W, a) = params.L.shape[1], state.memory.aimed(spec.form, rates)
-    rule = spec.kernel.rule
-    assert rule is not None
-    sample = Sample(z @ W.T, z[:, :star] @ params.L.T, label_noise)
-    if rule.sizes:
-        sample = sample._replace(
-            size=(z * z).sum(-1) / spec.dim, products=z @ z.T / spec.dim if rule.products else None
-        )
-    push = spec.kernel.push(sample, a)
-    return Push(push.first.T @ z / spec.batch, push.second.mean(0))
 
 
 def step(
@@ -136,6 +134,8 @@ def advance_group(spec: SampleForm, params: VectorNumbers, keys: Any, carry: Any
         W, a = new.memory.now
         Q = W @ W.T if spec.quantity else None
         M = W[:, : params.L.shape[1]] @ params.L.T
+        if params.scale is not None:
+            Q, M = scaled_overlaps(W, params.L, params.scale) if spec.quantity else (None, M)
         value = watched_value(spec.quantity, params.engine, Q, M, a, params.noise)
         return accept(carry[0], new, carry[1], size, value, params.watch, number, number < stop)
 
@@ -143,7 +143,8 @@ def advance_group(spec: SampleForm, params: VectorNumbers, keys: Any, carry: Any
         params: VectorNumbers, keys: Any, start: Any, stop: Any, carry: Any, total: Push, batch: Batch, at: Any
     ) -> Any:
         number, chunk = start + at // spec.chunks, at % spec.chunks
-        part, products = contribution(spec, params, carry[0], batch, chunk)
+        key = jax.random.fold_in(random.rule_key(keys[-1], number), chunk) if draws(spec) else None
+        part, products = contribution(spec, params, carry[0], batch, chunk, key)
         # the next inputs travel in the carry: inside one body XLA would compute them anew for each of their uses
         following = draw(spec, keys, start + (at + 1) // spec.chunks, (at + 1) % spec.chunks)
         if spec.chunks == 1:
@@ -167,6 +168,11 @@ def advance_group(spec: SampleForm, params: VectorNumbers, keys: Any, carry: Any
     return jax.lax.fori_loop(0, (stop - start).max() * spec.chunks, body, (carry, total, first))[0]
 
 
+def draws(spec: SampleForm) -> bool:
+    """Whether a rule draws random numbers of its own."""
+    return spec.kernel.rule is not None and spec.kernel.rule.draws
+
+
 @partial(jax.jit, static_argnames=("spec",))
 def training_risks(spec: SampleForm, params: VectorNumbers, keys: Any, layers: Layers, taken: Any) -> Any:
     """½ mean (y − f)² over the samples that come back, (groups, lanes)."""
@@ -175,7 +181,7 @@ def training_risks(spec: SampleForm, params: VectorNumbers, keys: Any, layers: L
     def single(params: VectorNumbers, keys: Any, layers: Layers, taken: Any) -> Any:
         def body(visit: Any, total: Any) -> Any:
             batch, inside = draw_again(spec, keys, visit, taken)
-            z = inputs(spec, batch)
+            z = params.inputs(spec, batch)
             spoilt = spec.kernel.labels.spoil(batch.noise, params.noise)
             label = spec.kernel.label(z[:, : params.L.shape[1]] @ params.L.T, spoilt)
             error = label - spec.kernel.output(z @ layers.W.T, layers.a)
@@ -202,11 +208,17 @@ def spec_of(dim: int, task: Task) -> SampleForm:
 
 
 def lanes_of(dim: int, tasks: Sequence[Task]) -> Lanes:
-    """Groups of any size give the same numbers for batch 1; matrix products of a batch do not, so one at a time."""
-    if spec_of(dim, tasks[0]).batch > 1:
+    """Groups of any size give the same numbers for batch 1; matrix products of a batch do not, so one at a time.
+
+    On accelerators that would leave most of them idle: there groups are large, and their size may show in the last bit.
+    """
+    spec, p, seeds = spec_of(dim, tasks[0]), tasks[0].problem.p, sum(task.seeds for task in tasks)
+    if jax.default_backend() != "cpu":
+        room = max(1, DEVICE_NUMBERS // ((p + spec.chunk) * dim))
+        return Lanes(tasks, min(2 ** (seeds - 1).bit_length(), 2 ** (room.bit_length() - 1)))
+    if spec.batch > 1:
         return Lanes(tasks, 1)
-    room = max(1, min(16, GROUP // (tasks[0].problem.p * dim)))
-    return Lanes(tasks, min(sum(task.seeds for task in tasks), room))
+    return Lanes(tasks, min(seeds, max(1, min(16, GROUP // (p * dim)))))
 
 
 class VectorsStepper(Stepper):
@@ -217,10 +229,15 @@ class VectorsStepper(Stepper):
     def __init__(self, dim: int, lanes: Lanes) -> None:
         self.spec, self.lanes = spec_of(dim, lanes.task), lanes
         self.L, self.inverse = target_frame(lanes.task.problem.P)
+        self.layout, scale = None, None
+        if not lanes.task.problem.inputs.plain:
+            self.layout = Layout.of(lanes.task.problem.inputs, lanes.task.start.P, dim)
+            self.L, scale = self.layout.L, jnp.asarray(self.layout.scale)
         rates = lanes.rates([dim] * len(lanes.tasks))
-        self.params = VectorNumbers(rates, lanes.tempo, self.L, lanes.noise, lanes.engine, lanes.watch)
+        self.params = VectorNumbers(rates, lanes.tempo, self.L, lanes.noise, lanes.engine, lanes.watch, scale)
         choosing = (random.Role.BATCHES,) if self.spec.at_random else ()
-        noise = (random.Role.DIFFUSION,) if self.spec.form.jitter else ()
+        more = self.spec.form.jitter or self.spec.kernel.labels.more or draws(self.spec)
+        noise = (random.Role.DIFFUSION,) if more else ()
         self.streams = lanes.keys(random.Role.INPUTS, random.Role.LABELS, *choosing, *noise)
 
     def start(self) -> VectorState:
@@ -231,6 +248,10 @@ class VectorsStepper(Stepper):
         if after is not None:
             memory = jax.tree.map(self.lanes.fold_seeds, after.state).under(self.spec.form, self.params.tempo)
             return VectorState(memory, (memory.now.W**2).sum(-1), taken)
+        if self.layout is not None:
+            W = self.lanes.fold(self.layout.place(*self.lanes.block_starts()))
+            memory = Memory.at_rest(self.spec.form, W, self.lanes.fold(a), self.params.tempo)
+            return VectorState(memory, (W**2).sum(-1), taken)
         A, B = embed(Q, M, self.inverse, min(self.lanes.task.problem.p, self.spec.dim - rank))
         blank = np.zeros((*A.shape[:-1], self.spec.dim - rank - B.shape[-1]))
         W = self.lanes.fold(np.concatenate([A, B, blank], axis=-1))
@@ -249,7 +270,11 @@ class VectorsStepper(Stepper):
         """Overlaps of all seeds, and the training risk where samples come back."""
         self.lanes.see(self.spec.form, state.memory.extra)
         seen = (x for x in (state.memory.now, state.memory.average) if x is not None)
-        return Snapshot(*(value for layers in seen for value in self._seen(layers, state.taken)))
+        snapshot = Snapshot(*(value for layers in seen for value in self._seen(layers, state.taken)))
+        if self.layout is None:
+            return snapshot
+        Q, M = self.layout.seen(self.lanes.unfold(state.memory.now.W)[:, None])
+        return snapshot._replace(Q_block=Q, M_block=M)
 
     def _seen(self, layers: Layers, taken: Any) -> tuple[Any, ...]:
         """Q, M, a and the training risk of all seeds at these layers."""
@@ -257,7 +282,9 @@ class VectorsStepper(Stepper):
         risk = None
         if self.spec.remembers:
             risk = self.lanes.unfold(training_risks(self.spec, self.params, self.streams, layers, taken))[:, None]
-        return *map(np.asarray, overlaps(W, self.L)), a, risk
+        if self.layout is None:
+            return *map(np.asarray, overlaps(W, self.L)), a, risk
+        return *scaled_overlaps(W, self.L, self.layout.scale), a, risk
 
     def left(self, state: VectorState) -> Memory:
         """What the optimiser carries: on a fixed set the overlaps do not say how weights lie to the samples."""
@@ -295,24 +322,31 @@ class Vectors(Stackable):
     papers: ClassVar[tuple[str, ...]] = ("saad1995",)
 
     def __post_init__(self) -> None:
-        positive_integer("dim", self.dim)
+        keep_integers(self, 1, "dim")
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """None: it does what the algorithm says."""
         return None
 
-    def objection(self, problem: Problem, algorithm: SGD) -> str | None:
-        """Rules of single samples want a whole batch at once."""
+    @classmethod
+    def structure(cls, problem: Problem, algorithm: SGD) -> str | None:
+        """Rules of coordinates take these in a frame that mixes the blocks."""
         rule = algorithm.rule
-        large = algorithm.batch_at(self.dim) * self.dim > INPUTS_AT_ONCE or algorithm.batch.schedule is not None
-        if large and rule is not None and rule.push is not None and not rule.coordinates:
-            return f"the rule {rule} sees a whole batch at once, of 2¹⁸ numbers at most and constant size"
+        if rule is not None and rule.coordinates:
+            return f"the rule {rule} acts on coordinates, and how these lie to the blocks of the inputs is not said"
+        return None
+
+    def objection(self, problem: Problem, algorithm: SGD) -> str | None:
+        """Rules that see inner products of inputs want a whole batch at once."""
+        rule = algorithm.rule
+        if rule is not None and rule.products and algorithm.batch_at(self.dim) * self.dim > INPUTS_AT_ONCE:
+            return f"the rule {rule} sees a whole batch at once, of 2¹⁸ numbers at most"
         return super().objection(problem, algorithm)
 
     def stack_key(self, task: Task) -> Hashable | None:
         """Everything but the rates, the noise and the thresholds; runs on fixed sets stand alone."""
-        if task.algorithm.reused or form_of(task.algorithm).rule is not None:
+        if task.algorithm.reused or not task.problem.inputs.plain or form_of(task.algorithm).rule is not None:
             return None
         return spec_of(self.dim, task), task.problem.p, task.problem.gram, len(task.points), task.clocks.form
 

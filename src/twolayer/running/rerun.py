@@ -56,7 +56,7 @@ def rerun(dataset: Any, *, seed: int | None = None, progress: Any = None, throw:
     True
     """
     if seed is not None:
-        check_seed(seed)
+        seed = check_seed(seed)
     if isinstance(dataset, Comparison):
         return _comparison(dataset, seed, progress)
     description = description_of(dataset)

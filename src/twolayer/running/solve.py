@@ -15,7 +15,16 @@ import xarray as xr
 from twolayer.gaussian.moments import check_start
 from twolayer.loops.host import Record, follow
 from twolayer.numerics import random
-from twolayer.numerics.errors import InputError, Interrupted, Refused, RunFailed, choice, positive_integer, reject
+from twolayer.numerics.errors import (
+    InputError,
+    Interrupted,
+    Refused,
+    RunFailed,
+    choice,
+    expect,
+    positive_integer,
+    reject,
+)
 from twolayer.numerics.precision import float64
 from twolayer.running.dataset import advice_on, to_dataset
 from twolayer.running.progress import monitor_for
@@ -64,8 +73,7 @@ def method_by_name(word: str, dim: int | None, knobs: dict[str, Any]) -> Method:
 def check_parts(problem: Any, algorithm: Any, method: Any) -> None:
     """Reject what is not a problem, an algorithm and a method."""
     check_description(problem, algorithm, " (stages are run with solve_stages)")
-    if not isinstance(method, Method):
-        reject("method", method, f"one of {', '.join(c.__name__ for c in METHODS.values())}, such as ODE()")
+    expect(Method, "method", method, f": one of {', '.join(c.__name__ for c in METHODS.values())}, such as ODE()")
 
 
 def _seeds(start: Overlaps | Particles, seeds: int | None, method: Method) -> int:
@@ -198,7 +206,9 @@ def make_task(
     if not isinstance(start, Overlaps | Particles):
         reject("start", start, "Overlaps" + (" or Particles" if method.takes_particles else ""))
     check_start(problem, start)
-    random.check_seed(seed)
+    seed = random.check_seed(seed)
+    if until is not None:
+        expect(Until, "until", until)
     reason = method.objection(problem, algorithm)
     if reason is not None:
         others = [name for name in support(problem, algorithm).methods if name != type(method).__name__]

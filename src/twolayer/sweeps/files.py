@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.errors import InputError
+from twolayer.numerics.errors import InputError, path_of
 from twolayer.numerics.precision import float64
 from twolayer.sweeps.batch import Result
 from twolayer.sweeps.grid import digest, unmarked
@@ -116,7 +116,7 @@ def merge_sweeps(into: str | os.PathLike[str], *stores: str | os.PathLike[str]) 
     if not stores:
         raise InputError("Argument `stores` must name at least one store to merge.")
     headers = {str(path): read_header(path) for path in stores}
-    if Path(into).exists():
+    if path_of("into", into).exists():
         headers = {str(into): read_header(into), **headers}
     names, known = list(headers), list(headers.values())
     for name, header in headers.items():

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.numerics.errors import InputError, RunFailed
+from twolayer.numerics.errors import InputError, RunFailed, path_of
 from twolayer.sweeps.batch import SEED_BLOCK, Result
 from twolayer.sweeps.grid import FORMAT, text_of
 from twolayer.sweeps.locks import Locks, locks_module
@@ -81,7 +81,7 @@ def checksum(values: Values) -> int:
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     """What the group says about the sweep it holds, or an error that it is none of ours."""
-    where = Path(path)
+    where = path_of("store", path)
     try:
         document = json.loads((where / "zarr.json").read_text(encoding="utf-8"))
         header = document["attributes"]["twolayer"]
@@ -106,7 +106,7 @@ class Store:
         """Reject a path that cannot hold this sweep; nothing is written."""
         zarr_module()
         locks_module()
-        where = Path(path)
+        where = path_of("store", path)
         if where.suffix != ".zarr":
             raise InputError(f"Argument `store` must end in .zarr, but got {str(path)!r}.")
         if not where.exists():
