@@ -6,7 +6,8 @@ Where rows are divided by their norms, Q_jj cannot move and is no coordinate: x 
 on the tangent space. Entries of Q off the diagonal appear once, which makes J that of symmetric matrices.
 
 With kinks in the activation F has no second derivative where Ω is singular, as at perfect learning: there it is
-F + J x + O(x^{3/2}), and J is the limit from inside, J(ε) = J + b √ε + c ε + …, by Richardson's extrapolation.
+F + J x + O(x^{3/2}), and J is the limit from inside, J(ε) = J + b √ε + c ε + …, by Richardson's extrapolation. So it
+is where averages are sampled, which have no slopes there at all.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ class Flow:
     field: VectorField
     frame: Overlap
     engine: str
+    rough: bool  # without slopes where Ω is singular
 
     @classmethod
     def at(cls, problem: Problem, algorithm: SGD, start: Overlaps) -> Flow:
@@ -95,7 +97,8 @@ class Flow:
         a = problem.a() if start.a is None else start.a
         averager, *_ = adapt(problem, algorithm.mean_drive, start.Q, start.M, a, tolerance=1e-8)
         field = field_with(averager.engine, problem, algorithm)
-        return cls(problem, field, Overlap(*map(jnp.asarray, (start.Q, start.M, a))), averager.label)
+        rough = bool(problem.activation.kinks) or averager.sampled
+        return cls(problem, field, Overlap(*map(jnp.asarray, (start.Q, start.M, a))), averager.label, rough)
 
     @property
     def x(self) -> np.ndarray:
@@ -126,7 +129,7 @@ class Flow:
 
     def slope(self, x: np.ndarray) -> np.ndarray:
         """J. Cost: one evaluation of the averages for each coordinate."""
-        if self.problem.activation.kinks and self.lowest(x) < SINGULAR:
+        if self.rough and self.lowest(x) < SINGULAR:
             outer, middle, inner = (self._slope(self._inside(x, INSIDE / n)) for n in (1, 4, 16))
             return (4 * (2 * inner - middle) - (2 * middle - outer)) / 3
         return self._slope(x)
