@@ -64,10 +64,7 @@ ADJOINTS: dict[str, diffrax.AbstractAdjoint] = {
 
 def _engine(problem: Problem, loss: Loss | str, at: Overlaps | None) -> Engine:
     """The engine of a problem, refined at a point if one is given."""
-    if not problem.inputs.plain:
-        raise Refused(
-            "tl.pure", f"the inputs are {problem.inputs}, and its functions know inputs N(0, I) only", ["ODE"]
-        )
+    problem.require_isotropic("tl.pure")
     if not jax.config.read("jax_enable_x64"):  # type: ignore[no-untyped-call]
         raise InputError("tl.pure needs double precision: call jax.config.update('jax_enable_x64', True) first.")
     if at is None:
@@ -401,6 +398,7 @@ def chain_step(problem: Problem, algorithm: SGD, dim: int) -> ChainStep:
     (8,)
     """
     algorithm.check_plain("tl.pure.chain_step")
+    problem.require_isotropic("tl.pure.chain_step")
     if algorithm.reused:
         raise Refused("chain_step", "samples are reused, so the overlaps are no Markov chain")
     L, inverse = target_frame(problem.P)

@@ -57,6 +57,7 @@ def require_single_index(problem: Problem) -> float:
     """Refuse what is not one neuron and one unit direction; the second layer of that neuron."""
     if not isinstance(problem, Problem):
         reject("problem", problem, "a Problem")
+    problem.require_isotropic("The theory of recovery")
     if problem.p != 1 or problem.k != 1:
         raise InputError(
             f"Argument `problem` must be a single-index task, one neuron and one direction, but has {problem.p} "

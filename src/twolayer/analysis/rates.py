@@ -96,6 +96,7 @@ def rates(problem: Problem, algorithm: SGD, start: Overlaps, method: ODE | None 
     0.0
     """
     algorithm.check_plain("rates")
+    problem.require_isotropic("rates")
     method = ODE() if method is None else method
     check_point(problem, start)
     reason = method.objection(problem, algorithm)

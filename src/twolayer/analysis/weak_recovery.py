@@ -264,6 +264,7 @@ def _checked(
 ) -> tuple[float, int, tuple[int, ...]]:
     """Level, seeds and dimensions."""
     algorithm.check_plain("weak_recovery")
+    problem.require_isotropic("weak_recovery")
     eta = check_threshold(threshold)
     choice("sign", sign, SIGNS)
     choice("start", start, ("random", "typical"))
