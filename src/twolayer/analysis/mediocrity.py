@@ -38,6 +38,7 @@ __all__ = [
 def check_problem(problem: Problem) -> None:
     """Refuse what is not phase retrieval: σ = x² (+ constant), h = z1² (+ the same constant), a = 1."""
     expect(Problem, "problem", problem)
+    problem.require_isotropic("The theory of escape")
     sigma, form = problem.activation.polynomial, quadratic_form(problem.target.polynomial, problem.k)
     square = sigma is not None and len(sigma) == 3 and sigma[1] == 0 and sigma[2] == 1
     shift = sigma[0] if sigma is not None else 0.0

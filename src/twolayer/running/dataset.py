@@ -250,10 +250,10 @@ def _start(task: Task) -> dict[str, Any]:
         return {**rows, "start_a": (("neuron",), a)}
     a = problem.a(task.seed) if start.a is None else start.a
     lead = ("start",) if start.batch else ()
-    rows = (*lead, "block", "neuron") if start.blocks else (*lead, "neuron")
-    kept = {
-        "start_Q": ((*rows, "neuron_"), start.Q),
-        "start_M": ((*rows, "direction"), start.M),
+    block_rows = (*lead, "block", "neuron") if start.blocks else (*lead, "neuron")
+    kept: dict[str, Any] = {
+        "start_Q": ((*block_rows, "neuron_"), start.Q),
+        "start_M": ((*block_rows, "direction"), start.M),
         "start_a": ((*lead, "neuron"), np.broadcast_to(a, (*start.batch, problem.p))),
     }
     return {**kept, "start_P": (("block", "direction", "direction_"), start.P)} if start.blocks else kept

@@ -118,8 +118,8 @@ class Snapshot(NamedTuple):
     @classmethod
     def in_blocks(cls, inputs: Inputs, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> Snapshot:
         """From overlaps in blocks."""
-        fields = (np.einsum("i,...ijl->...jl", np.asarray(inputs.variances), x) for x in (Q, M))
-        return cls(*fields, a)._replace(Q_block=Q, M_block=M)
+        one, other = (np.einsum("i,...ijl->...jl", np.asarray(inputs.variances), x) for x in (Q, M))
+        return cls(one, other, a, Q_block=Q, M_block=M)
 
 
 class Measure(NamedTuple):
@@ -195,10 +195,8 @@ class Task:
     def block_starts(self) -> tuple[np.ndarray, np.ndarray]:
         """Q (n, blocks, p, p) and M (n, blocks, p, k) of the rows in each block, of every seed."""
         assert isinstance(self.start, Overlaps)
-        Q, M = self.start.Q, self.start.M
-        return np.broadcast_to(Q, (self.seeds, *Q.shape[-3:])).copy(), np.broadcast_to(
-            M, (self.seeds, *M.shape[-3:])
-        ).copy()
+        Q, M = (np.broadcast_to(x, (self.seeds, *x.shape[-3:])).copy() for x in (self.start.Q, self.start.M))
+        return Q, M
 
 
 def from_start(points: np.ndarray) -> tuple[np.ndarray, int]:
