@@ -468,6 +468,7 @@ class Chain(Stackable):
     batch_sums: str = "auto"
     engine: str = "auto"
     stochastic: ClassVar[bool] = True
+    resumes: ClassVar[bool] = True
     stepwise: ClassVar[bool] = True
     hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("arnaboldi2023escaping", "benarous2021")

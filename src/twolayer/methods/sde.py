@@ -261,6 +261,7 @@ class SDE(Method):
     dim: int
     dt: float = TIME_STEP
     stochastic: ClassVar[bool] = True
+    resumes: ClassVar[bool] = True
     stepwise: ClassVar[bool] = True
     hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("arnaboldi2023escaping",)

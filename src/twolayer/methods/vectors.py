@@ -351,6 +351,7 @@ class Vectors(Stackable):
     dim: int
     data: Data | None = None
     stochastic: ClassVar[bool] = True
+    resumes: ClassVar[bool] = True
     stepwise: ClassVar[bool] = True
     hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("saad1995",)

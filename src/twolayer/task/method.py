@@ -258,6 +258,7 @@ class Method(abc.ABC):
     papers: ClassVar[tuple[str, ...]] = ()
     takes_particles: ClassVar[bool] = False
     hands_over: ClassVar[bool] = False  # whether a stage goes on from all that the one before it left
+    resumes: ClassVar[bool] = False  # whether a state and the steps to come are all that a run is
     in_comparisons: ClassVar[bool] = True  # whether `compare` includes it without being asked
 
     @property

@@ -15,6 +15,7 @@ import numpy as np
 
 from twolayer.numerics.errors import InputError, choice, expect, positive_integer, require
 from twolayer.numerics.roots import host_root
+from twolayer.numerics.strangers import check_size
 from twolayer.numerics.tracing import traced
 from twolayer.task.inputs import Inputs
 from twolayer.task.problem import Problem, finite_array
@@ -198,7 +199,9 @@ class Overlaps:
         rank = rank_of(problem.P)
         dim = positive_integer("dim", dim)
         require(dim >= rank, "dim", dim, f"at least the {rank} independent directions of the target")
-        runs = positive_integer("first", first, 0) + np.arange(1 if size is None else positive_integer("size", size))
+        count = 1 if size is None else positive_integer("size", size)
+        check_size("Argument `size`", 32 * count * problem.p * (problem.p + problem.k))
+        runs = positive_integer("first", first, 0) + np.arange(count)
         p, rest = problem.p, dim - rank
         frame = cls(np.eye(p), np.zeros((p, problem.k)), problem.P).factors()[0]
         A = random.host_normal(seed, random.Role.START, p * rank, 2 * runs).reshape(len(runs), p, rank)
