@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.errors import choice, positive_integer, require
+from twolayer.numerics.errors import choice, positive_integer, reject, require
 from twolayer.numerics.strangers import reading
 from twolayer.running.dataset import check_result, description_of
 from twolayer.running.meanings import with_meanings

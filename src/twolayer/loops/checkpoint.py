@@ -61,7 +61,7 @@ class Checkpoint:
                 raise InputError(f"{what} belongs to another run, or other versions: remove it, or give another name.")
             own = [_like(leaf, file[f"state{i}"]) for i, leaf in enumerate(leaves)]
             shown: Any = evolution.snapshot(first)
-            seen = type(shown)(*(file[name] if name in file else None for name in shown._fields))
+            seen = type(shown)(*(file.get(name, None) for name in shown._fields))
             return Point(jax.tree.unflatten(structure, own), int(file["at"]), seen)
 
     def write(self, point: Point) -> None:
