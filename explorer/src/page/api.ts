@@ -16,9 +16,9 @@ const GONE = "The server does not answer: start it again with twolayer explore."
 
 async function reply(response: Response): Promise<unknown> {
   const said: unknown = await response.json().catch(() => ({ error: "The server gave no answer." }));
-  if (response.ok) return said;
-  const { error, position } = said as { error?: string; position?: number | null };
-  throw new Refusal(error ?? `The server answered ${response.status}.`, response.status, position ?? null);
+  const { error, refused, position } = said as { error?: string; refused?: string; position?: number | null };
+  if (response.ok && refused === undefined) return said;
+  throw new Refusal(refused ?? error ?? `The server answered ${response.status}.`, response.status, position ?? null);
 }
 
 async function reach(path: string, init: RequestInit): Promise<Response> {
@@ -49,7 +49,7 @@ export type Listener = (event: string, data: any) => void;
 /** Ask, and hear every event until the last; aborting the signal withdraws the question. */
 export async function stream(kind: string, task: unknown, options: Record<string, unknown>, hear: Listener, signal: AbortSignal): Promise<void> {
   const response = await reach(`api/${kind}`, { method: "POST", headers: HEADERS, body: JSON.stringify({ task, options }), signal });
-  if (!response.ok || !response.body) {
+  if (!response.body || !response.headers.get("content-type")?.startsWith("text/event-stream")) {
     await reply(response);
     return;
   }
