@@ -228,19 +228,23 @@ def test_answers_carry_a_policy_and_nothing_reads_files() -> None:
 
 def test_questions_are_checked_before_they_are_queued() -> None:
     for body, words in (
-        ({"task": {}}, "`problem` is missing"),
         ([], "valid dictionary"),
         ({"task": TASK, "options": {"methot": "ode"}}, "methot"),
+        ({"options": {}}, "task"),
+    ):
+        found = ask("/api/theory", body=body)
+        assert found.status_code == 422 and words in found.json()["error"], found.text
+    for body, words in (
+        ({"task": {}}, "`problem` is missing"),
         ({"task": changed(problem={"width": 1000})}, "at most 64 neurons"),
         ({"task": changed(problem={"widht": 1})}, "did you mean 'width'"),
         ({"task": {**TASK, "stages": [{"steps": 1}]}}, "one algorithm"),
     ):
-        found = ask("/api/theory", body=body)
-        assert found.status_code == 422 and words in found.json()["error"], found.text
+        assert words in ask("/api/theory", body=body).json()["refused"]
     assert ask("/api/nothing").status_code == 404
     assert ask("/api/formula", body={"task": TASK, "options": {"key": "x" * 70_000}}).status_code == 413
     assert ask("/api/theory", room=0).status_code == 429
-    assert ask("/api/family", body={"task": TASK, "options": {"values": list(range(25))}}).status_code == 422
+    assert ask("/api/family", body={"task": TASK, "options": {"values": list(range(25))}}).json()["refused"]
 
 
 def test_the_catalogue_holds_all_the_page_needs() -> None:

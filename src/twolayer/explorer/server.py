@@ -162,9 +162,13 @@ def create_app(
         if kind not in KINDS:
             return _json({"error": f"There is no question {short(kind)}; known are {', '.join(KINDS)}."}, 404)
         try:
-            question = _read(kind, await request.body())
+            question = _read(await request.body())
         except InputError as error:
-            return _json({"error": str(error), "position": error.position}, 422)
+            return _json({"error": str(error)}, 422)
+        try:
+            _check(kind, question)
+        except InputError as error:
+            return _refused({"error": str(error), "position": error.position})
         try:
             job = pool.submit(
                 kind, question.task, question.options.model_dump(exclude_none=True), question.options.ahead
@@ -211,8 +215,13 @@ def _file(name: str) -> Response:
     return Response(path.read_bytes(), 200, headers, TYPES.get(path.suffix, "application/octet-stream"))
 
 
-def _read(kind: str, body: bytes) -> Question:
-    """The question, checked as far as that needs no work."""
+def _refused(data: dict[str, Any]) -> Response:
+    """A refusal is an answer like another: the question was understood, and this is what is to be said about it."""
+    return _json({"refused": data["error"], "position": data.get("position")})
+
+
+def _read(body: bytes) -> Question:
+    """The question, if it is one."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -223,13 +232,17 @@ def _read(kind: str, body: bytes) -> Question:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the question"
         raise InputError(f"Key `{where}` of the question: {first['msg'].lower()}.") from None
+    return question
+
+
+def _check(kind: str, question: Question) -> None:
+    """Refuse what can be refused without work."""
     check_size(task_from(question.task, "the task"))
     if kind == "family":
         check_family(question.options.values or [])
     for word in [question.options.method, *(question.options.methods or [])]:
         if word is not None and word.lower() != word:
             raise InputError(f"Option `method` must be a word such as ode or chain, but got {short(word)}.")
-    return question
 
 
 async def _answer(pool: Pool, job: Inquiry, request: Request) -> Response:
@@ -253,6 +266,8 @@ async def _answer(pool: Pool, job: Inquiry, request: Request) -> Response:
     finally:
         leaving.cancel()
         pool.cancel(job.number)
+    if event == "error" and data["status"] == 422:
+        return _refused(data)
     if event == "error":
         return _json({name: value for name, value in data.items() if name != "status"}, data["status"])
     return _json(data)
