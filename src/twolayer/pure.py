@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from twolayer.equations.averages import Averages
+from twolayer.equations.blocks import Blocks, block_motion
 from twolayer.equations.kernel import Kernel, Push, Sample, kernel_of
 from twolayer.equations.mean import MeanStep, Rows, Terms, Weights
 from twolayer.equations.orthogonal import Frame, Reduced, batch_sums, exact_step, overlaps
@@ -37,9 +37,11 @@ from twolayer.numerics.tracing import traced
 from twolayer.numerics.wishart import GramFactor
 from twolayer.task.algorithm import SGD
 from twolayer.task.losses import Loss
-from twolayer.task.overlaps import Overlaps
+from twolayer.task.overlaps import Overlaps, register
 from twolayer.task.problem import Problem, finite_array
 from twolayer.task.regimes import layers_apart, memory_beyond, regime_of
+from twolayer.task.rules import unaveraged
+from twolayer.task.tails import two_laws
 
 __all__ = [
     "ChainStep",
@@ -56,10 +58,9 @@ __all__ = [
 ]
 
 
-ADJOINTS: dict[str, diffrax.AbstractAdjoint] = {
-    "reverse": diffrax.RecursiveCheckpointAdjoint(),
-    "forward": diffrax.ForwardMode(),
-}
+MODES = ("reverse", "forward")
+
+register()  # overlaps may have been described before JAX was imported
 
 
 def _engine(problem: Problem, loss: Loss | str, at: Overlaps | None) -> Engine:
@@ -67,6 +68,7 @@ def _engine(problem: Problem, loss: Loss | str, at: Overlaps | None) -> Engine:
     expect(Problem, "problem", problem)
     if at is not None:
         expect(Overlaps, "at", at)
+    problem.require_isotropic("tl.pure")
     if not jax.config.read("jax_enable_x64"):  # type: ignore[no-untyped-call]
         raise InputError("tl.pure needs double precision: call jax.config.update('jax_enable_x64', True) first.")
     if at is None:
@@ -125,9 +127,19 @@ class VectorField(eqx.Module):
     layer: Any
     form: Form = eqx.field(static=True)
     noisy: bool = eqx.field(static=True, default=True)  # False: the second-order part is not even computed
+    blocks: Blocks | None = None  # of the inputs; Q and M have an axis for them
+
+    def fields(self, y: Overlap) -> Overlap:
+        """Overlaps of the fields."""
+        return y if self.blocks is None else self.blocks.fields(y)
 
     def rate(self, t: Any, y: Overlap, args: Any = None) -> Overlap:
         """dy/dt of (Q, M, a)."""
+        if self.blocks is not None:
+            Q, M, a = self.fields(y)
+            at = ((Q + Q.T) / 2, M, a, self.noise)
+            averages, gradient = self.engine(*at), self.engine.gradient(*at)
+            return block_motion(self.form, self.limit, self.blocks, y, averages, gradient, self.noisy)
         average = self.engine((y.Q + y.Q.T) / 2, y.M, y.a, self.noise)
         return motion(self.form, self.limit, y, average, self.noisy)
 
@@ -169,19 +181,23 @@ def vector_field(problem: Problem, algorithm: SGD, at: Overlaps | None = None) -
     if algorithm.reused or not regime.continuous:
         why = "samples are reused" if algorithm.reused else f"the regime is {regime.name}"
         raise Refused("vector_field", f"there is no equation of motion where {why}")
-    reason = layers_apart(algorithm) or memory_beyond(algorithm)
-    if reason is not None:
+    reason = layers_apart(algorithm) or memory_beyond(algorithm) or unaveraged(algorithm.rule)
+    if reason is not None or (reason := two_laws(problem, algorithm)) is not None:
         raise Refused("vector_field", reason)
+    if algorithm.rule is not None and algorithm.rule.relabels:
+        problem = problem.replace(noise=problem.noise + algorithm.rule.relabels)
     return field_with(_engine(problem, algorithm.mean_drive, at), problem, algorithm)
 
 
-def field_with(engine: Engine, problem: Problem, algorithm: SGD, limit: Limit | None = None) -> VectorField:
+def field_with(
+    engine: Engine, problem: Problem, algorithm: SGD, limit: Limit | None = None, blocks: Blocks | None = None
+) -> VectorField:
     """The right-hand side with a given engine; the limit is that of the regime, or another one."""
     regime = regime_of(algorithm)
     noisy = limit is not None or regime.noise > 0
     limit = as_data(limit_in(regime, algorithm, problem.divisor) if limit is None else limit)
     noise = jnp.asarray(problem.noise, float)
-    return VectorField(engine, limit, noise, problem.a(), form_of(algorithm).flow, noisy)
+    return VectorField(engine, limit, noise, problem.a(), form_of(algorithm).flow, noisy, blocks)
 
 
 def integrate(
@@ -225,6 +241,9 @@ def integrate(
     ...     round(float(jax.grad(risk)(0.05)), 4)
     0.2123
     """
+    import diffrax  # takes half a second, which `solve` does without
+
+    forward = choice("mode", mode, MODES) == "forward"
     expect(VectorField, "field", field)
     expect(Overlaps, "start", start)
     rtol = finite_number("rtol", rtol, minimum=1e-15, accepted="a number ≥ 1e-15")
@@ -240,7 +259,7 @@ def integrate(
         y0=field.state(start),
         saveat=diffrax.SaveAt(ts=times),
         stepsize_controller=diffrax.PIDController(rtol=rtol, atol=rtol * 1e-2),
-        adjoint=ADJOINTS[choice("mode", mode, ADJOINTS)],
+        adjoint=diffrax.ForwardMode() if forward else diffrax.RecursiveCheckpointAdjoint(),
         max_steps=positive_integer("max_steps", max_steps),
     )
     path = solution.ys
@@ -277,6 +296,11 @@ def increment(problem: Problem, algorithm: SGD) -> Increment:
     """
     expect(Problem, "problem", problem)
     expect(SGD, "algorithm", algorithm).check_constant("tl.pure.increment")
+    if algorithm.rule is not None and (algorithm.rule.relabels or algorithm.rule.draws):
+        raise InputError(
+            f"Argument `rule` must be a function of the samples for tl.pure.increment, but got {algorithm.rule}, which "
+            "draws random numbers."
+        )
     return Increment(kernel_of(problem, algorithm), problem.a(), problem.noise)
 
 
@@ -400,6 +424,7 @@ def chain_step(problem: Problem, algorithm: SGD, dim: int) -> ChainStep:
     expect(Problem, "problem", problem)
     expect(SGD, "algorithm", algorithm).check_plain("tl.pure.chain_step")
     dim = positive_integer("dim", dim)
+    problem.require_isotropic("tl.pure.chain_step")
     if algorithm.reused:
         raise Refused("chain_step", "samples are reused, so the overlaps are no Markov chain")
     L, inverse = target_frame(problem.P)

@@ -56,6 +56,7 @@ def critical_alpha(dim: int, ell: int) -> float:
 def require_single_index(problem: Problem) -> float:
     """Refuse what is not one neuron and one unit direction; the second layer of that neuron."""
     expect(Problem, "problem", problem)
+    problem.require_isotropic("The theory of recovery")
     if problem.p != 1 or problem.k != 1:
         raise InputError(
             f"Argument `problem` must be a single-index task, one neuron and one direction, but has {problem.p} "

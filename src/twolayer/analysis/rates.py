@@ -98,6 +98,7 @@ def rates(problem: Problem, algorithm: SGD, start: Overlaps, method: ODE | None 
     """
     check_description(problem, algorithm)
     algorithm.check_plain("rates")
+    problem.require_isotropic("rates")
     method = ODE() if method is None else expect(ODE, "method", method)
     check_point(problem, start)
     reason = method.objection(problem, algorithm)

@@ -129,6 +129,7 @@ def fit_second_layer(problem: Problem, start: Overlaps, ridge: float = 0.0) -> S
     ([0.76], 0.6836, 0.6861)
     """
     _check(problem, start)
+    start = start.fields(problem.inputs)
     rho = finite_number("ridge", ridge, minimum=0.0, accepted="a finite number ≥ 0")
     lead, p = start.batch, problem.p
     Q, M = start.Q.reshape(-1, p, p), start.M.reshape(-1, p, problem.k)
@@ -195,6 +196,7 @@ def simulate_second_layer(
     True
     """
     _check(problem, start)
+    start = start.fields(problem.inputs)
     if start.batch:
         raise InputError(f"Argument `start` must be a single point, but holds {start.batch[0]}.")
     rho = finite_number("ridge", ridge, minimum=0.0, accepted="a finite number ≥ 0")
@@ -243,7 +245,8 @@ def layerwise(result: xr.Dataset, ridge: float = 0.0) -> xr.Dataset:
     problem: Problem = known["problem"]
     lead = result.a.shape[:2]
     Q, M = (x.values.reshape(-1, *x.shape[2:]) for x in (result.Q, result.M))
-    fit = fit_second_layer(problem, Overlaps(Q, M, problem.P), ridge)
+    # overlaps of the fields say everything, whatever the inputs
+    fit = fit_second_layer(problem.replace(inputs=None), Overlaps(Q, M, problem.P), ridge)
     names = ("risk", "excess_risk", "excess_per_sample")
     variables: dict[str, Any] = {name: (("seed", "time"), getattr(fit, name).reshape(lead)) for name in names}
     variables["a"] = ("seed", "time", "neuron"), fit.a.reshape(result.a.shape)

@@ -266,6 +266,7 @@ def _checked(
     """Level, seeds and dimensions."""
     check_description(problem, algorithm)
     algorithm.check_plain("weak_recovery")
+    problem.require_isotropic("weak_recovery")
     eta = check_threshold(threshold)
     choice("sign", sign, SIGNS)
     choice("start", start, ("random", "typical"))

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from twolayer.numerics.compilation import expect
 from twolayer.numerics.errors import InputError, RunFailed, closest, short
 
 __all__ = ["COMMANDS", "WIDTH", "Parser", "command_of", "main", "usage"]
@@ -33,6 +34,7 @@ COMMANDS = {
     "gallery": "figures of the sources, each with its data and a verdict",
     "zoo": "published set-ups, and whether the package gives their numbers",
     "moments": "the averages that drive the dynamics, with engine and error",
+    "explore": "a page in the browser: describe, see and compare, at once",
     "plot": "draw a saved result, sweep or comparison again",
     "rerun": "run a saved result or comparison again from its description",
     "cite": "the papers behind a saved result or a method, and the package",
@@ -117,6 +119,7 @@ def _dispatch(argv: list[str]) -> int:
     if name not in COMMANDS:
         known = ", ".join(COMMANDS)
         raise InputError(f"Unknown command {short(name)}{closest(name, COMMANDS)}; commands are {known}.")
+    expect()
     parser, command = command_of(name)
     return int(command.run(parser.read(rest)))
 

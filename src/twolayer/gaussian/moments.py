@@ -72,6 +72,8 @@ def check_start(problem: Problem, start: Overlaps | Particles) -> None:
                 f"Argument `start` must have {problem.p} neurons and {problem.k} directions like the problem, "
                 f"but has {start.p} and {start.k}."
             )
+        _check_blocks(problem, start)
+        start = start.fields(problem.inputs)
         norms = np.diagonal(start.Q, axis1=-2, axis2=-1)
     if not np.allclose(start.P, problem.P, atol=1e-8):
         raise InputError(f"Argument `start` must have P = {problem.P.tolist()} like the problem, but has another P.")
@@ -79,6 +81,30 @@ def check_start(problem: Problem, start: Overlaps | Particles) -> None:
         raise InputError(
             f"Argument `start` must have neurons of positive norm, for {problem.activation.name} has no slope at its "
             f"kink, but has Q_jj = {norms.min():.3g}."
+        )
+
+
+def _check_blocks(problem: Problem, start: Overlaps) -> None:
+    """Refuse overlaps in other blocks than those of the inputs, or that a target of the problem does not have."""
+    inputs = problem.inputs
+    if inputs.plain and start.blocks is None:
+        return
+    if inputs.plain:
+        raise InputError(
+            f"Argument `start` must be plain Overlaps for inputs N(0, I), but is in {start.blocks} blocks: give the "
+            "problem its `inputs`."
+        )
+    if start.blocks != inputs.count:
+        found = "has no blocks" if start.blocks is None else f"has {start.blocks}"
+        raise InputError(
+            f"Argument `start` must be overlaps in the {inputs.count} blocks of the inputs, from Overlaps.in_blocks or "
+            f"Overlaps.random, but {found}."
+        )
+    P = start.fields(inputs).P
+    if not np.allclose(P, problem.P, atol=1e-8):
+        raise InputError(
+            f"Argument `start` must have Σ_i s_i P⁽ⁱ⁾ = {problem.P.tolist()}, the `gram` of the problem, but has "
+            f"{P.round(6).tolist()}."
         )
 
 
@@ -137,6 +163,7 @@ def moments(
     check_point(problem, start)
     tolerance = finite_number("tolerance", tolerance, minimum=0.0, accepted="a number ≥ 0")
     log2_points = positive_integer("log2_points", log2_points, 4)
+    start = start.fields(problem.inputs)
     why = infinite(problem, Loss.of(loss), 2)
     if why is not None:
         raise InputError(f"Argument `loss` has no averages here: {why}.")

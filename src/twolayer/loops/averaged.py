@@ -94,9 +94,9 @@ class Averaging:
         wanted: dict[str, Any] = {"engine": self.precision.engine, "tolerance": self.precision.tolerance}
         if at_least is not None:
             wanted["at_least"] = at_least
-        points = self.precision.points
-        Q, M, a = map(np.asarray, at)
-        return adapt(self.task.problem, self.task.algorithm.mean_drive, Q, M, a, log2_points=points, **wanted)
+        wanted["log2_points"] = self.precision.points
+        problem, drive = self.task.as_trained.problem, self.task.algorithm.mean_drive
+        return adapt(problem, drive, *map(np.asarray, at), **wanted)
 
     def refine(self, at: Overlap) -> bool:
         """A finer engine, if the present one is too coarse at any of these overlaps."""

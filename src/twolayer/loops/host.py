@@ -34,7 +34,7 @@ def settled(arrays: Any) -> Any:
     pause = 1e-4
     while not all(x.is_ready() for x in waiting):
         wall.sleep(pause)
-        pause = min(2 * pause, 0.02)
+        pause = min(2 * pause, 0.002)
     return arrays
 
 
@@ -147,7 +147,7 @@ def follow(
     finally:
         monitor.finish()
     codes, stop = evolution.stopped(state)
-    outcome = np.array(Outcome.CODES)[codes]
+    outcome = np.array(Outcome.CODES, object)[codes]
     if interrupted:
         outcome = np.where(codes == 0, Outcome.INTERRUPTED, outcome)
     if keeper is not None and not interrupted:

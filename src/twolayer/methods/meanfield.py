@@ -227,7 +227,7 @@ class MeanField(Method):
                 f"with normalisation = {problem.normalisation!r} the output of infinitely many neurons is infinite: a "
                 "mean field is the mean over neurons"
             )
-        if algorithm.rule is not None:
+        if algorithm.rule is not None and not algorithm.rule.relabels:
             return (
                 f"the rule {algorithm.rule} makes gradients that are not linear in the output of the network, so the "
                 "average over the directions of all other neurons does not reduce to pairs"

@@ -20,7 +20,15 @@ LETTERS = ("SGD", "SDE")  # read letter by letter, the first of them as a vowel
 
 
 class InputError(ValueError):
-    """An argument is not acceptable; raised before any work is done."""
+    """An argument is not acceptable; raised before any work is done.
+
+    Attributes
+    ----------
+    position : int or None
+        Of a formula that cannot be read, the character where it goes wrong.
+    """
+
+    position: int | None = None
 
 
 class Refused(InputError):

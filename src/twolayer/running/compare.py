@@ -27,7 +27,7 @@ from twolayer.task.method import METHODS, Method, Outcome, Task
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
-__all__ = ["compare", "default_methods", "foreseen"]
+__all__ = ["compare", "default_methods", "foreseen", "verdicts_of"]
 
 MAX_VECTOR_WORK = 3e10  # numbers moved by Vectors beyond which it is left out unless asked for
 ALONE = 5.0  # starts below so many d^(−1/2) are ruled by the noise of single samples
@@ -129,7 +129,7 @@ def compare(
         done = {name: method for name, method in names.items() if name in results}
         if not done:
             raise Refused(", ".join(skipped), "; ".join(skipped.values()), plan.support.methods)
-        rows = _verdicts(Pilots(plan, start, seeds, seed, announcer), done, results)
+        rows = verdicts_of(Pilots(plan, start, seeds, seed, announcer), done, results)
     except KeyboardInterrupt as stop:
         if isinstance(stop, Interrupted) and isinstance(stop.result, xr.Dataset) and name not in results:
             results[name] = stop.result  # of pilots nothing is kept
@@ -266,7 +266,7 @@ def _described(method: Method, seeds: int) -> str:
     return f"{method.name}{size}" + (f", {seeds} seeds" if method.stochastic else "")
 
 
-def _verdicts(pilots: Pilots, methods: dict[str, Method], results: dict[str, xr.Dataset]) -> list[Judgement]:
+def verdicts_of(pilots: Pilots, methods: dict[str, Method], results: dict[str, xr.Dataset]) -> list[Judgement]:
     """Rows of the table: every method but the first against the first."""
     (reference, first), *others = methods.items()
     theory = results[reference]

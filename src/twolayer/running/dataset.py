@@ -8,6 +8,8 @@ Dimensions ``seed``, ``time``, ``neuron``, ``neuron_``, ``direction``; variables
     loss (seed, time), the mean of what is trained, and error (seed, time), the chance of a wrong sign, for labels ±1
     train_risk (seed, time), where samples are reused
     M_average, Q_average, a_average, risk_average, … where the average of the iterates is followed
+    M_block (seed, time, block, neuron, direction), Q_block: of the rows in each block of the inputs, where these have
+    several; M and Q are then those of the fields, Σ_i s_i M⁽ⁱ⁾ and Σ_i s_i Q⁽ⁱ⁾
     Q_perp (seed, time, neuron, neuron_), where the method carries it to more digits than Q and M do
 
 In a mean field a neuron is a particle: q (seed, time, neuron) = |w⊥|² and weight (neuron) are given too, and Q only
@@ -24,6 +26,7 @@ from __future__ import annotations
 import contextlib
 import json
 import platform
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -63,6 +66,7 @@ KINDS: dict[str, type] = {"notes": dict, "versions": dict, "papers": list, "comp
 PACKAGES = ("twolayer", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
 
 
+@cache  # reading them takes as long as a short run
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on.
 
@@ -94,6 +98,7 @@ def describe_problem(problem: Problem) -> dict[str, Any]:
         "normalisation": problem.normalisation,
         "noise_law": problem.labels.law.name,
         "flips": problem.labels.flips,
+        **({} if problem.inputs.plain else {"inputs": problem.inputs.describe()}),
     }
 
 
@@ -128,7 +133,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
             "a": (("seed", "time", "neuron"), snapshot.a),
             "risk": (("seed", "time"), excess + irreducible(problem)),
             "excess_risk": (("seed", "time"), excess),
-            "outcome": (("seed",), outcome.astype(object)),
+            "outcome": xr.Variable("seed", outcome, fastpath=True),  # pandas would read every word
             "stop_step": (("seed",), stops["step"][0], {"units": stops["step"][1]}),
             "stop_time": (("seed",), stops["time"][0], {"units": stops["time"][1]}),
             "save_point": (("time",), position),
@@ -137,11 +142,14 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
         },
         coords,
     )
+    if not problem.inputs.plain:
+        dataset = dataset.assign_coords(block=np.arange(1, problem.inputs.count + 1))
     rules = {"risk": rule}
     if isinstance(snapshot, Snapshot):
         for name in ("train_risk", "train_risk_average"):
             if getattr(snapshot, name) is not None:
                 dataset[name] = ("seed", "time"), getattr(snapshot, name)
+        dataset = dataset.assign(_blocks(problem, snapshot))
         dataset = dataset.assign(_average(problem, snapshot))
         read = readings(problem, task.algorithm.loss, snapshot.Q, snapshot.M, snapshot.a, excess)
         for name, (values, how) in read.items():
@@ -222,6 +230,18 @@ def _average(problem: Problem, snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
+def _blocks(problem: Problem, snapshot: Snapshot) -> dict[str, Any]:
+    """Overlaps in each block, where there are several; one is a multiple of the fields."""
+    if snapshot.Q_block is None or snapshot.M_block is None or not problem.inputs.several:
+        return {}
+    row = ("seed", "time", "block", "neuron")
+    return {
+        "M_block": ((*row, "direction"), snapshot.M_block),
+        "Q_block": ((*row, "neuron_"), snapshot.Q_block),
+        "variance": (("block",), np.asarray(problem.inputs.variances)),
+    }
+
+
 def _orthogonal(task: Task, snapshot: Snapshot | Measure) -> dict[str, Any]:
     """Q, or what a mean field knows of it."""
     square = ("seed", "time", "neuron", "neuron_")
@@ -245,11 +265,13 @@ def _start(task: Task) -> dict[str, Any]:
         return {**rows, "start_a": (("neuron",), a)}
     a = problem.a(task.seed) if start.a is None else start.a
     lead = ("start",) if start.batch else ()
-    return {
-        "start_Q": ((*lead, "neuron", "neuron_"), start.Q),
-        "start_M": ((*lead, "neuron", "direction"), start.M),
-        "start_a": ((*lead, "neuron"), np.broadcast_to(a, start.Q.shape[:-1])),
+    block_rows = (*lead, "block", "neuron") if start.blocks else (*lead, "neuron")
+    kept: dict[str, Any] = {
+        "start_Q": ((*block_rows, "neuron_"), start.Q),
+        "start_M": ((*block_rows, "direction"), start.M),
+        "start_a": ((*lead, "neuron"), np.broadcast_to(a, (*start.batch, problem.p))),
     }
+    return {**kept, "start_P": (("block", "direction", "direction_"), start.P)} if start.blocks else kept
 
 
 def quantities(dataset: xr.Dataset) -> dict[str, np.ndarray]:
@@ -346,7 +368,8 @@ def start_of(dataset: xr.Dataset, problem: Problem, dim: int | None) -> Overlaps
         M, a = dataset.start_M.values, dataset.start_a.values
         if "start_q" in dataset:
             return Particles(M, dataset.start_q.values, dataset.weight.values, problem.P, a, dim)
-        return Overlaps(dataset.start_Q.values, M, problem.P, a, dim)
+        P = dataset.start_P.values if "start_P" in dataset else problem.P
+        return Overlaps(dataset.start_Q.values, M, P, a, dim)
 
 
 def unpack(dataset: xr.Dataset) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def support(problem: Problem, algorithm: SGD) -> Support:
     (False, True)
     """
     check_description(problem, algorithm)
-    answers = {cls.__name__: cls.refusal(problem, algorithm) for cls in METHODS.values()}
+    answers = {cls.__name__: cls.answer(problem, algorithm) for cls in METHODS.values()}
     return Support(
         tuple(name for name, reason in answers.items() if reason is None),
         {name: reason for name, reason in answers.items() if reason is not None},

@@ -20,10 +20,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from twolayer.numerics.errors import InputError, choice, closest, finite_number, finite_numbers, reject, require
+from twolayer.numerics.later import Later
 from twolayer.numerics.tracing import traced
 from twolayer.task.scaling import Scaling, positive_law
 
@@ -38,6 +38,8 @@ __all__ = [
     "table",
     "warmup",
 ]
+
+jnp: Any = Later("jax.numpy")
 
 CLOCKS = ("step", "sample", "alpha", "time")
 MAX_LENGTH = 2000  # characters of a law in a file
