@@ -36,7 +36,9 @@ def entries() -> list[str]:
     """The names that pages of the reference ask for."""
     found = []
     for page in sorted((DOCS / "reference").glob("*.md")):
-        for space, body in re.findall(r"^:::\{names\} ([\w.]+)\n(.*?)^:::$", page.read_text(encoding="utf-8"), re.M | re.S):
+        for space, body in re.findall(
+            r"^:::\{names\} ([\w.]+)\n(.*?)^:::$", page.read_text(encoding="utf-8"), re.M | re.S
+        ):
             names = body.split() or [name.rpartition(".")[2] for name in public() if name.rpartition(".")[0] == space]
             found += [f"{space}.{name}" for name in names]
     return found
@@ -76,7 +78,9 @@ def test_every_picture_is_that_of_the_figure_as_it_is(name: str) -> None:
     shown = kept()[name]
     recorded = records.read(DOCS / "gallery.json")[name][shown["version"]]
     assert shown["settings"] == records.settings_of(registry.figures()[name], shown["version"])
-    assert {key: shown[key] for key in ("settings", "seed", "data")} == {key: recorded[key] for key in ("settings", "seed", "data")}
+    assert {key: shown[key] for key in ("settings", "seed", "data")} == {
+        key: recorded[key] for key in ("settings", "seed", "data")
+    }
     picture = (PICTURES / f"{name}.webp").read_bytes()
     assert f"sha256:{hashlib.sha256(picture).hexdigest()}" == shown["picture"]
     assert len(picture) <= pictures.LARGEST
@@ -109,7 +113,9 @@ def test_the_check_of_the_repository_builds_the_site() -> None:
 
 def test_links_to_the_playground_are_understood() -> None:
     """Every word of a state is a key that the page knows."""
-    keys = set(re.findall(r"^  (\w+): ", (ROOT / "explorer/src/playground/state.ts").read_text().split("CODECS")[1], re.M))
+    keys = set(
+        re.findall(r"^  (\w+): ", (ROOT / "explorer/src/playground/state.ts").read_text().split("CODECS")[1], re.M)
+    )
     source = ast.parse((DOCS / "_ext" / "pictures.py").read_text(encoding="utf-8"))
     texts = [n.value for n in ast.walk(source) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
     states = [text.strip("&") for text in texts if re.fullmatch(r"&?(\w+=[\w.,]+&?)+", text)]

@@ -38,7 +38,7 @@ PLAYGROUND = {
     "schedules-plateau": COMMITTEE + "&scale=log",
     "last-mile": "activation=relu&p=2&k=1&a=1,1&gamma=0.01&noise=0&geometry=free&start=random&time=60&scale=loglog",
 }
-"""States of the playground with the dynamics of a figure; it has erf, quadratic and ReLU neurons, up to four of them."""
+"""States of the playground with the dynamics of a figure; it has up to four neurons, erf, quadratic or ReLU."""
 
 
 def thumbnails(kept: dict[str, dict[str, Any]], verdicts: dict[str, dict[str, Any]]) -> str:
@@ -57,7 +57,13 @@ def thumbnails(kept: dict[str, dict[str, Any]], verdicts: dict[str, dict[str, An
 
 
 def words(value: Any) -> str:
-    return ", ".join(map(words, value)) if isinstance(value, list) else f"{value:g}" if isinstance(value, float) else str(value)
+    return (
+        ", ".join(map(words, value))
+        if isinstance(value, list)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
 
 
 def verdict(line: str) -> str:
@@ -66,7 +72,9 @@ def verdict(line: str) -> str:
     body, _, note = text.rpartition("]")
     claim, _, checks = body.partition(": ")
     lines = [f":::{{dropdown}} Verdict ({head}): {outcome}", "", f"{claim[0].upper()}{claim[1:]}:", ""]
-    lines += [f"- {check.rstrip()}]" if not check.endswith("]") else f"- {check}" for check in re.split(r"(?<=\]); ", checks)]
+    lines += [
+        f"- {check.rstrip()}]" if not check.endswith("]") else f"- {check}" for check in re.split(r"(?<=\]); ", checks)
+    ]
     note = note.strip(". ")
     lines += ["", f"{note}." if note else "", ":::"]
     return "\n".join(lines)
@@ -83,11 +91,18 @@ def details(name: str, kept: dict[str, dict[str, Any]], verdicts: dict[str, dict
         lines += [f":::{{figure}} images/gallery/{name}.webp", f":alt: {entry.title}", "", told, ":::", ""]
     lines += [":::{dropdown} Settings, versions and data", "", "| setting | full | quick |", "|---|---|---|"]
     quick = records.settings_of(entry, "quick")
-    lines += [f"| `{key}` | {words(value)} | {words(quick[key])} |" for key, value in records.settings_of(entry, "full").items()]
+    lines += [
+        f"| `{key}` | {words(value)} | {words(quick[key])} |"
+        for key, value in records.settings_of(entry, "full").items()
+    ]
     for version, stored in verdicts[name].items():
-        made = ", ".join(f"{package} {stored['versions'][package]}" for package in ("twolayer", "jax", "numpy", "python"))
+        made = ", ".join(
+            f"{package} {stored['versions'][package]}" for package in ("twolayer", "jax", "numpy", "python")
+        )
         lines += ["", f"Data of the {version} version: `{name}.nc`, written by the command"]
-        lines[-1] += f"{' with `--quick`' if version == 'quick' else ''} at seed {stored['seed']}; recorded with {made}; "
+        lines[-1] += (
+            f"{' with `--quick`' if version == 'quick' else ''} at seed {stored['seed']}; recorded with {made}; "
+        )
         lines[-1] += f"fingerprint `{stored['data'].removeprefix('sha256:')[:16]}…` in [gallery.json](gallery.json)."
     lines += [":::", ""]
     if name in PLAYGROUND:
@@ -103,7 +118,11 @@ def rewrite(app: Sphinx, docname: str, source: list[str]) -> None:
     kept, verdicts = pictures.known(root / pictures.FOLDER), records.read(root / "gallery.json")
     first, *sections = re.split(r"(?m)^(?=##? )", source[0])[1:]
     title, what, how = first.split("\n\n", 2)  # pictures before instructions
-    pages = [f"{title}\n\n{what}\n\n", thumbnails(kept, verdicts), f"## How to use it\n\n{how}## Escaping mediocrity\n\n"]
+    pages = [
+        f"{title}\n\n{what}\n\n",
+        thumbnails(kept, verdicts),
+        f"## How to use it\n\n{how}## Escaping mediocrity\n\n",
+    ]
     for section in sections:
         heading, _, text = section.partition("\n")
         if heading.startswith("# "):
