@@ -28,6 +28,7 @@ from twolayer.numerics.random import check_seed
 from twolayer.numerics.statistics import Fraction, Median, median, told, wilson
 from twolayer.running.cost import Cost, cost_of
 from twolayer.running.solve import solve
+from twolayer.running.support import check_description
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Until
 from twolayer.task.overlaps import Overlaps
@@ -254,8 +255,7 @@ def _prepared(
     dim, seeds = positive_integer("dim", dim, 2), positive_integer("seeds", seeds)
     thresholds = thresholds_of(threshold)
     check_seed(seed)
-    if not isinstance(algorithm, SGD):
-        reject("algorithm", algorithm, "an SGD")
+    check_description(problem, algorithm)
     algorithm.check_plain("recovery")
     landscape = population_loss(problem, algorithm.loss)
     if algorithm.geometry == "free":

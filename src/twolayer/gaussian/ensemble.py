@@ -28,7 +28,7 @@ from twolayer.numerics.types import Layer, Numbers
 
 __all__ = ["Cloud", "Ensemble", "NodeEnsemble", "PairEnsemble", "QuadraticEnsemble", "Velocity"]
 
-BLOCK = 2**19  # particles × nodes that are looked at together
+BLOCK = 2**16  # particles × nodes that are looked at together: they stay in cache
 
 
 class Cloud(NamedTuple):
@@ -109,7 +109,10 @@ class QuadraticEnsemble(Ensemble):
 
 
 class NodeEnsemble(Ensemble):
-    """Any activation and target, at nodes of ξ; ``moments`` are c_0, c_2, c_4, …"""
+    """Any activation and target, at nodes of ξ; ``moments`` are c_0, c_2, c_4, …
+
+    ``beyond`` is E[·²] of a part of the target that is orthogonal to everything that the student can say.
+    """
 
     forms: Forms = eqx.field(static=True)
     student: float = eqx.field(static=True)
@@ -118,6 +121,7 @@ class NodeEnsemble(Ensemble):
     xi: np.ndarray
     weights: np.ndarray
     h: np.ndarray
+    beyond: np.ndarray
     moments: np.ndarray
 
     @property
@@ -160,14 +164,14 @@ class NodeEnsemble(Ensemble):
                 share = (block.weights * block.a)[:, None] * self.weights
                 e = e + self.student * c[:, None] * share * alpha
             even, odd = slopes[: 2 * K - 1 : 2], slopes[1 : 2 * K : 2]
-            lower = jnp.concatenate([jnp.zeros_like(odd[:1]), odd[:-1]])
-            ds = (e * (np.sqrt(n + 1) * odd + np.sqrt(n) * lower)).sum((0, 2))
+            ds = (e * np.sqrt(n + 1) * odd).sum((0, 2)) + (e[1:] * np.sqrt(n[1:]) * odd[:-1]).sum((0, 2))
             square = jnp.einsum("n,njx,x->j", c[:, 0], alpha**2, self.weights) if self.own else jnp.zeros_like(ds)
             return (e * even).sum(0) @ self.xi, ds * jnp.sign(block.s), (e * alpha).sum((0, 2)), square
 
         dA, ds, da, square = _by_blocks(rates, cloud, size)
         u = cloud.weights * cloud.a
         risk = (self.weights * ((self.h - F[0]) ** 2 + (c[1:] * F[1:] ** 2).sum(0))).sum() / 2
+        risk = risk + self.beyond / 2
         if self.own:
             norm = (cloud.A**2).sum(1) + cloud.s**2
             pair = self.forms.pair(norm, norm, norm)

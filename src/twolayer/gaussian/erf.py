@@ -10,6 +10,7 @@ target at nodes of λ*, E[σ'σ'h²] and E[σ'σ'σh] are the same Gaussians wit
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.gaussian.forms import Forms, Ladder, Pair, PairOf, Single, orthonormal
-from twolayer.numerics.special import arcsine
+from twolayer.numerics.special import arcsine, error_function
 from twolayer.numerics.types import Cross, Gram, Layer, Numbers
 
 __all__ = ["ErfForms", "ErfNodes", "ErfRidge", "four_point"]
 
 TWO_OVER_PI = 2 / math.pi
+STRIP = 16  # rows of a symmetric matrix that are looked at together, from the diagonal on
 MAX_NODE_WORK = 2**24  # terms of ErfNodes beyond which chi is sampled instead
 
 
@@ -39,15 +41,15 @@ class ErfForms(Forms):
         """E[σ], E[σ'], E[σ''] at given mean and variance."""
         wide = 1.0 + variance
         slope = math.sqrt(TWO_OVER_PI) * jnp.exp(-(mean**2) / (2 * wide)) / jnp.sqrt(wide)
-        value = jax.lax.erf(mean / jnp.sqrt(2 * wide))
+        value = error_function(mean / jnp.sqrt(2 * wide))
         return Single(value, slope, -mean / wide * slope)
 
     def ladder(self, mean: Numbers, width: Any, orders: int) -> Ladder:
         """Hermite coefficients: σ' is a Gaussian, so each is (−s/√(1+s²))^n h_n(μ/√(1+s²)) times the first."""
-        wide = jnp.sqrt(1.0 + width**2)
-        x = mean / wide
-        slope = math.sqrt(TWO_OVER_PI) * jnp.exp(-(x**2) / 2) / wide
-        return Ladder(jax.lax.erf(x / math.sqrt(2)), slope * orthonormal(x, orders, -width / wide))
+        narrow = jax.lax.rsqrt(1.0 + width**2)
+        x = mean * narrow
+        slope = math.sqrt(TWO_OVER_PI) * narrow * jnp.exp(-(x**2) / 2)
+        return Ladder(error_function(math.sqrt(0.5) * x), slope * orthonormal(x, orders, -width * narrow))
 
     def pair_with(self, other: Forms) -> PairOf | None:
         """Two of them."""
@@ -116,7 +118,7 @@ class ErfNodes(eqx.Module):
                 to = perp[:, both]  # (p, 2)
                 tilted = mean - shift @ to.T
                 spread = jnp.diagonal(perp) - jnp.einsum("mi,ij,mj->m", to, inverse, to)
-                f = jax.lax.erf(tilted / jnp.sqrt(2 * (1 + spread))) @ weights
+                f = error_function(tilted / jnp.sqrt(2 * (1 + spread))) @ weights
                 total = total - 2 * student * (t.weights * t.h * f) @ density
             return total
 
@@ -129,10 +131,11 @@ class ErfNodes(eqx.Module):
 def four_point(C: Numbers, weights: Numbers, p: int) -> Numbers:
     """Σ_{q,s} w_q w_s E[σ'_j σ'_l σ_q σ_s] for j, l < p, fields with covariance C (n, n).
 
-    Symmetric in (j, l), so that p(p + 1)/2 · n² terms are computed. (To use the symmetry q ↔ s too would cost more in
-    looking things up than it saves.) Cost O(p² n²) time; memory O(n²): the pairs (j, l) are taken a few at a time.
+    Symmetric in (j, l) and in (q, s): p(p + 1)/2 pairs, each with the blocks on and above the diagonal of n² terms.
+    Cost O(p² n²) time; memory O(n²): the pairs (j, l) are taken a few at a time.
     """
-    variance = jnp.diagonal(C)
+    variance, n = jnp.diagonal(C), len(C)
+    edges = [*range(0, n, STRIP), n]
 
     def entry(pair: Any) -> Numbers:
         j, l = pair
@@ -141,8 +144,13 @@ def four_point(C: Numbers, weights: Numbers, p: int) -> Numbers:
         # T over all pairs of fields (q, s):  C − (c_j, c_l) (1 + C_jl)⁻¹ (c_j, c_l)ᵀ
         u, v = (ll * cj - jl * cl) / determinant, (jj * cl - jl * cj) / determinant
         narrow = jax.lax.rsqrt(1 + variance - u * cj - v * cl)
-        ratio = (C * narrow[:, None] - (u * narrow)[:, None] * cj - (v * narrow)[:, None] * cl) * narrow
-        return TWO_OVER_PI**2 * (weights @ (arcsine(ratio) @ weights)) / jnp.sqrt(determinant)
+        un, vn, total = u * narrow, v * narrow, jnp.zeros(())
+        for first, last in itertools.pairwise(edges):  # rows of a strip, columns from its first on
+            i, rest = slice(first, last), slice(first, n)
+            ratio = C[i, rest] * narrow[i, None] - un[i, None] * cj[rest] - vn[i, None] * cl[rest]
+            twice = weights[rest] * np.where(np.arange(first, n) < last, 1.0, 2.0)
+            total = total + weights[i] @ (arcsine(ratio * narrow[rest]) @ twice)
+        return TWO_OVER_PI**2 * total / jnp.sqrt(determinant)
 
     j, l = np.triu_indices(p)
     found = jax.lax.map(entry, (jnp.asarray(j), jnp.asarray(l)), batch_size=max(1, 2**18 // C.size))

@@ -6,13 +6,17 @@
 Quadratic tasks close on low moments. Ridge targets of closed pair averages are summed over pairs of particles while
 these are few. Everything else goes over nodes of the target fields: Gauss–Hermite where all is smooth, panels where
 the target bends, Sobol points in many dimensions. Nodes and orders of c are raised until the rates stop changing.
+
+Of an odd or even activation only that part of the target is learned, and half of the nodes, on one side of 0, are enough:
+
+    σ(−x) = ±σ(x):    F(−ξ) = ±F(ξ),    h = h₊ + h₋,    E[(h − F)²] = E[(h± − F)²] + E[h∓²]
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import equinox as eqx
@@ -20,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import special
 
+from twolayer.functions.activation import Activation
 from twolayer.gaussian.engines import FLOOR
 from twolayer.gaussian.ensemble import BLOCK, Cloud, Ensemble, NodeEnsemble, PairEnsemble, QuadraticEnsemble, Velocity
 from twolayer.gaussian.families import forms_of
@@ -40,6 +45,7 @@ ORDERS = (12, 16, 24, 32, 48, 64)
 TERMS = (3, 6, 12, 24, 48)
 NEGLIGIBLE = 1e-14  # nodes of less weight are left out
 MAX_NODES = 2**14
+FARTHEST = 12.0  # field up to which the parity of an activation is looked at
 ARRAYS = 16  # of the size of a block, or of all pairs, that one evaluation holds
 MAX_PAIRED = 2048  # particles up to which pairs are an option
 
@@ -173,8 +179,8 @@ class Wide:
         if terms > 1 and coefficients:
             terms = (len(coefficients) - 1) // 2 + 1
         moments = correlation_moments(self.dimension, terms)
-        node = (rule.label, rule.points, rule.weights, rule.values)
-        return NodeEnsemble(forms, student, self.own, *node, moments), rule
+        points, weights, values, beyond = _folded(rule, sigma)
+        return NodeEnsemble(forms, student, self.own, rule.label, points, weights, values, beyond, moments), rule
 
     def finer(self, fineness: Fineness) -> Fineness | None:
         """The next step up in nodes, where it changes anything and is affordable."""
@@ -229,6 +235,32 @@ class Wide:
         size = math.sqrt(2 * risk) * max(1.0, float(np.abs(cloud.a).max()))
         change = max(float(np.abs(x - y).max()) for x, y in pairs) / size
         return max(change, abs(float(one.excess_risk - two.excess_risk)) / risk)
+
+
+def _folded(rule: NodeRule, sigma: Activation) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Points on one side of 0, their weights, the part of h that σ can learn there, and E[(…)²] of the other part."""
+    points, weights, values = rule.points, rule.weights, rule.values
+    sign, back = _parity(sigma), slice(None, None, -1)
+    symmetric = np.allclose(points, -points[back], atol=1e-12) and np.allclose(weights, weights[back], rtol=1e-9)
+    if not sign or not symmetric:
+        return points, weights, values, np.zeros(())
+    count = -(-len(weights) // 2)
+    twice = 2.0 * weights[:count]
+    if len(weights) % 2:
+        twice[-1] /= 2  # the origin has no partner
+    other = (values - sign * values[back]) / 2
+    return points[:count], twice, (values + sign * values[back])[:count] / 2, np.asarray(weights @ other**2)
+
+
+@lru_cache(maxsize=64)
+def _parity(sigma: Activation) -> int:
+    """1 for an even activation, −1 for an odd one, 0 for any other, by its values on both sides of 0."""
+    x = np.linspace(0.0, FARTHEST, 97)
+    right, left = (np.asarray(sigma(jnp.asarray(y))) for y in (x, -x))
+    for sign in (1, -1):
+        if np.abs(left - sign * right).max() <= 1e-14 * np.abs(right).max():
+            return sign
+    return 0
 
 
 def _smooth(problem: Problem) -> bool:
