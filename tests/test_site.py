@@ -67,7 +67,7 @@ def test_notebooks_can_be_downloaded_and_read(page: Path) -> None:
 
 
 def test_there_is_a_notebook_on_every_subject() -> None:
-    assert len(NOTEBOOKS) >= 7
+    assert len(NOTEBOOKS) >= 9
 
 
 def kept() -> dict[str, dict[str, object]]:
