@@ -38,7 +38,7 @@ PLAYGROUND = {
     "schedules-plateau": COMMITTEE + "&scale=log",
     "last-mile": "activation=relu&p=2&k=1&a=1,1&gamma=0.01&noise=0&geometry=free&start=random&time=60&scale=loglog",
 }
-"""States of the playground with the dynamics of a figure; it has erf, quadratic and ReLU neurons, up to four of them."""
+"""States of the playground with the dynamics of a figure; it has up to four neurons, erf, quadratic or ReLU."""
 
 
 def thumbnails(kept: dict[str, dict[str, Any]], verdicts: dict[str, dict[str, Any]]) -> str:

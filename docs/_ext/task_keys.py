@@ -67,7 +67,7 @@ def kind(annotation: Any) -> str:
     if origin in (types.UnionType, Union):
         return " or ".join(dict.fromkeys(word for word in map(kind, inside) if word))
     if origin is list:
-        return f"list of {kind(inside[0]).replace('list', 'lists').replace('integer', 'integers').replace('number', 'numbers')}"
+        return "list of " + re.sub(r"^(list|integer|number)", r"\1s", kind(inside[0]))
     if hasattr(annotation, "__metadata__"):
         return kind(inside[0])
     return "table"
@@ -79,7 +79,8 @@ def default(field: FieldInfo) -> str:
     value = field.default
     if value is None or value is PydanticUndefined:
         return "none"
-    return f"``{str(value).lower() if isinstance(value, bool) else repr(value) if not isinstance(value, str) else chr(34) + value + chr(34)}``"
+    words = f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else repr(value)
+    return f"``{words}``"
 
 
 def meaning(table: str, key: str) -> str:
