@@ -13,8 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from twolayer.task.scaling import Scaling
@@ -22,6 +20,7 @@ from twolayer.task.schedules import FORMS, MAKERS, table
 
 __all__ = ["NAMED", "Shape", "constant", "free", "named"]
 
+DIFFERENCE = 1e-6  # relative, of the numbers of schedules with a name
 NAMED = ("cosine", "linear", "power", "inverse")
 
 
@@ -32,7 +31,7 @@ class Shape:
     Attributes
     ----------
     values : callable
-        (θ, x) → values at positions x.
+        (θ, x) → values at positions x (G,).
     first, low, high : array (n,)
         Where to begin, and bounds.
     law : callable
@@ -47,16 +46,20 @@ class Shape:
     law: Callable[[np.ndarray, Scaling], Any]
 
     def at(self, theta: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Values (G,) and their derivatives (G, n)."""
-        theta, x = jnp.asarray(theta), jnp.asarray(x)
-        return np.asarray(self.values(theta, x)), np.asarray(jax.jacfwd(self.values)(theta, x))
+        """Values (G,) and their derivatives (G, n), by central differences: linear shapes have exact ones."""
+        steps = np.diag(DIFFERENCE * np.maximum(np.abs(theta), 1e-3))
+        if self.name == "free":
+            slopes = [self.values(e, x) for e in np.eye(len(theta))]
+        else:
+            slopes = [(self.values(theta + h, x) - self.values(theta - h, x)) / (2 * h.max()) for h in steps]
+        return self.values(theta, x), np.stack(slopes, axis=1)
 
 
 def constant(first: float, bounds: tuple[float, float]) -> Shape:
     """A number."""
     return Shape(
         "constant",
-        lambda theta, x: theta[0] * jnp.ones_like(x),
+        lambda theta, x: theta[0] * np.ones_like(x),
         np.array([first]),
         np.array([bounds[0]]),
         np.array([bounds[1]]),
@@ -97,4 +100,4 @@ def free(at: np.ndarray, first: np.ndarray, bounds: tuple[float, float], clock: 
             return top * reference
         return top * reference * table(at.tolist(), (theta / top).tolist(), clock=clock)
 
-    return Shape("free", lambda theta, x: jnp.interp(x, jnp.asarray(at), theta), first, low, high, law)
+    return Shape("free", lambda theta, x: np.interp(x, at, theta), first, low, high, law)

@@ -1,7 +1,7 @@
 """The dynamics under controls that change, as a differentiable function of their values on a grid.
 
-    ODE:                   dX/dx = [f F₁(X) + (f²/b) F₂(X)] / (dx/dτ),    x the clock,  f = lr/lr_ref,  b = batch/batch_ref
-    GiantSteps, Map(dim):  X ← E[X after a step with f_n lr_ref and b_n batch_ref]
+    ODE:                   dX/dx = [f F₁(X) + (f²/b) F₂(X)] / (dx/dτ),    x the clock, f = lr/lr_ref, b = n_b/n_ref
+    GiantSteps, Map(dim):  X ← E[X after a step with f_n lr_ref and b_n n_ref]
 
 The ODE is integrated by the classical rule of fourth order with a fixed step, so that the grid holds the values of the
 controls at the ends and in the middle of all steps, and the derivative is the exact one of what is computed. Steps are

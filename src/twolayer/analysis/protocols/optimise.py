@@ -9,6 +9,7 @@ constant, by the best of each schedule with a name, and by a run of the method i
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -452,7 +453,7 @@ class _Task:
             at = self._places(n)
             shapes = self._shapes(base, moving, lambda name, x, wide: free(at, np.full(len(at), x), wide, self.clock))
             first = {}
-            for name, shape in shapes.items():
+            for name in shapes:
                 size = at if name in moving else np.zeros(1)
                 first[name] = guess.at(name, size) * np.exp(noise * rng.standard_normal(len(size)))
             return search.descend(shapes, first)
@@ -498,7 +499,17 @@ class _Task:
         best, laws = state["best"], self._laws(state["best"])
         own, path = self._protocol("optimum", best)
         still = self._protocol("constant", state["constant"])[0] if best is not state["constant"] else own
-        known = {name: self._protocol(name, found)[0] for name, found in state["named"].items()}
+        known = {
+            name: Protocol(name, self.algorithm.replace(**self._laws(found)), found.value)
+            for name, found in state["named"].items()
+        }
+        if known:  # the best of them by a run of the method itself
+            pick = max if self.goal.large else min
+            first = pick(known, key=lambda name: known[name].value)
+            same = state["named"][first] is best
+            known[first] = (
+                dataclasses.replace(own, name=first) if same else self._protocol(first, state["named"][first])[0]
+            )
         agrees = abs(own.value - best.value) <= AGREE * abs(own.value) + 1e-12
         rivals = [still, *known.values()]
         slack = 1e-6 * abs(own.value)

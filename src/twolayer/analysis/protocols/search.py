@@ -9,6 +9,7 @@ the value is above the optimum by O(N⁻⁴) where that is smooth.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -139,7 +140,7 @@ class Search:
                 best.append(Found(shapes, now, value))
             return loss, gradient
 
-        try:
+        with contextlib.suppress(Spent):
             scipy.optimize.minimize(
                 both,
                 first / unit,
@@ -148,6 +149,4 @@ class Search:
                 bounds=list(zip(low / unit, high / unit, strict=True)),
                 options={"maxiter": iterations, "ftol": 1e-13, "gtol": 1e-8, "maxcor": 20},
             )
-        except Spent:
-            pass
         return best[-1] if best else Found(shapes, dict(numbers), math.inf)
