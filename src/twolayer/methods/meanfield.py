@@ -35,6 +35,7 @@ from twolayer.loops.windows import Motion, Windows
 from twolayer.methods.ode import ODE
 from twolayer.numerics.errors import InputError, choice, finite_number, keep_integers, positive_integer, require
 from twolayer.task.algorithm import SGD
+from twolayer.task.losses import Loss
 from twolayer.task.method import Evolution, Measure, Method, Task, register_method
 from twolayer.task.overlaps import rank_of
 from twolayer.task.particles import Particles
@@ -252,10 +253,14 @@ class MeanField(Method):
 
     def wide(self, task: Task, particles: int) -> Wide:
         """What builds the average over so many particles."""
-        rest, own, problem = self.dim - rank_of(task.problem.P), self.self_interaction, task.problem
+        return self.average(task.problem, task.algorithm.loss, particles)
+
+    def average(self, problem: Problem, loss: Loss, particles: int) -> Wide:
+        """The same for a problem and a loss."""
+        rest, own = self.dim - rank_of(problem.P), self.self_interaction
         if problem.labels.flips:  # single samples play no role: only the mean label counts
             problem = problem.replace(target=problem.target.scaled(problem.labels.keep), gram=problem.P, flips=0.0)
-        return Wide(problem, task.algorithm.loss, rest, particles, own, self.interaction, self.log2_points)
+        return Wide(problem, loss, rest, particles, own, self.interaction, self.log2_points)
 
     def cost(self, task: Task) -> float:
         """A hundred evaluations of the averages, or so."""
