@@ -118,7 +118,7 @@ class Page {
         button("BibTeX", close(() => void this.text("bibtex"))),
         button("netCDF of the theory", close(() => void this.netcdf(this.store.state.theory))),
         button("netCDF of the runs", close(() => void this.netcdf(this.store.state.runs))),
-        button("CSV", close(() => this.curves && this.save("twolayer.csv", new Blob([asCsv(this.curves, this.ensemble)], { type: "text/csv" })))),
+        button("CSV", close(() => void this.csv())),
         button("SVG", close(() => this.save("twolayer.svg", new Blob([this.see.riskChart.svg(document.title)], { type: "image/svg+xml" })))),
         button("PNG", close(() => void this.see.riskChart.png().then((blob) => blob && this.save("twolayer.png", blob)))),
       ),
@@ -421,6 +421,17 @@ class Page {
       const found = (await ask("netcdf", this.store.state.task, { method })) as { name: string; base64: string };
       const bytes = Uint8Array.from(atob(found.base64), (sign) => sign.charCodeAt(0));
       this.save(found.name, new Blob([bytes], { type: "application/x-netcdf" }));
+    } catch (error) {
+      this.notice.say((error as Error).message, 6);
+    }
+  }
+
+  /** The theory at all its save points, of which fewer are drawn while a slider moves, and the runs. */
+  private async csv(): Promise<void> {
+    const { task, theory } = this.store.state;
+    try {
+      const curves = (await ask("theory", task, { method: theory })) as Curves;
+      this.save("twolayer.csv", new Blob([asCsv(curves, this.ensemble)], { type: "text/csv" }));
     } catch (error) {
       this.notice.say((error as Error).message, 6);
     }
