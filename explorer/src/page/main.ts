@@ -13,8 +13,9 @@ import { fitted, lawOf, lawText, opened, question, readLink, writeLink, type Pin
 
 const COMPILING_MILLISECONDS = 350; // an answer that takes longer is being compiled
 const AHEAD_MILLISECONDS = 1500; // of quiet, before neighbouring widths are compiled
-const DRAFT_POINTS = 100; // save points while a slider moves; the last answer has all of them
+const DRAFT_POINTS = 80; // save points while a slider moves; the last answer has all of them
 const SETTLED_MILLISECONDS = 250;
+const DETAILS_MILLISECONDS = 300; // of quiet, before panels ask for what they show
 
 type Answer = Record<string, any>;
 
@@ -51,6 +52,7 @@ class Page {
   private settled = 0;
   private ahead = 0;
   private linking = 0;
+  private detailing = 0;
   private drawing = 0;
 
   constructor(catalogue: Catalogue) {
@@ -169,7 +171,8 @@ class Page {
       this.askedTask = task;
       this.landscape = this.escape = this.best = null;
     }
-    this.askDetails();
+    clearTimeout(this.detailing);
+    this.detailing = setTimeout(() => this.askDetails(), this.detailed.size > 0 ? DETAILS_MILLISECONDS : 0);
     this.askPins();
     this.drawSoon();
   }
