@@ -30,7 +30,7 @@ RESOLUTION = 0.1  # of the fall of the risk
 @figure(
     "layerwise",
     "test risk after t giant steps and a ridge fit of the second layer, against steps and alpha",
-    quick={"activation": "erf", "alphas": (1.0, 3.0), "dim": 400, "seeds": 8, "steps": 2, "samples": 1000, "width": 2},
+    quick={"dim": 200, "seeds": 6, "samples": 1000},
     group="giant-steps",
 )
 def layerwise(
