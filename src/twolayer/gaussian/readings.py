@@ -91,7 +91,7 @@ def _rule(problem: Problem, loss: Loss, labels: LabelNoise, count: int) -> FullR
 def _averaged(
     problem: Problem, loss: Loss, labels: LabelNoise, Q: np.ndarray, M: np.ndarray, a: np.ndarray, count: int | None
 ) -> tuple[np.ndarray, str]:
-    """E[ℓ] at every point of arrays with common leading axes, and the rule, which is to be good for ``count`` points."""
+    """E[ℓ] at every point of arrays with common leading axes, and the rule, affordable for ``count`` points."""
     lead = Q.shape[:-2]
     points = tuple(x.reshape(-1, *x.shape[len(lead) :]) for x in (Q, M, a))
     rule = _rule(problem, loss, labels, len(points[0]) if count is None else count)
