@@ -474,3 +474,58 @@ def test_nearly_dependent_directions_are_cut_alike_everywhere() -> None:
     np.testing.assert_allclose(start.Q_perp, start.Q - A @ A.T, atol=1e-9)
     cloud_ = tl.mean_field.Particles(start.M, [0.64], None, P3)
     np.testing.assert_allclose(cloud_.norms, 1.0, atol=1e-8)
+
+
+@pytest.mark.parametrize("activation", ["erf", "square"])
+def test_the_velocity_descends_the_first_variation(activation: str) -> None:
+    """dm/dt = −P ∂_m V and dq/dt = −4q ∂_q V by differences, P ≠ I; the mobility of (m, q) is not the identity."""
+    P = np.array([[1.0, 0.3], [0.3, 1.2]])
+    problem = tl.Problem(tl.Teacher(activation, k=2), activation, gram=P)
+    rng = np.random.default_rng(3)
+    measure = tl.mean_field.Particles(rng.normal(size=(5, 2)) / 2, rng.uniform(0.2, 1.0, 5), P=P)
+    m, q, h = np.array([0.3, -0.2]), 0.7, 1e-5
+    shifts = [(m, q), *((m + s * h * e, q) for e in np.eye(2) for s in (1, -1)), (m, q + h), (m, q - h)]
+    at = tl.mean_field.mean_field_at(
+        problem, measure, np.array([x for x, _ in shifts]), np.array([y for _, y in shifts])
+    )
+    V = at.variation
+    slope = np.array([V[1] - V[2], V[3] - V[4]]) / (2 * h)
+    assert at.m[0] == pytest.approx(-P @ slope, rel=1e-6)
+    assert at.q[0] == pytest.approx(-4 * q * (V[5] - V[6]) / (2 * h), rel=1e-6)
+    assert at.q[0] != pytest.approx(-(V[5] - V[6]) / (2 * h), rel=0.1)
+    # at its own particles it is what the method integrates
+    run = tl.solve(problem, tl.SGD("0.1/d"), tl.MeanField(), measure, time=1e-4, save=1)
+    moved = (run.M.values[0, -1] - measure.m) / 1e-4
+    assert tl.mean_field.mean_field_at(problem, measure).m == pytest.approx(moved, rel=1e-2, abs=1e-3)
+
+
+def test_bad_points_of_a_mean_field_are_refused() -> None:
+    problem, measure = tl.Problem("z1**2", "square"), tl.mean_field.Particles([[0.5]], [0.75])
+    for arguments, words in (
+        ({"m": [[0.5]]}, "give both"),
+        ({"m": [[0.5]], "q": [-1.0]}, "non-negative"),
+        ({"m": [[0.5, 1.0]], "q": [1.0]}, "matrix"),
+        ({"dim": 1}, "above the 1"),
+    ):
+        with pytest.raises(tl.InputError, match=words):
+            tl.mean_field.mean_field_at(problem, measure, **arguments)
+
+
+@pytest.mark.parametrize("gamma", [0.02, 0.1])
+def test_the_covariance_at_a_point_is_that_of_one_neuron(gamma: float) -> None:
+    """Var of the projected increment of m in closed form; without the common motion of Q it is another number."""
+    m, noise = 0.5, 0.3
+    w = 1 - m**2
+    expected = (
+        w**2 * (48 + 80 * m**2 - 2688 * gamma * m**2 + 1152 * gamma**2 * m**2 * (27 - 10 * m**2))
+        + noise * w * (4 - 128 * gamma * m**2 + 192 * gamma**2 * m**2 * (10 - 3 * m**2))
+        + 32 * gamma**2 * noise**2 * m**2
+    )
+    problem, start = tl.Problem("z1**2", "square", noise=noise), tl.Overlaps([[1.0]], [[m]])
+    at = tl.rates(problem, tl.SGD(gamma / tl.d, geometry="projected"), start)
+    assert at.entries == ["M[1,1]", "Q[1,1]"]
+    assert at.covariance[0, 0] == pytest.approx(expected, rel=1e-10)
+    assert at.covariance[1, 1] == pytest.approx(0.0, abs=1e-9)
+    free = tl.rates(problem, tl.SGD(gamma / tl.d), start).covariance
+    assert free[0, 0] == pytest.approx(48 * w * (1 + 4 * m**2) + 4 * noise * (1 + 2 * m**2), rel=1e-10)
+    assert abs(free[0, 1]) > 0.1 * np.sqrt(free[0, 0] * free[1, 1]) and free[0, 0] != pytest.approx(expected, rel=0.1)

@@ -27,6 +27,7 @@ from twolayer.numerics.html import field_summary
 from twolayer.numerics.statistics import Fit, Median, median, median_power_law, resolved, told
 from twolayer.running.cost import Cost, cost_of
 from twolayer.running.solve import solve
+from twolayer.running.support import check_description
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Until
 from twolayer.task.overlaps import Overlaps
@@ -263,7 +264,9 @@ def _checked(
     problem: Problem, algorithm: SGD, dim: Any, threshold: float, seeds: int, sign: str, start: str, batch_sums: str
 ) -> tuple[float, int, tuple[int, ...]]:
     """Level, seeds and dimensions."""
+    check_description(problem, algorithm)
     algorithm.check_plain("weak_recovery")
+    problem.require_isotropic("weak_recovery")
     eta = check_threshold(threshold)
     choice("sign", sign, SIGNS)
     choice("start", start, ("random", "typical"))

@@ -18,13 +18,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from twolayer.functions.activation import Activation
 from twolayer.functions.hermite import gauss_panels, hermite_table
 from twolayer.functions.target import Target
-from twolayer.numerics.precision import float64
+from twolayer.numerics.errors import reject
 from twolayer.numerics.rules import Nodes, draw_sobol_normals, hermite_rule, product_rule
 
 __all__ = ["Analysis", "Staircase", "analyse", "complement", "sparse_basis"]
@@ -103,11 +102,6 @@ def _grid(target: Target, order: int, panels: int) -> Nodes | None:
     return product_rule(rules, negligible=1e-17)
 
 
-@float64
-def _values(target: Target, points: np.ndarray) -> np.ndarray:
-    return np.asarray(target(jnp.asarray(points)))
-
-
 def _exact_nodes(target: Target) -> _Nodes | None:
     """Gauss–Hermite points on which every moment of a polynomial target is exact."""
     assert target.polynomial is not None
@@ -117,7 +111,7 @@ def _exact_nodes(target: Target) -> _Nodes | None:
     if count is None or degree < 1:
         return None
     grid, weights = hermite_rule([count] * k)
-    label = _standardised(_values(target, grid), weights)
+    label = _standardised(target.on_host(grid), weights)
     return _Nodes(grid, weights, label, 1, 1e-9, degree, degree)
 
 
@@ -135,7 +129,7 @@ def _quadrature_nodes(target: Target) -> _Nodes | None:
         if grid is None:
             return None
         points, weights = grid
-        label = _standardised(_values(target, points), weights)
+        label = _standardised(target.on_host(points), weights)
         low, _ = _hermite_products(points, range(1, 4))
         fine = (low * weights) @ label
         if coarse is not None:
@@ -150,7 +144,7 @@ def _sobol_nodes(target: Target) -> _Nodes:
     k = target.directions
     points = np.concatenate([draw_sobol_normals(k, LOG2_POINTS, seed=r, bits=30) for r in range(REPLICATES)])
     weights = np.full(len(points), 1 / len(points))
-    label = _standardised(_values(target, points), weights)
+    label = _standardised(target.on_host(points), weights)
     return _Nodes(points, weights, label, REPLICATES, FLOOR, COUPLING, 6 if k <= 3 else 4)
 
 
@@ -306,6 +300,8 @@ class Analysis:
         Directions that enter, but only beyond the orders or below the size that the search resolves.
     tolerance : float
         Smallest moment (for y of unit variance) that the chain can see.
+    effective_fraction : float
+        d_eff/d, d_eff = tr Σ/‖Σ‖ of the inputs: exponents count powers of d_eff.
     """
 
     target: Target
@@ -317,6 +313,7 @@ class Analysis:
     unresolved: np.ndarray
     tolerance: float
     _nodes: _Nodes = field(repr=False)
+    effective_fraction: float = 1.0
 
     @property
     def latex(self) -> str:
@@ -426,6 +423,8 @@ class Analysis:
             f"fresh batches          {self.staircase()}",
             f"reused batches         {self.staircase(reuse=True)}",
         ]
+        if self.effective_fraction != 1:
+            lines.append(f"effective dimension    {self.effective_fraction:.4g} d")
         if len(self.unused):
             lines.append(f"does not enter         {_written(*self.unused)}")
         if len(self.unresolved):
@@ -442,7 +441,7 @@ def _lies_in(row: np.ndarray, space: np.ndarray) -> bool:
 
 def _hermite_dictionary(target: Target, nodes: _Nodes) -> dict[tuple[int, ...], float]:
     order = min(nodes.max_order, 6) if target.polynomial is None else nodes.max_order
-    y = _values(target, nodes.points)
+    y = target.on_host(nodes.points)
     products, indices = _hermite_products(nodes.points, range(order + 1))
     values, _ = nodes.moments(y[None], products)
     scale = float(np.sqrt(nodes.weights @ y**2)) or 1.0
@@ -454,11 +453,11 @@ def _varies(target: Target, hidden: np.ndarray, accuracy: float) -> bool:
     rng = np.random.default_rng(5)
     z = rng.normal(size=(4096, target.directions))
     moved = z + (rng.normal(size=z.shape) - z) @ hidden.T @ hidden
-    y, other = _values(target, z), _values(target, moved)
+    y, other = target.on_host(z), target.on_host(moved)
     return bool(np.mean((y - other) ** 2) > accuracy * max(np.var(y), 1e-300))
 
 
-def analyse(target: Any, directions: int | None = None) -> Analysis:
+def analyse(target: Any, directions: int | None = None, inputs: Any = None) -> Analysis:
     """Exponents, leap chain and staircase of a target.
 
     Polynomials are treated exactly, smooth targets and kinks along the axes by quadrature (k ≤ 3), all others
@@ -471,6 +470,9 @@ def analyse(target: Any, directions: int | None = None) -> Analysis:
         As for `Problem`; inputs are taken with P = I.
     directions : int, optional
         k, for a callable.
+    inputs : Inputs, optional
+        The law of the inputs. The fields are Gaussian whatever it is, so exponents, leaps and staircases stay; what
+        they are powers of is the effective dimension tr Σ/‖Σ‖, which the result then tells.
 
     Examples
     --------
@@ -478,8 +480,11 @@ def analyse(target: Any, directions: int | None = None) -> Analysis:
     >>> result.information, result.leap, result.chain
     (1, 2, [(1, 1), (2, 2)])
     """
+    fraction = 1.0 if inputs is None else getattr(inputs, "effective_fraction", None)
+    if fraction is None:
+        reject("inputs", inputs, "Inputs such as Inputs.blocks(…)")
     kept = _analysed(Target.of(target, directions))
-    return replace(kept, chain=list(kept.chain))
+    return replace(kept, chain=list(kept.chain), effective_fraction=float(fraction))
 
 
 @lru_cache(maxsize=16)

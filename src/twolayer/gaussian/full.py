@@ -279,7 +279,10 @@ def _ruled(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Any)
         both = chance * (w[:, None] * v).reshape(-1)
         here = [(both[:, None] * y).reshape(len(w), count, -1).sum(1) for y in push]
         first, second, chi = first + here[0], second + here[1], chi + (both[:, None] * push.first).T @ push.first
-    h, f = kernel.target(target), kernel.output(student, a)
+    h, f, keep = kernel.target(target), kernel.output(student, a), kernel.labels.keep
+    if isinstance(kernel.loss, RuledLoss) and kernel.loss.linear is not None:
+        # noise of mean zero, however heavy its tails: quadratures of these would be rough
+        second = (w * (keep * h - kernel.loss.linear * f))[:, None] * kernel.activation(student)
     linear = (w * (fit[0] * h - fit[1] * f))[:, None]
     moved = (kernel.rule.drift * first - linear * a * kernel.activation.slope(student)).T
     return Averages(
@@ -287,7 +290,7 @@ def _ruled(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Any)
         moved @ student,
         jnp.asarray(chi),
         (second - linear * kernel.activation(student)).sum(0),
-        w @ (h - f) ** 2 / 2,
+        w @ (keep * h - f) ** 2 / 2,
     )
 
 

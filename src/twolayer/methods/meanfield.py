@@ -33,8 +33,9 @@ from twolayer.loops.scheduled import integrated
 from twolayer.loops.track import Equation
 from twolayer.loops.windows import Motion, Windows
 from twolayer.methods.ode import ODE
-from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, require
+from twolayer.numerics.errors import InputError, choice, finite_number, keep_integers, positive_integer, require
 from twolayer.task.algorithm import SGD
+from twolayer.task.losses import Loss
 from twolayer.task.method import Evolution, Measure, Method, Task, register_method
 from twolayer.task.overlaps import rank_of
 from twolayer.task.particles import Particles
@@ -208,8 +209,8 @@ class MeanField(Method):
         choice("interaction", self.interaction, INTERACTIONS)
         for name in ("rtol", "tolerance"):
             finite_number(name, getattr(self, name), minimum=1e-14, accepted="a number from 1e-14 on")
-        positive_integer("log2_points", self.log2_points, 4)
-        positive_integer("max_steps", self.max_steps)
+        keep_integers(self, 4, "log2_points")
+        keep_integers(self, 1, "max_steps")
 
     @property
     def dimension(self) -> int | None:
@@ -227,7 +228,7 @@ class MeanField(Method):
                 f"with normalisation = {problem.normalisation!r} the output of infinitely many neurons is infinite: a "
                 "mean field is the mean over neurons"
             )
-        if algorithm.rule is not None:
+        if algorithm.rule is not None and not algorithm.rule.relabels:
             return (
                 f"the rule {algorithm.rule} makes gradients that are not linear in the output of the network, so the "
                 "average over the directions of all other neurons does not reduce to pairs"
@@ -252,10 +253,14 @@ class MeanField(Method):
 
     def wide(self, task: Task, particles: int) -> Wide:
         """What builds the average over so many particles."""
-        rest, own, problem = self.dim - rank_of(task.problem.P), self.self_interaction, task.problem
+        return self.average(task.problem, task.algorithm.loss, particles)
+
+    def average(self, problem: Problem, loss: Loss, particles: int) -> Wide:
+        """The same for a problem and a loss."""
+        rest, own = self.dim - rank_of(problem.P), self.self_interaction
         if problem.labels.flips:  # single samples play no role: only the mean label counts
             problem = problem.replace(target=problem.target.scaled(problem.labels.keep), gram=problem.P, flips=0.0)
-        return Wide(problem, task.algorithm.loss, rest, particles, own, self.interaction, self.log2_points)
+        return Wide(problem, loss, rest, particles, own, self.interaction, self.log2_points)
 
     def cost(self, task: Task) -> float:
         """A hundred evaluations of the averages, or so."""

@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.numerics.roots import host_root
+
 __all__ = ["arcsine", "error_function", "root", "symmetric_root"]
 
 
@@ -132,10 +134,7 @@ def symmetric_root(C: Any) -> Any:
     >>> symmetric_root(np.diag([4.0, 0.0])).tolist()
     [[2.0, 0.0], [0.0, 0.0]]
     """
-    if isinstance(C, np.ndarray):
-        values, vectors = np.linalg.eigh(C)
-        return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2))
-    return _root(C)
+    return host_root(C) if isinstance(C, np.ndarray) else _root(C)
 
 
 @jax.custom_jvp

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.errors import InputError, Interrupted, finite_number, positive_integer, reject
+from twolayer.numerics.errors import InputError, Interrupted, expect, finite_number, flag, positive_integer, reject
 from twolayer.numerics.precision import float64
+from twolayer.numerics.random import check_seed
 from twolayer.running.solve import check_parts
 from twolayer.sweeps.batch import portable
 from twolayer.sweeps.driver import Driver
@@ -62,11 +63,12 @@ def _prepared(
 ) -> tuple[Grid, Reduction, int]:
     """The grid, the reduction and the number of seeds that the arguments of `sweep` describe."""
     check_parts(problem, algorithm, method)
+    seed, over = check_seed(seed), expect(Mapping, "over", over)  # type: ignore[type-abstract]
     reduction = reduction_of(reduce)
     if until is not None and not isinstance(until, Until):
         reject("until", until, "an Until, such as Until('excess_risk', 0.1)")
     if dim is not None:
-        positive_integer("dim", dim)
+        dim = positive_integer("dim", dim)
         if method.dimension not in (None, dim):
             raise InputError(f"Argument `dim` must agree with the method, but {dim} is not its {method.dimension}.")
         dim = None if method.dimension is not None else dim
@@ -211,7 +213,7 @@ def sweep(
     )
     grid, reduction, count = described
     targets, top = _targets(target_se, reduction), positive_integer("max_seeds", max_seeds)
-    positive_integer("memory", memory)
+    memory, resume = positive_integer("memory", memory), flag("resume", resume)
     reporter = reporter_for(progress)
     if store is not None:
         _portability(grid, reduction, "for a store")
@@ -304,4 +306,5 @@ def plan_sweep(
             opened = Store(store, grid)
             opened.load(table)
             opened.close()
-    return plan_of(table, outlines, count, workers, memory)
+    size = positive_integer("workers", workers), positive_integer("memory", memory)
+    return plan_of(table, outlines, count, *size)

@@ -134,6 +134,8 @@ def outline(cell: Cell, save: Any) -> Task:
     start, p, k = cell.run.start, cell.problem.p, cell.problem.k
     if not isinstance(start, Overlaps):
         start = Overlaps(np.eye(p), np.zeros((p, k)), cell.problem.P)  # where random starts tend to
+        if not cell.problem.inputs.plain and cell.dim is not None:
+            start = _part(_random_starts(cell.problem.replace(noise=0.0), cell.dim, 0, cell.run.start, 0), 0, 1)
     elif start.batch:
         start = _part(start, 0, 1)
     return Task(cell.problem, cell.algorithm, start, points, clocks, 1, cell.seed, cell.run.until, hidden=hidden)

@@ -207,6 +207,7 @@ class Grid:
         """All keys that can be swept."""
         parts: dict[str, Any] = {"problem": self.problem, "algorithm": self.algorithm, "method": self.method}
         keys = [f"{name}.{f.name}" for name, part in parts.items() for f in dataclasses.fields(part)]
+        keys += [f"problem.inputs.{name}" for name in self.problem.inputs.describe() if name != "kind"]
         return keys + [f"run.{name}" for name in RUN_KEYS]
 
     def __iter__(self) -> Iterator[tuple[int, ...]]:
@@ -223,8 +224,12 @@ class Grid:
             swept |= {"run.dim", "method.dim"}
         if swept & {"run.time", "run.steps"}:
             swept |= {"run.time", "run.steps"}
+        described = describe_problem(self.problem)
+        if "inputs" in described:
+            own = {k: v for k, v in described["inputs"].items() if f"problem.inputs.{k}" not in swept}
+            described["inputs"] = own
         whole = {
-            "problem": describe_problem(self.problem),
+            "problem": described,
             "algorithm": self.algorithm.describe(),
             "method": self.method.describe(),
             "run": self.run.describe(),
@@ -284,6 +289,9 @@ class Grid:
         if part == "method":
             return dataclasses.replace(self.method, **own) if own else self.method
         base = getattr(self, part)
+        inner = {k.removeprefix("inputs."): own.pop(k) for k in list(own) if k.startswith("inputs.")}
+        if inner:
+            own["inputs"] = base.inputs.replace(**inner)
         return base.replace(**own) if own else base
 
     def labels(self) -> dict[str, list[Any]]:

@@ -20,10 +20,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
-from twolayer.numerics.errors import InputError, choice, closest, finite_number, reject, require
+from twolayer.numerics.errors import InputError, choice, closest, finite_number, finite_numbers, reject, require
+from twolayer.numerics.later import Later
 from twolayer.numerics.tracing import traced
 from twolayer.task.scaling import Scaling, positive_law
 
@@ -38,6 +38,8 @@ __all__ = [
     "table",
     "warmup",
 ]
+
+jnp: Any = Later("jax.numpy")
 
 CLOCKS = ("step", "sample", "alpha", "time")
 MAX_LENGTH = 2000  # characters of a law in a file
@@ -341,7 +343,7 @@ def custom(function: Callable[[Any], Any], clock: str = "alpha", breaks: Sequenc
     if not callable(function):
         reject("function", function, "a function of one number")
     choice("clock", clock, CLOCKS)
-    bends = tuple(finite_number("breaks", x, minimum=0.0, accepted="finite numbers ≥ 0") for x in breaks)
+    bends = finite_numbers("breaks", breaks, minimum=0.0)
     return Schedule((Factor("custom", clock, (), (), function, bends),))
 
 
