@@ -7,7 +7,7 @@ Quadratic tasks close on low moments. Ridge targets of closed pair averages are 
 these are few. Everything else goes over nodes of the target fields: Gauss–Hermite where all is smooth, panels where
 the target bends, Sobol points in many dimensions. Nodes and orders of c are raised until the rates stop changing.
 
-Of an odd or even activation only that part of the target is learned, and half of the nodes, on one side of 0, are enough:
+Of an odd or even activation only that part of the target is learned, and half of the nodes are enough:
 
     σ(−x) = ±σ(x):    F(−ξ) = ±F(ξ),    h = h₊ + h₋,    E[(h − F)²] = E[(h± − F)²] + E[h∓²]
 """
