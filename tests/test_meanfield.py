@@ -50,7 +50,6 @@ def close(one: Velocity, two: Velocity, tolerance: float) -> None:
         np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("quantity", ["overlap", "alignment"])
 def test_any_loss_in_infinite_dimension_is_the_limit_of_wide_students() -> None:
     """With outputs that do not fluctuate, the ODE of p neurons has the mean field of its loss up to 1/p."""
     rng, gaps = np.random.default_rng(5), {}
@@ -70,6 +69,7 @@ def test_any_loss_in_infinite_dimension_is_the_limit_of_wide_students() -> None:
         tl.solve(problem, wide, tl.MeanField(dim=50), start, time=1.0)
 
 
+@pytest.mark.parametrize("quantity", ["overlap", "alignment"])
 def test_thresholds_refer_to_what_they_name(quantity: str) -> None:
     """P ≠ 1, where ‖M‖_F is not the norm in orthonormal coordinates: the run stops where M itself reaches the level."""
     problem = tl.Problem(tl.Teacher("square", 2), "square", width=3, gram=P)
