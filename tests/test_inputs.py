@@ -668,7 +668,7 @@ def test_the_direction_of_least_squares_and_bad_data() -> None:
         ((X, y[:5]), "4000 labels"),
         ((X, y, w[:, :3]), "the target's rows"),
         ((X[:1], y[:1]), "at least two rows"),
-        ((np.where(X == X[0, 0], np.nan, X), y), "must be finite, but holds nan"),
+        ((np.where(X[0, 0] == X, np.nan, X), y), "must be finite, but holds nan"),
         (X, "must be .X, y. or"),
     ):
         with pytest.raises(tl.InputError, match=words):
@@ -676,7 +676,7 @@ def test_the_direction_of_least_squares_and_bad_data() -> None:
     with pytest.raises(tl.InputError, match="`dim` must be 6"):
         tl.Vectors(7, data=(X, y))
     problem = tl.Problem("tanh(z1)", "erf")
-    with pytest.raises(tl.errors.Refused, match="inputs=Inputs.from_data"):
+    with pytest.raises(tl.errors.Refused, match=r"inputs=Inputs\.from_data"):
         tl.solve(problem, tl.SGD(0.1 / d), tl.Vectors(data=(X, y)), tl.Overlaps([[1.0]], [[0.0]]), steps=1)
     given = surrogate(problem, X, y, w, blocks=3)
     elsewhere = tl.Overlaps.random(given.problem, 6)
