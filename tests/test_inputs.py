@@ -20,7 +20,7 @@ from scipy.special import erf
 import twolayer as tl
 from twolayer import Inputs, d
 from twolayer.equations.blocks import blocks_of
-from twolayer.equations.layout import Layout
+from twolayer.equations.layout import BlockLayout
 from twolayer.equations.state import Overlap
 from twolayer.files.taskfile import read_task
 from twolayer.gaussian.block_spread import block_spread_of, pack_blocks
@@ -144,7 +144,7 @@ def test_a_start_has_to_fit_the_problem() -> None:
     with pytest.raises(tl.InputError, match="M must be compatible with Q and P"):
         tl.Overlaps.in_blocks(scalars(1, 0.1), scalars(0.1, 0.5), scalars(1, 1))
     with pytest.raises(tl.InputError, match="block 1 has 1 dimensions and P⁽1⁾ has rank 2"):
-        Layout.of(Inputs.blocks([1.6, 0.4], dims=[1, 9]), TWO[2], 10)
+        BlockLayout.of(Inputs.blocks([1.6, 0.4], dims=[1, 9]), TWO[2], 10)
     assert "Inputs.blocks([2, 0.5, 0.1], [0.2, 0.5, 0.3])" in repr(problem)
     assert problem.replace(width=2).inputs == problem.inputs
     assert repr(start) == "Overlaps(p=1, k=1, blocks=3)"
@@ -433,8 +433,8 @@ def test_the_chain_has_the_law_of_vectors(case: str, monkeypatch: pytest.MonkeyP
     chain = draws(tl.Chain(13), algorithm, activation, 3000, 1)
     values = [stats.ks_2samp(x, y).pvalue for x, y in zip(vectors, chain, strict=True)]
     assert min(values) * len(values) > LEVEL
-    true = Layout.outside.fget  # type: ignore[attr-defined]
-    monkeypatch.setattr(Layout, "outside", property(lambda self: tuple(3 * n for n in true(self))))
+    true = BlockLayout.outside.fget  # type: ignore[attr-defined]
+    monkeypatch.setattr(BlockLayout, "outside", property(lambda self: tuple(3 * n for n in true(self))))
     twin = draws(tl.Chain(13), algorithm, activation, 3000, 1)
     values = [stats.ks_2samp(x, y).pvalue for x, y in zip(vectors, twin, strict=True)]
     assert min(values) * len(values) < LEVEL
