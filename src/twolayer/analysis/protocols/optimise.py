@@ -9,7 +9,6 @@ constant, by the best of each schedule with a name, and by a run of the method i
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -79,8 +78,8 @@ class Optimum:
         The best constant.
     named : dict of str to Protocol
         The best of each schedule with a name.
-    path : Dataset
-        The run of the method.
+    paths : dict of str to Dataset
+        Runs of the method: with this protocol, with the best constant and with the best named schedule.
     certified : bool
         Whether no constant and no named schedule is better, and the method's own run agrees with the search.
     restarts : list of float
@@ -100,7 +99,7 @@ class Optimum:
     algorithm: SGD
     constant: Protocol
     named: dict[str, Protocol]
-    path: xr.Dataset
+    paths: dict[str, xr.Dataset]
     certified: bool
     restarts: list[float]
     pieces: int
@@ -114,6 +113,11 @@ class Optimum:
     horizon: float
     clock: str
     _goal: Objective
+
+    @property
+    def path(self) -> xr.Dataset:
+        """The run of the method with this protocol."""
+        return self.paths["optimum"]
 
     @property
     def best_named(self) -> Protocol | None:
@@ -498,7 +502,8 @@ class _Task:
     def _result(self, search: Search, state: dict[str, Any], complete: bool) -> Optimum:
         best, laws = state["best"], self._laws(state["best"])
         own, path = self._protocol("optimum", best)
-        still = self._protocol("constant", state["constant"])[0] if best is not state["constant"] else own
+        still, held = self._protocol("constant", state["constant"])
+        paths = {"optimum": path, "constant": held}
         known = {
             name: Protocol(name, self.algorithm.replace(**self._laws(found)), found.value)
             for name, found in state["named"].items()
@@ -506,10 +511,7 @@ class _Task:
         if known:  # the best of them by a run of the method itself
             pick = max if self.goal.large else min
             first = pick(known, key=lambda name: known[name].value)
-            same = state["named"][first] is best
-            known[first] = (
-                dataclasses.replace(own, name=first) if same else self._protocol(first, state["named"][first])[0]
-            )
+            known[first], paths[first] = self._protocol(first, state["named"][first])
         agrees = abs(own.value - best.value) <= AGREE * abs(own.value) + 1e-12
         rivals = [still, *known.values()]
         slack = 1e-6 * abs(own.value)
@@ -520,7 +522,7 @@ class _Task:
             own.algorithm,
             still,
             known,
-            path,
+            paths,
             bool(agrees and ahead and complete),
             state["restarts"],
             self.pieces,
