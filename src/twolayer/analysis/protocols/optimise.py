@@ -42,6 +42,7 @@ OVER = ("lr", "batch", "weight_decay")
 OBJECTIVES = ("excess_risk", "overlap", "integrated_risk")
 KINDS = ("free", "constant", *NAMED)
 STEPS = 8  # of the integrator, for each interval of a free function
+FINER = (4, 16)  # times as many, where these are too few
 AGREE = 1e-3  # how far the method's own run may be from the search, of the value
 
 
@@ -347,6 +348,10 @@ def _relative(name: str, value: Any, reference: Scaling) -> float:
     return float(law.coefficient / reference.coefficient)
 
 
+def _agree(one: float, other: float) -> bool:
+    return abs(one - other) <= AGREE * abs(one) + 1e-12
+
+
 @dataclass(frozen=True, eq=False)
 class _Task:
     problem: Problem
@@ -412,6 +417,17 @@ class _Task:
                 state["best"] = self._better(found, state["best"])
         if any(kind == "free" for kind in self.forms.values()):
             self._free(search, state, moving)
+        self._polish(search, state)
+
+    def _polish(self, search: Search, state: dict[str, Any]) -> None:
+        """Go on with shorter steps of the integrator while the method's own run says that they are too long."""
+        for finer in FINER:
+            own, _ = self._protocol("optimum", state["best"])
+            if self.method.stepwise or _agree(own.value, state["best"].value):
+                return
+            search.course = self.course(finer)
+            for key in ("constant", "best"):
+                state[key] = search.descend(state[key].shapes, state[key].numbers)
 
     def _better(self, one: Found, other: Found) -> Found:
         return one if math.isfinite(one.value) and self.goal.better(one.value, other.value) else other
@@ -512,7 +528,7 @@ class _Task:
             pick = max if self.goal.large else min
             first = pick(known, key=lambda name: known[name].value)
             known[first], paths[first] = self._protocol(first, state["named"][first])
-        agrees = abs(own.value - best.value) <= AGREE * abs(own.value) + 1e-12
+        agrees = _agree(own.value, best.value)
         rivals = [still, *known.values()]
         slack = 1e-6 * abs(own.value)
         ahead = all(own.value >= x.value - slack if self.goal.large else own.value <= x.value + slack for x in rivals)
