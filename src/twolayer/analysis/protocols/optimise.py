@@ -9,7 +9,9 @@ constant, by the best of each schedule with a name, and by a run of the method i
 
 from __future__ import annotations
 
+import contextlib
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +30,7 @@ from twolayer.numerics.errors import InputError, Interrupted, choice, finite_num
 from twolayer.numerics.html import card, curves
 from twolayer.numerics.precision import float64
 from twolayer.running.progress import monitor_for
-from twolayer.running.solve import solve
+from twolayer.running.solve import DivergenceWarning, solve
 from twolayer.running.support import check_description
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Method
@@ -349,7 +351,7 @@ def _relative(name: str, value: Any, reference: Scaling) -> float:
 
 
 def _agree(one: float, other: float) -> bool:
-    return abs(one - other) <= AGREE * abs(one) + 1e-12
+    return math.isfinite(one) and abs(one - other) <= AGREE * abs(one) + 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -378,10 +380,8 @@ class _Task:
         search = Search(self.course(), budget, monitor, self.algorithm.weight_decay)
         state: dict[str, Any] = {"named": {}, "restarts": [], "refinement": math.nan}
         try:
-            self._stages(search, state)
-            complete = True
-        except Spent:
-            complete = False
+            with contextlib.suppress(Spent):
+                self._stages(search, state)
         except KeyboardInterrupt:
             if "best" not in state:
                 raise
@@ -391,7 +391,7 @@ class _Task:
                 "Argument `bounds` must leave room for a run that does not blow up, but none was found: begin with a "
                 f"smaller lr than {self.algorithm.lr}, or give bounds."
             )
-        return self._result(search, state, complete)
+        return self._result(search, state, not search.spent)
 
     def _stages(self, search: Search, state: dict[str, Any]) -> None:
         shapes = {name: constant(1.0, self.limits[name]) for name in self.forms}
@@ -418,6 +418,12 @@ class _Task:
         if any(kind == "free" for kind in self.forms.values()):
             self._free(search, state, moving)
         self._polish(search, state)
+
+    def _finish(self, search: Search, state: dict[str, Any]) -> None:
+        """Whole batches, where they are numbers."""
+        for key in ("constant", "best"):
+            state[key] = self._whole(search, state[key])
+        state["named"] = {name: self._whole(search, found) for name, found in state["named"].items()}
 
     def _polish(self, search: Search, state: dict[str, Any]) -> None:
         """Go on with shorter steps of the integrator while the method's own run says that they are too long."""
@@ -503,19 +509,47 @@ class _Task:
                 laws[name] = float(found.numbers[name][0])
             else:
                 laws[name] = shape.law(found.numbers[name], getattr(self.algorithm, name))
+            if name == "batch" and self._counts:  # its coefficient is a whole number, the rest is in the schedule
+                law = laws[name]
+                laws[name] = Scaling(float(max(1, round(law.coefficient))), 0.0, law.schedule)
         return laws
+
+    @property
+    def _counts(self) -> bool:
+        """Whether batches are numbers, which are whole, and no powers of d."""
+        return self.algorithm.batch.exponent == 0
+
+    def _whole(self, search: Search, found: Found) -> Found:
+        """The same with whole batches."""
+        if "batch" not in found.numbers or not self._counts or not math.isfinite(found.value):
+            return found
+        n, numbers = self.algorithm.batch.coefficient, dict(found.numbers)
+        first = numbers["batch"].copy()
+        top = float(first.max()) if found.shapes["batch"].name == "free" else float(first[0])
+        scale = max(1, round(top * n)) / (top * n)
+        first = (
+            first * scale if found.shapes["batch"].name == "free" else np.concatenate([first[:1] * scale, first[1:]])
+        )
+        numbers["batch"] = first
+        return Found(found.shapes, numbers, search.course.value(search.controls(found.shapes, numbers)))
 
     def _protocol(self, name: str, found: Found) -> tuple[Protocol, xr.Dataset]:
         """A find as an algorithm, with the run of the method itself."""
         algorithm = self.algorithm.replace(**self._laws(found))
         saves = min(400, round(self.horizon)) if self.method.stepwise else 400
-        path = solve(
-            self.problem, algorithm, self.method, self.start, **length_of(self.clock, self.horizon), save=saves,
-            progress=False,
-        )  # fmt: skip
-        return Protocol(name, algorithm, float(measured(self.goal, self.problem, path, self.clock).mean())), path
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DivergenceWarning)  # told by a value that is infinite
+            path = solve(
+                self.problem, algorithm, self.method, self.start, **length_of(self.clock, self.horizon), save=saves,
+                progress=False,
+            )  # fmt: skip
+        value = float(measured(self.goal, self.problem, path, self.clock).mean())
+        if (path.outcome == "diverged").any():
+            value = -math.inf if self.goal.large else math.inf
+        return Protocol(name, algorithm, value), path
 
     def _result(self, search: Search, state: dict[str, Any], complete: bool) -> Optimum:
+        self._finish(search, state)
         best, laws = state["best"], self._laws(state["best"])
         own, path = self._protocol("optimum", best)
         still, held = self._protocol("constant", state["constant"])
