@@ -26,7 +26,7 @@ def main() -> None:
     PROJECT.write_text(free, encoding="utf-8")
     try:
         command = ["uv", "pip", "compile", "--quiet", "--universal", "--no-header", "--no-annotate", "--upgrade"]
-        command += ["--python-version", "3.11", "--all-extras", "--group", "dev", str(PROJECT)]
+        command += ["--python-version", "3.11", "--all-extras", "--group", "dev", "--group", "docs", str(PROJECT)]
         found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     except BaseException:
         PROJECT.write_text(text, encoding="utf-8")

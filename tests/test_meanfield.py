@@ -529,6 +529,8 @@ def test_the_covariance_at_a_point_is_that_of_one_neuron(gamma: float) -> None:
     free = tl.rates(problem, tl.SGD(gamma / tl.d), start).covariance
     assert free[0, 0] == pytest.approx(48 * w * (1 + 4 * m**2) + 4 * noise * (1 + 2 * m**2), rel=1e-10)
     assert abs(free[0, 1]) > 0.1 * np.sqrt(free[0, 0] * free[1, 1]) and free[0, 0] != pytest.approx(expected, rel=0.1)
+
+
 def test_any_loss_in_infinite_dimension_is_the_limit_of_wide_students() -> None:
     """With outputs that do not fluctuate, the ODE of p neurons has the mean field of its loss up to 1/p."""
     rng, gaps = np.random.default_rng(5), {}

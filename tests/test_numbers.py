@@ -38,18 +38,26 @@ def outcome_of(call: Any) -> str:
     return str(found.outcome.values[0])
 
 
-@pytest.mark.parametrize("dim", [1, 2, 3, 10**3, 10**6, 10**9, 10**12, 10**15, 10**18])
+@pytest.mark.parametrize("dim", [2, 3, 10**3, 10**6, 10**9, 10**12, 10**15, 10**18])
 def test_a_linear_neuron_at_any_dimension(dim: int) -> None:
     """One step with lr = γ/d moves M by γ/d (1 − M) on average; the chain does so at any d."""
     seeds, gamma = 400, 0.5
     found = tl.solve(LINEAR, tl.SGD(f"{gamma}/d"), tl.Chain(dim), START, steps=1, save=1, seeds=seeds, seed=3)
     moved = (found.M.values[:, -1, 0, 0] - 0.5) * dim / gamma
     assert np.isfinite(found.risk.values).all()
-    if dim == 1:
-        return  # all of W lies along the target: Q = M² does not hold for this start
     resolution = 2 * np.finfo(float).eps * dim / gamma  # of a step beside M = 1/2
     assert abs(moved.mean() - 0.5) < 5 * moved.std(ddof=1) / math.sqrt(seeds) + resolution
     assert float(found.alpha[-1]) == pytest.approx(1 / dim)
+
+
+def test_one_dimension_is_the_smallest() -> None:
+    """There W lies along the target, and stays there."""
+    found = tl.solve(LINEAR, tl.SGD(0.1), tl.Chain(1), tl.Overlaps([[0.25]], [[0.5]]), steps=20, save=4, seeds=8)
+    np.testing.assert_allclose(found.Q.values, found.M.values**2, rtol=1e-12)
+    with pytest.raises(tl.InputError, match="`dim` must leave room for the start"):
+        tl.solve(LINEAR, tl.SGD(0.1), tl.Chain(1), START, steps=2)
+    with pytest.raises(tl.InputError, match="`lr` must be a positive number in double precision"):
+        tl.solve(LINEAR, tl.SGD("1e-300*d**-20"), tl.Chain(10**6), START, steps=2)
 
 
 GRID = list(

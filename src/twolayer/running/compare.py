@@ -237,6 +237,8 @@ def _asked(plan: Plan, methods: Any, start: Overlaps, ends: dict[str, Any], seed
             why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
             raise InputError(f"No method applies of itself ({why}).")
         return found
+    if not isinstance(methods, Sequence) or isinstance(methods, str):
+        reject("methods", methods, "a list of methods such as [ODE(), Chain(dim=1000)]")
     if not methods:
         raise InputError("Argument `methods` must name at least one method, but is empty.")
     for method in methods:

@@ -6,6 +6,7 @@ dataset = solve(problem, algorithm, method, start, time=…)
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import warnings
 from typing import Any
@@ -237,7 +238,13 @@ def make_task(
             HeavyTailWarning,
             stacklevel=4,  # through make_task, solve and its decorator to the caller
         )
-    clocks = Clocks(problem, algorithm, method.dimension or start.dim)
+    dim = method.dimension or start.dim
+    if dim is not None and math.isfinite(dim) and not 0 < algorithm.lr(int(dim)) < math.inf:
+        raise InputError(
+            f"Argument `lr` must be a positive number in double precision, but {algorithm.lr} is "
+            f"{algorithm.lr(int(dim)):g} at dim = {dim}."
+        )
+    clocks = Clocks(problem, algorithm, dim)
     asked = method.save_points(clocks, time, steps, save, alpha) if points is None else points
     every, hidden = from_start(asked)
     return Task(problem, algorithm, start, every, clocks, _seeds(start, seeds, method), seed, until, first, hidden)
