@@ -47,7 +47,7 @@ ROOMS = (
 """From the cellar up: a module imports from its own room and from those before it."""
 
 PACKAGES = ("", "numerics", "functions", "task", "equations", "gaussian", "loops", "compiled", "methods", "methods.dmft",
-            "running", "analysis", "analysis.stability", "analysis.thresholds", "files", "gallery.shared",
+            "running", "analysis", "analysis.protocols", "analysis.stability", "analysis.thresholds", "files", "gallery.shared",
             "explorer")  # fmt: skip
 """These hold no code, but for the names of the root."""
 

@@ -202,11 +202,16 @@ for (const [width, height, scheme] of [[1440, 900, "light"], [1440, 900, "dark"]
   });
 }
 
+test("the playground is served too", async () => {
+  const { page, close } = await open(set, "playground.html");
+  await page.getByRole("img", { name: /^Risk: from/ }).waitFor();
+  await close();
+});
+
 test("a server that is gone is told", async () => {
-  const other = await serve();
-  const { page } = await open({ ...set, address: other.address });
+  const { page } = await open(set);
   await ready(page);
-  await other.stop();
+  await server.stop();
   await page.getByRole("slider", { name: "Learning rate" }).press("ArrowRight");
   await page.getByText(/The server does not answer/).first().waitFor();
   await page.context().close(); // the browser itself has noted on the console that nobody answered

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from twolayer.analysis.escape import escape_time
     from twolayer.analysis.mediocrity import optimal_lr
     from twolayer.analysis.phases import phase_diagram
+    from twolayer.analysis.protocols.optimise import optimise
     from twolayer.analysis.rates import rates
     from twolayer.analysis.recovery import recovery
     from twolayer.analysis.stability.critical import critical_lr
@@ -86,6 +87,7 @@ _HOME = {
     "escape_time": "analysis.escape",
     "optimal_lr": "analysis.mediocrity",
     "phase_diagram": "analysis.phases",
+    "optimise": "analysis.protocols.optimise",
     "rates": "analysis.rates",
     "recovery": "analysis.recovery",
     "critical_lr": "analysis.stability.critical",
@@ -178,6 +180,7 @@ __all__ = [
     "mean_field",
     "moments",
     "optimal_lr",
+    "optimise",
     "phase_diagram",
     "plot",
     "pure",

@@ -13,8 +13,9 @@ import { fitted, lawOf, lawText, opened, question, readLink, writeLink, type Pin
 
 const COMPILING_MILLISECONDS = 350; // an answer that takes longer is being compiled
 const AHEAD_MILLISECONDS = 1500; // of quiet, before neighbouring widths are compiled
-const DRAFT_POINTS = 100; // save points while a slider moves; the last answer has all of them
+const DRAFT_POINTS = 80; // save points while a slider moves; the last answer has all of them
 const SETTLED_MILLISECONDS = 250;
+const DETAILS_MILLISECONDS = 300; // of quiet, before panels ask for what they show
 
 type Answer = Record<string, any>;
 
@@ -51,6 +52,7 @@ class Page {
   private settled = 0;
   private ahead = 0;
   private linking = 0;
+  private detailing = 0;
   private drawing = 0;
 
   constructor(catalogue: Catalogue) {
@@ -118,7 +120,7 @@ class Page {
         button("BibTeX", close(() => void this.text("bibtex"))),
         button("netCDF of the theory", close(() => void this.netcdf(this.store.state.theory))),
         button("netCDF of the runs", close(() => void this.netcdf(this.store.state.runs))),
-        button("CSV", close(() => this.curves && this.save("twolayer.csv", new Blob([asCsv(this.curves, this.ensemble)], { type: "text/csv" })))),
+        button("CSV", close(() => void this.csv())),
         button("SVG", close(() => this.save("twolayer.svg", new Blob([this.see.riskChart.svg(document.title)], { type: "image/svg+xml" })))),
         button("PNG", close(() => void this.see.riskChart.png().then((blob) => blob && this.save("twolayer.png", blob)))),
       ),
@@ -169,7 +171,8 @@ class Page {
       this.askedTask = task;
       this.landscape = this.escape = this.best = null;
     }
-    this.askDetails();
+    clearTimeout(this.detailing);
+    this.detailing = setTimeout(() => this.askDetails(), this.detailed.size > 0 ? DETAILS_MILLISECONDS : 0);
     this.askPins();
     this.drawSoon();
   }
@@ -421,6 +424,17 @@ class Page {
       const found = (await ask("netcdf", this.store.state.task, { method })) as { name: string; base64: string };
       const bytes = Uint8Array.from(atob(found.base64), (sign) => sign.charCodeAt(0));
       this.save(found.name, new Blob([bytes], { type: "application/x-netcdf" }));
+    } catch (error) {
+      this.notice.say((error as Error).message, 6);
+    }
+  }
+
+  /** The theory at all its save points, of which fewer are drawn while a slider moves, and the runs. */
+  private async csv(): Promise<void> {
+    const { task, theory } = this.store.state;
+    try {
+      const curves = (await ask("theory", task, { method: theory })) as Curves;
+      this.save("twolayer.csv", new Blob([asCsv(curves, this.ensemble)], { type: "text/csv" }));
     } catch (error) {
       this.notice.say((error as Error).message, 6);
     }

@@ -109,7 +109,7 @@ export class See {
     const clock = choice<Clock>("Clock", [{ value: "time", label: "time t", short: "t" }, { value: "alpha", label: "samples over d", short: "α" }, { value: "step", label: "steps of SGD", short: "steps" }], (value) => store.update({ clock: value }, "axis"));
     const excess = toggle("excess", (value) => store.update({ quantity: value ? "excess_risk" : "risk" }, "quantity"));
     const marks = toggle("escape", (value) => store.update({ marks: value }, "marks"));
-    const best = toggle("best possible", (value) => store.update({ best: value }, "best"));
+    const best = toggle("best", (value) => store.update({ best: value }, "best"));
     const id = uniqueId("sweep");
     const options: [string, string][] = [["", "family of …"], ["algorithm.lr", "learning rates"], ["problem.noise", "noises"], ["algorithm.batch", "batches"], ["problem.width", "widths"], ["start.seed", "starts"], ["run.dim", "dimensions"]];
     const family = h("select", { id, "aria-label": "Family of curves" }, ...options.map(([value, label]) => h("option", { value }, label)));
@@ -331,7 +331,7 @@ export class See {
     }
     const marks: Mark[] = [];
     if (escape && state.marks && clock !== "alpha") {
-      for (const [name, value] of Object.entries(clock === "time" ? escape.times : escape.steps)) if (value !== null) marks.push({ x: value, name });
+      for (const [name, value] of Object.entries(clock === "time" ? escape.times : escape.steps)) if (value !== null) marks.push({ x: value, name: name === "ode" ? "mean of the ODE" : name });
     }
     const histogram = band && state.marks && clock === "time" ? band.passages.filter((t) => t !== null) : [];
     this.risk.draw({ curves: list, bands, marks, histogram, logX: scale === "loglog", logY: scale !== "linear", label: [AXES[clock], ""], ...(scale === "linear" ? { always: [0, 0] as const } : {}) });
@@ -393,9 +393,10 @@ export class See {
     this.risk.setCursor(x);
     this.overlaps.setCursor(x);
     const words = `t = ${short(curves.time[i])}, risk ${curves.risk[i] === null ? "–" : short(curves.risk[i]!, 4)}`;
-    const readout = h("span", {}, h("b", {}, `t = ${short(curves.time[i])}`), h("span", {}, ` ${short(curves.step[i])}${curves.units["step"] ? ` ${curves.units["step"]}` : ""} steps · risk ${curves.risk[i] === null ? "–" : short(curves.risk[i]!, 4)}`));
+    const unit = curves.units["step"] ? ` ${curves.units["step"]}` : "";
+    const readout = [h("b", {}, `t = ${short(curves.time[i])}`), h("span", {}, `risk ${curves.risk[i] === null ? "–" : short(curves.risk[i]!, 4)}`), h("span", {}, `${short(curves.step[i])}${unit} steps`)];
     this.transport.set(state.at, "", words);
-    this.transport.element.querySelector("output")!.replaceChildren(readout);
+    this.transport.element.querySelector("output")!.replaceChildren(...readout);
     if (state.overlaps === "map") {
       this.heat.show(curves.M[i], curves.Q?.[i] ?? []);
       this.heat.describe(`Overlaps at t = ${short(curves.time[i])}: M = ${curves.M[i].map((row) => row.map((m) => fixed(m)).join(" ")).join("; ")}`);

@@ -35,7 +35,7 @@ BENT = 0.08  # of an exponent: what next orders change it by over few decades
 
 @figure(
     "heavy-tails",
-    "Clipped and normalised against plain gradients under label noise without a variance",
+    "clipped and normalised against plain gradients under label noise without a variance",
     quick={"dims": (60, 400, 2400), "seeds": 80},
     group="mean-field",
     papers=("saad1995", "benarous2021"),

@@ -8,6 +8,7 @@ c_n = E[cⁿ] (zero for odd n; c_n → 0 for n > 0 as d → ∞)
 
     E[σ(λ) σ(λ') | ξ] = Σ_n c_n α_n(ξ) α'_n(ξ)     ⇒     F_n(ξ) = ∫ a α_n(ξ) dμ  carries the whole interaction
 
+As d → ∞ the output is F_0(ξ), without fluctuations, and e any residual of label and output.
 Cost O(particles · nodes · orders) by nodes over ξ; O(particles) for quadratic tasks; O(particles²) by pairs.
 """
 
@@ -112,12 +113,15 @@ class NodeEnsemble(Ensemble):
     """Any activation and target, at nodes of ξ; ``moments`` are c_0, c_2, c_4, …
 
     ``beyond`` is E[·²] of a part of the target that is orthogonal to everything that the student can say.
+    ``residual`` (h, f) → e is that of a loss that is not linear, whose labels are ``keep``·h in the mean.
     """
 
     forms: Forms = eqx.field(static=True)
     student: float = eqx.field(static=True)
     own: bool = eqx.field(static=True)
     rule: str = eqx.field(static=True)
+    residual: Callable[[Any, Any], Any] | None = eqx.field(static=True)
+    keep: float = eqx.field(static=True)
     xi: np.ndarray
     weights: np.ndarray
     h: np.ndarray
@@ -156,6 +160,8 @@ class NodeEnsemble(Ensemble):
         F = _by_blocks(outputs, cloud, size, total=True)
         head = jnp.zeros_like(F).at[0].set(self.h)
         pull = self.weights * (head - self.student * c * F)
+        if self.residual is not None:
+            pull = (self.weights * self.residual(jnp.asarray(self.h), F[0]))[None]
 
         def rates(block: Cloud) -> Any:
             alpha, slopes = kept or self._rungs(block.A, block.s)
@@ -170,7 +176,7 @@ class NodeEnsemble(Ensemble):
 
         dA, ds, da, square = _by_blocks(rates, cloud, size)
         u = cloud.weights * cloud.a
-        risk = (self.weights * ((self.h - F[0]) ** 2 + (c[1:] * F[1:] ** 2).sum(0))).sum() / 2
+        risk = (self.weights * ((self.keep * self.h - F[0]) ** 2 + (c[1:] * F[1:] ** 2).sum(0))).sum() / 2
         risk = risk + self.beyond / 2
         if self.own:
             norm = (cloud.A**2).sum(1) + cloud.s**2

@@ -54,14 +54,14 @@ class Checkpoint:
         what = f"The checkpoint {short(str(self.path))}"
         first = evolution.initial()
         leaves, structure = jax.tree.flatten(first)
-        with reading(what), np.load(self.path, allow_pickle=False) as file:
+        with reading(what), self.path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             check_size(what, sum(item.file_size for item in file.zip.infolist()), self.path.stat().st_size)
             check_format(what, str(file["format"]), FORMAT)
             if str(file["key"]) != self.key:
                 raise InputError(f"{what} belongs to another run, or other versions: remove it, or give another name.")
             own = [_like(leaf, file[f"state{i}"]) for i, leaf in enumerate(leaves)]
             shown: Any = evolution.snapshot(first)
-            seen = type(shown)(*(file.get(name, None) for name in shown._fields))
+            seen = type(shown)(*(file.get(name) for name in shown._fields))
             return Point(jax.tree.unflatten(structure, own), int(file["at"]), seen)
 
     def write(self, point: Point) -> None:

@@ -425,7 +425,7 @@ class Vectors(Stackable):
         used = float(task.points[-1]) / task.algorithm.repeat * task.algorithm.batch_at(self.dim)
         if task.algorithm.dataset is None and used > self.data.count:
             raise InputError(
-                f"Argument `steps` must stay within one pass of the {self.data.count} rows, but takes {used:g}: "
+                f"Argument `steps` must stay within one pass of {self.data.count} rows, but takes {used:g} samples: "
                 f"use dataset={self.data.count} for many passes."
             )
 

@@ -117,6 +117,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
     unit = method.unit(task.algorithm)
     position = np.asarray(task.points[:count])
     excess, rule = risks or _risks(problem, record)
+    outcome = _scanned(record.outcome, snapshot, excess)
     clocks = task.clocks.coordinates(position, method.stepwise, unit)
     stops = task.clocks.coordinates(record.stop, method.stepwise, unit)
     along: dict[str, Any] = {name: ("time", values, {"units": units}) for name, (values, units) in clocks.items()}
@@ -132,7 +133,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
             "a": (("seed", "time", "neuron"), snapshot.a),
             "risk": (("seed", "time"), excess + irreducible(problem)),
             "excess_risk": (("seed", "time"), excess),
-            "outcome": xr.Variable("seed", record.outcome, fastpath=True),  # pandas would read every word
+            "outcome": xr.Variable("seed", outcome, fastpath=True),  # pandas would read every word
             "stop_step": (("seed",), stops["step"][0], {"units": stops["step"][1]}),
             "stop_time": (("seed",), stops["time"][0], {"units": stops["time"][1]}),
             "save_point": (("time",), position),
@@ -170,7 +171,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
         "method": method.describe(),
         "run": run,
     }
-    advice = {o: advice_on(record, o, task.algorithm) for o in sorted(set(record.outcome))}
+    advice = {o: advice_on(record, o, task.algorithm) for o in sorted(set(outcome))}
     dataset.attrs = {
         "schema": SCHEMA,
         "description": json.dumps(description),
@@ -182,6 +183,16 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
     with_meanings(dataset)
     # a start that was not asked for is no save point, unless the run has got no further
     return dataset.isel(time=slice(task.hidden, None)) if count > task.hidden else dataset
+
+
+def _scanned(outcome: np.ndarray, snapshot: Snapshot | Measure, excess: np.ndarray) -> np.ndarray:
+    """The outcomes, with one of their own for seeds whose overlaps or risks are not finite although they went on."""
+    size = len(snapshot.a)
+    parts = [x for name, x in snapshot._asdict().items() if x is not None and "risk" not in name]
+    if np.isfinite(excess).any():  # there are problems without a finite risk
+        parts.append(excess)
+    lost = np.logical_or.reduce([~np.isfinite(x).reshape(size, -1).all(1) for x in parts])
+    return np.where(lost & np.isin(outcome, (Outcome.OK, Outcome.REACHED)), Outcome.NOT_FINITE, outcome)
 
 
 def advice_on(record: Record, outcome: str, algorithm: SGD) -> str:

@@ -15,6 +15,7 @@ from twolayer.numerics.errors import InputError, choice, positive_integer
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
 from twolayer.numerics.strangers import reading
+from twolayer.running.bounds import check_work
 from twolayer.running.compare import compare
 from twolayer.running.comparison import Comparison
 from twolayer.running.dataset import description_of, method_of, parts_of, start_of, unpack
@@ -29,15 +30,21 @@ __all__ = ["rerun"]
 
 
 @overload
-def rerun(dataset: Comparison, *, seed: int | None = None, progress: Any = None, throw: bool = True) -> Comparison: ...
+def rerun(
+    dataset: Comparison, *, seed: int | None = None, progress: Any = None, throw: bool = True, force: bool = False
+) -> Comparison: ...
 
 
 @overload
-def rerun(dataset: xr.Dataset, *, seed: int | None = None, progress: Any = None, throw: bool = True) -> xr.Dataset: ...
+def rerun(
+    dataset: xr.Dataset, *, seed: int | None = None, progress: Any = None, throw: bool = True, force: bool = False
+) -> xr.Dataset: ...
 
 
 @float64
-def rerun(dataset: Any, *, seed: int | None = None, progress: Any = None, throw: bool = True) -> Any:
+def rerun(
+    dataset: Any, *, seed: int | None = None, progress: Any = None, throw: bool = True, force: bool = False
+) -> Any:
     """Run a result again from its own description; on the same machine and versions the numbers are the same.
 
     Parameters
@@ -46,7 +53,7 @@ def rerun(dataset: Any, *, seed: int | None = None, progress: Any = None, throw:
         From `solve`, `solve_stages` or `compare`, or loaded from a file.
     seed : int, optional
         Other random numbers.
-    progress, throw
+    progress, throw, force
         As for `solve`; a comparison keeps what its methods gave up on, whatever ``throw`` says.
 
     Examples
@@ -60,7 +67,7 @@ def rerun(dataset: Any, *, seed: int | None = None, progress: Any = None, throw:
     if seed is not None:
         seed = check_seed(seed)
     if isinstance(dataset, Comparison):
-        return _comparison(dataset, seed, progress)
+        return _comparison(dataset, seed, progress, force)
     description = description_of(dataset)
     if "stages" in description:
         return _stages(dataset, description["stages"], seed, progress, throw)
@@ -76,6 +83,7 @@ def rerun(dataset: Any, *, seed: int | None = None, progress: Any = None, throw:
         first = positive_integer("first", known.get("first", 0), 0)
         points = _points(known["points"], known["method"])
         task = make_task(*parts, until=until, first=first, points=points, **runs)
+    check_work(task, known["method"], force)
     return finish(task, known["method"], progress, throw)
 
 
@@ -91,7 +99,7 @@ def _points(given: Any, method: Method) -> np.ndarray:
     return points.astype(np.int64)
 
 
-def _comparison(known: Comparison, seed: int | None, progress: Any) -> Comparison:
+def _comparison(known: Comparison, seed: int | None, progress: Any, force: bool) -> Comparison:
     """All methods that were asked for, those that refused too, from the start of the reference."""
     if "run" not in known.tree.attrs:
         raise InputError(
@@ -100,7 +108,7 @@ def _comparison(known: Comparison, seed: int | None, progress: Any) -> Compariso
         )
     with reading("The description of this comparison"):
         arguments = _asked(known, seed)
-    return compare(**arguments, progress=progress)
+    return compare(**arguments, progress=progress, force=force)
 
 
 def _asked(known: Comparison, seed: int | None) -> dict[str, Any]:

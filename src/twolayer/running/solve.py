@@ -271,6 +271,14 @@ def told(task: Task, method: Method, record: Record, throw: bool) -> xr.Dataset:
             DivergenceWarning,
             stacklevel=5,  # through told, finish, solve and its decorator to the caller
         )
+    stray = dataset.outcome.values == Outcome.NOT_FINITE
+    if stray.any():
+        warnings.warn(
+            f"{int(stray.sum())} of {task.seeds} runs hold numbers that are not finite: "
+            f"{Outcome.ADVICE[Outcome.NOT_FINITE]}.",
+            DivergenceWarning,
+            stacklevel=5,  # as above
+        )
     error = float(record.notes.get("engine_error", 0.0))
     if error > method.largest_error:
         warnings.warn(

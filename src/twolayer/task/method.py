@@ -48,14 +48,16 @@ class Outcome:
     DIVERGED = "diverged"
     MAX_STEPS = "max_steps"
     INTERRUPTED = "interrupted"
+    NOT_FINITE = "not_finite"
 
-    CODES: ClassVar[tuple[str, ...]] = (OK, REACHED, DIVERGED, MAX_STEPS, INTERRUPTED)
+    CODES: ClassVar[tuple[str, ...]] = (OK, REACHED, DIVERGED, MAX_STEPS, INTERRUPTED, NOT_FINITE)
     ADVICE: ClassVar[dict[str, str]] = {
         OK: "the run got to its last save point",
         REACHED: "the run stopped where the requested threshold was reached",
         DIVERGED: "the weights grow without bound: use a smaller lr, a larger batch, or geometry='projected'",
         MAX_STEPS: "the integrator used up its steps: raise max_steps, loosen rtol, or shorten the time",
         INTERRUPTED: "the run was interrupted; what was finished is kept",
+        NOT_FINITE: "numbers of the run are too large or too small for double precision: change the scales of the task",
     }
 
 

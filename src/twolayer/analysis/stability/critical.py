@@ -86,6 +86,8 @@ def critical_lr(problem: Problem, batch: Any = 1) -> Scaling:
     law = positive_law(batch, "batch")
     if law.exponent >= 1 or law.schedule is not None:
         reject("batch", batch, "a number or a law of an order below d, for which γ/d is the scale of lr")
+    if not problem.inputs.plain:
+        raise InputError(f"Argument `problem` must have inputs N(0, I) here, but has {problem.inputs}.")
     if problem.p > WIDEST:
         raise InputError(f"Argument `problem` must have at most {WIDEST} neurons here, but has {problem.p}.")
     perfect_point(problem)

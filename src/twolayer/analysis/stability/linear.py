@@ -12,6 +12,7 @@ is where averages are sampled, which have no slopes there at all.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.moments import check_point
 from twolayer.methods.ode import ODE
 from twolayer.numerics.errors import Refused
-from twolayer.pure import VectorField, field_with
+from twolayer.pure import VectorField, vector_field
 from twolayer.task.algorithm import SGD
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
@@ -94,9 +95,11 @@ class Flow:
         reason = ODE().objection(problem, algorithm)
         if reason is not None:
             raise Refused("fixed_points", reason)
+        if not problem.inputs.plain:
+            raise Refused("fixed_points", f"the inputs are {problem.inputs}, and its coordinates are those of N(0, I)")
         a = problem.a() if start.a is None else start.a
         averager, *_ = adapt(problem, algorithm.mean_drive, start.Q, start.M, a, tolerance=1e-8)
-        field = field_with(averager.engine, problem, algorithm)
+        field = dataclasses.replace(vector_field(problem, algorithm), engine=averager.engine)
         rough = bool(problem.activation.kinks) or averager.sampled
         return cls(problem, field, Overlap(*map(jnp.asarray, (start.Q, start.M, a))), averager.label, rough)
 
