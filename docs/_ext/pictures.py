@@ -95,7 +95,7 @@ def details(name: str, kept: dict[str, dict[str, Any]], verdicts: dict[str, dict
         f"| `{key}` | {words(value)} | {words(quick[key])} |"
         for key, value in records.settings_of(entry, "full").items()
     ]
-    for version, stored in verdicts[name].items():
+    for version, stored in verdicts.get(name, {}).items():
         made = ", ".join(
             f"{package} {stored['versions'][package]}" for package in ("twolayer", "jax", "numpy", "python")
         )
