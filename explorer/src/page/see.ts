@@ -61,6 +61,7 @@ export class See {
   private readonly transport: Transport;
   private readonly tabs = new Map<Tab, { button: HTMLButtonElement; body: HTMLElement }>();
   private readonly settings: ((state: State) => void)[] = [];
+  private pinsShown = "";
   private known: Known = { curves: null, ensemble: null, pins: [], family: null, escape: null, best: null, landscape: null };
 
   constructor(
@@ -256,6 +257,9 @@ export class See {
 
   private showPinned(): void {
     const { pins } = this.known;
+    const shown = JSON.stringify(pins.map(({ pin, curves }) => [pin.name, curves?.risk.at(-1), document.documentElement.dataset["theme"]]));
+    if (shown === this.pinsShown) return;
+    this.pinsShown = shown;
     if (pins.length === 0) {
       this.pinned.replaceChildren(h("p", { class: "told" }, "Pin a run, change something, and see both."));
       return;

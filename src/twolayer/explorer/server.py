@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import gzip
 import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
@@ -24,7 +26,6 @@ from urllib.parse import parse_qs, urlsplit
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, ValidationError
-from starlette.middleware.gzip import GZipMiddleware
 
 from twolayer.explorer.limits import LIMITS, check_family, check_size
 from twolayer.explorer.pool import Busy, Inquiry, Pool
@@ -146,12 +147,11 @@ def create_app(
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=running)
     app.state.pool = pool
-    app.add_middleware(GZipMiddleware, minimum_size=4000, compresslevel=4)  # event streams are left alone
     app.add_middleware(Guard, hosts=hosts, token=token)
 
     @app.get("/")
-    async def page() -> Response:
-        return _file("explorer.html")
+    async def page(request: Request) -> Response:
+        return _file("explorer.html", request)
 
     @app.get("/api/catalogue")
     async def start() -> Response:
@@ -177,7 +177,7 @@ def create_app(
             sentence = f"{len(pool.waiting)} questions wait already: ask again in a moment."
             return Response(json.dumps({"error": sentence}), 429, {**HEADERS, "retry-after": "1"}, "application/json")
         if kind in STREAMS:
-            headers = {**HEADERS, "x-accel-buffering": "no", "content-encoding": "identity"}
+            headers = {**HEADERS, "x-accel-buffering": "no"}
             return StreamingResponse(_events(pool, job), media_type="text/event-stream", headers=headers)
         return await _answer(pool, job, request)
 
@@ -187,8 +187,8 @@ def create_app(
         return _json({"withdrawn": bool(known)})
 
     @app.get("/{name}")
-    async def file(name: str) -> Response:
-        return _file(name)
+    async def file(name: str, request: Request) -> Response:
+        return _file(name, request)
 
     @app.exception_handler(404)
     async def unknown(request: Request, error: Exception) -> Response:
@@ -206,13 +206,21 @@ def _json(values: dict[str, Any], status: int = 200) -> Response:
     return Response(text, status, HEADERS, "application/json")
 
 
-def _file(name: str) -> Response:
-    path = FILES.get(name)  # names of the folder, not paths: nothing else can be asked for
-    if path is None:
+@functools.cache
+def _packed(name: str) -> bytes:
+    return gzip.compress(FILES[name].read_bytes(), 6, mtime=0)
+
+
+def _file(name: str, request: Request) -> Response:
+    if name not in FILES:  # names of the folder, not paths: nothing else can be asked for
         return _json({"error": f"There is no file {short(name)}."}, 404)
     policy = PLAYGROUND if name.startswith("playground") else POLICY
-    headers = {**HEADERS, "content-security-policy": policy}
-    return Response(path.read_bytes(), 200, headers, TYPES.get(path.suffix, "application/octet-stream"))
+    headers = {**HEADERS, "content-security-policy": policy, "vary": "accept-encoding"}
+    media = TYPES.get(FILES[name].suffix, "application/octet-stream")
+    # the pages are packed, once; answers are not: that would take longer than sending them to the same machine
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(_packed(name), 200, {**headers, "content-encoding": "gzip"}, media)
+    return Response(FILES[name].read_bytes(), 200, headers, media)
 
 
 def _refused(data: dict[str, Any]) -> Response:

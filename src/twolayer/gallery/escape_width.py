@@ -76,8 +76,8 @@ def escape_width(
     for i, name in enumerate(("annealed", "quenched", "corrected")):
         data[f"{name}_line"] = "every", lines[:, i] * dim
     many = np.unique(np.geomspace(1, max(wide), 25).round().astype(int))
-    cells = [[_over_annealed(int(p), n, noise, rho, wide_threshold, seed) for n in wide_dims] for p in many]
-    data["quenched_over"] = ("many", "wide_dim"), np.array(cells)
+    over = [[_over_annealed(int(p), n, noise, rho, wide_threshold, seed) for n in wide_dims] for p in many]
+    data["quenched_over"] = ("many", "wide_dim"), np.array(over)
     data = data.assign_coords(every=every, many=many)
     fine = np.geomspace(1, max(widths), 60)
     data["gain"] = ("width", [tl.escape.escape_gain(phase_retrieval(p, noise)) for p in widths])

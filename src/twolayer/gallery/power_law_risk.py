@@ -25,14 +25,14 @@ RESOLUTION = 0.5  # of the risk
 @figure(
     "power-law-risk",
     "decay of the risk of a linear student against the exponent of the inputs",
-    quick={"dim": 2000, "steps": 3000, "seeds": 24},
+    quick={"dim": 2000, "steps": 2000, "seeds": 24},
     group="inputs",
 )
 def power_law_risk(
     *,
     seed: int = 0,
     dim: int = 20_000,
-    exponents: tuple[float, ...] = (1.25, 1.5, 2.0),
+    exponents: tuple[float, ...] = (1.5, 1.75, 2.0),
     steps: int = 30_000,
     seeds: int = 64,
     rate: float = 0.2,

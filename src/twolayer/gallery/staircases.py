@@ -41,7 +41,7 @@ SEEN, LEARNED = 1e-3, 5e-3  # overlaps at the step of discovery, and at the last
 @figure(
     "staircases",
     "steps at which fresh giant batches learn each direction of nine targets, for three activations",
-    quick={"dim": 150, "seeds": 8, "log2_points": 16},
+    quick={"dim": 150, "seeds": 8, "log2_points": 18},
     group="giant-steps",
 )
 def staircases(

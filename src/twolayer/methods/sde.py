@@ -41,6 +41,7 @@ from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
 from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Lane, Watch, accept, watched_value
 from twolayer.methods.ode import ODE
+from twolayer.methods.structure import rules_of_rotations
 from twolayer.numerics import random
 from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.numerics.special import symmetric_root
@@ -50,7 +51,6 @@ from twolayer.task.clocks import Clocks, save_steps
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
 from twolayer.task.overlaps import pseudo_inverse
 from twolayer.task.problem import Problem
-from twolayer.task.regimes import rules_of_rotations
 from twolayer.task.tails import no_moment, two_laws
 from twolayer.task.tempo import Clock, Tempo
 

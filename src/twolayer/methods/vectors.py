@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.kernel import Push, Sample, kernel_of
-from twolayer.equations.layout import Layout
+from twolayer.equations.layout import BlockLayout
 from twolayer.equations.orthogonal import embed, overlaps, scaled_overlaps
 from twolayer.equations.samples import INPUTS_AT_ONCE, Batch, SampleForm, draw, draw_again, inputs
 from twolayer.equations.step import Coefficients, Layers, Memory, Products, descend, form_of, rates_now
@@ -218,7 +218,7 @@ def spec_of(dim: int, task: Task, given: int = 0) -> SampleForm:
     return SampleForm(*rules, dim, batch, quantity, n, sampling, repeat, varies, given)
 
 
-def rotated(data: Data, layout: Layout, inputs: Inputs) -> np.ndarray:
+def rotated(data: Data, layout: BlockLayout, inputs: Inputs) -> np.ndarray:
     """The given rows in the coordinates of a layout, (n, d): along the target's parts first, then beside them."""
     along, beside = [], {}
     for i, (V, L) in enumerate(zip(data.parts(inputs), layout.frames, strict=True)):
@@ -254,7 +254,7 @@ class VectorsStepper(Stepper):
         self.L, self.inverse = target_frame(lanes.task.problem.P)
         self.layout, scale = None, None
         if not lanes.task.problem.inputs.plain:
-            self.layout = Layout.of(lanes.task.problem.inputs, lanes.task.start.P, dim)
+            self.layout = BlockLayout.of(lanes.task.problem.inputs, lanes.task.start.P, dim)
             self.L, scale = self.layout.L, jnp.asarray(self.layout.scale)
         rates = lanes.rates([dim] * len(lanes.tasks))
         rows, labels = None, None

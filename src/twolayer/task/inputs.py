@@ -124,7 +124,7 @@ class Inputs:
         --------
         >>> inputs = Inputs.power_law(1.5, dim=1000)
         >>> inputs.count, sum(inputs.sizes(1000)), round(inputs.effective_dimension(1000), 4)
-        (35, 1000, 2.5492)
+        (34, 1000, 2.5491)
         """
         exponent = finite_number("exponent", exponent, minimum=0.0, accepted="a finite exponent ≥ 0 of the decay")
         dim, resolution = positive_integer("dim", dim), positive_integer("resolution", resolution)

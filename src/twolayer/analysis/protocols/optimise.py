@@ -9,8 +9,9 @@ constant, by the best of each schedule with a name, and by a run of the method i
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +30,7 @@ from twolayer.numerics.errors import InputError, Interrupted, choice, finite_num
 from twolayer.numerics.html import card, curves
 from twolayer.numerics.precision import float64
 from twolayer.running.progress import monitor_for
-from twolayer.running.solve import solve
+from twolayer.running.solve import DivergenceWarning, solve
 from twolayer.running.support import check_description
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Method
@@ -43,6 +44,7 @@ OVER = ("lr", "batch", "weight_decay")
 OBJECTIVES = ("excess_risk", "overlap", "integrated_risk")
 KINDS = ("free", "constant", *NAMED)
 STEPS = 8  # of the integrator, for each interval of a free function
+FINER = (4, 16)  # times as many, where these are too few
 AGREE = 1e-3  # how far the method's own run may be from the search, of the value
 
 
@@ -79,8 +81,8 @@ class Optimum:
         The best constant.
     named : dict of str to Protocol
         The best of each schedule with a name.
-    path : Dataset
-        The run of the method.
+    paths : dict of str to Dataset
+        Runs of the method: with this protocol, with the best constant and with the best named schedule.
     certified : bool
         Whether no constant and no named schedule is better, and the method's own run agrees with the search.
     restarts : list of float
@@ -100,7 +102,7 @@ class Optimum:
     algorithm: SGD
     constant: Protocol
     named: dict[str, Protocol]
-    path: xr.Dataset
+    paths: dict[str, xr.Dataset]
     certified: bool
     restarts: list[float]
     pieces: int
@@ -114,6 +116,11 @@ class Optimum:
     horizon: float
     clock: str
     _goal: Objective
+
+    @property
+    def path(self) -> xr.Dataset:
+        """The run of the method with this protocol."""
+        return self.paths["optimum"]
 
     @property
     def best_named(self) -> Protocol | None:
@@ -343,6 +350,10 @@ def _relative(name: str, value: Any, reference: Scaling) -> float:
     return float(law.coefficient / reference.coefficient)
 
 
+def _agree(one: float, other: float) -> bool:
+    return math.isfinite(one) and abs(one - other) <= AGREE * abs(one) + 1e-12
+
+
 @dataclass(frozen=True, eq=False)
 class _Task:
     problem: Problem
@@ -369,10 +380,8 @@ class _Task:
         search = Search(self.course(), budget, monitor, self.algorithm.weight_decay)
         state: dict[str, Any] = {"named": {}, "restarts": [], "refinement": math.nan}
         try:
-            self._stages(search, state)
-            complete = True
-        except Spent:
-            complete = False
+            with contextlib.suppress(Spent):
+                self._stages(search, state)
         except KeyboardInterrupt:
             if "best" not in state:
                 raise
@@ -382,7 +391,7 @@ class _Task:
                 "Argument `bounds` must leave room for a run that does not blow up, but none was found: begin with a "
                 f"smaller lr than {self.algorithm.lr}, or give bounds."
             )
-        return self._result(search, state, complete)
+        return self._result(search, state, not search.spent)
 
     def _stages(self, search: Search, state: dict[str, Any]) -> None:
         shapes = {name: constant(1.0, self.limits[name]) for name in self.forms}
@@ -408,6 +417,23 @@ class _Task:
                 state["best"] = self._better(found, state["best"])
         if any(kind == "free" for kind in self.forms.values()):
             self._free(search, state, moving)
+        self._polish(search, state)
+
+    def _finish(self, search: Search, state: dict[str, Any]) -> None:
+        """Whole batches, where they are numbers."""
+        for key in ("constant", "best"):
+            state[key] = self._whole(search, state[key])
+        state["named"] = {name: self._whole(search, found) for name, found in state["named"].items()}
+
+    def _polish(self, search: Search, state: dict[str, Any]) -> None:
+        """Go on with shorter steps of the integrator while the method's own run says that they are too long."""
+        for finer in FINER:
+            own, _ = self._protocol("optimum", state["best"])
+            if self.method.stepwise or _agree(own.value, state["best"].value):
+                return
+            search.course = self.course(finer)
+            for key in ("constant", "best"):
+                state[key] = search.descend(state[key].shapes, state[key].numbers)
 
     def _better(self, one: Found, other: Found) -> Found:
         return one if math.isfinite(one.value) and self.goal.better(one.value, other.value) else other
@@ -483,22 +509,51 @@ class _Task:
                 laws[name] = float(found.numbers[name][0])
             else:
                 laws[name] = shape.law(found.numbers[name], getattr(self.algorithm, name))
+            if name == "batch" and self._counts:  # its coefficient is a whole number, the rest is in the schedule
+                law = laws[name]
+                laws[name] = Scaling(float(max(1, round(law.coefficient))), 0.0, law.schedule)
         return laws
+
+    @property
+    def _counts(self) -> bool:
+        """Whether batches are numbers, which are whole, and no powers of d."""
+        return self.algorithm.batch.exponent == 0
+
+    def _whole(self, search: Search, found: Found) -> Found:
+        """The same with whole batches."""
+        if "batch" not in found.numbers or not self._counts or not math.isfinite(found.value):
+            return found
+        n, numbers = self.algorithm.batch.coefficient, dict(found.numbers)
+        first = numbers["batch"].copy()
+        top = float(first.max()) if found.shapes["batch"].name == "free" else float(first[0])
+        scale = max(1, round(top * n)) / (top * n)
+        first = (
+            first * scale if found.shapes["batch"].name == "free" else np.concatenate([first[:1] * scale, first[1:]])
+        )
+        numbers["batch"] = first
+        return Found(found.shapes, numbers, search.course.value(search.controls(found.shapes, numbers)))
 
     def _protocol(self, name: str, found: Found) -> tuple[Protocol, xr.Dataset]:
         """A find as an algorithm, with the run of the method itself."""
         algorithm = self.algorithm.replace(**self._laws(found))
         saves = min(400, round(self.horizon)) if self.method.stepwise else 400
-        path = solve(
-            self.problem, algorithm, self.method, self.start, **length_of(self.clock, self.horizon), save=saves,
-            progress=False,
-        )  # fmt: skip
-        return Protocol(name, algorithm, float(measured(self.goal, self.problem, path, self.clock).mean())), path
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DivergenceWarning)  # told by a value that is infinite
+            path = solve(
+                self.problem, algorithm, self.method, self.start, **length_of(self.clock, self.horizon), save=saves,
+                progress=False,
+            )  # fmt: skip
+        value = float(measured(self.goal, self.problem, path, self.clock).mean())
+        if (path.outcome == "diverged").any():
+            value = -math.inf if self.goal.large else math.inf
+        return Protocol(name, algorithm, value), path
 
     def _result(self, search: Search, state: dict[str, Any], complete: bool) -> Optimum:
+        self._finish(search, state)
         best, laws = state["best"], self._laws(state["best"])
         own, path = self._protocol("optimum", best)
-        still = self._protocol("constant", state["constant"])[0] if best is not state["constant"] else own
+        still, held = self._protocol("constant", state["constant"])
+        paths = {"optimum": path, "constant": held}
         known = {
             name: Protocol(name, self.algorithm.replace(**self._laws(found)), found.value)
             for name, found in state["named"].items()
@@ -506,11 +561,8 @@ class _Task:
         if known:  # the best of them by a run of the method itself
             pick = max if self.goal.large else min
             first = pick(known, key=lambda name: known[name].value)
-            same = state["named"][first] is best
-            known[first] = (
-                dataclasses.replace(own, name=first) if same else self._protocol(first, state["named"][first])[0]
-            )
-        agrees = abs(own.value - best.value) <= AGREE * abs(own.value) + 1e-12
+            known[first], paths[first] = self._protocol(first, state["named"][first])
+        agrees = _agree(own.value, best.value)
         rivals = [still, *known.values()]
         slack = 1e-6 * abs(own.value)
         ahead = all(own.value >= x.value - slack if self.goal.large else own.value <= x.value + slack for x in rivals)
@@ -520,7 +572,7 @@ class _Task:
             own.algorithm,
             still,
             known,
-            path,
+            paths,
             bool(agrees and ahead and complete),
             state["restarts"],
             self.pieces,

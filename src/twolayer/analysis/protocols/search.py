@@ -48,7 +48,7 @@ class Search:
 
     def __init__(self, course: Course, budget: int, monitor: Any, decay: float) -> None:
         self.course, self.budget, self.monitor, self.decay = course, budget, monitor, decay
-        self.count = 0
+        self.count, self.spent = 0, False
 
     def controls(self, shapes: dict[str, Shape], numbers: dict[str, np.ndarray]) -> Controls:
         """The controls on the grid."""
@@ -59,6 +59,7 @@ class Search:
     def spend(self, cost: int = 1) -> None:
         """Count an evaluation."""
         if self.count >= self.budget:
+            self.spent = True
             raise Spent
         self.count += cost
         self.monitor.update(float(self.count))
