@@ -13,9 +13,9 @@ from typing import Any
 from sphinx.application import Sphinx
 
 from twolayer.gallery.shared import pictures, records
-from twolayer.gallery.shared.registry import figures
+from twolayer.gallery.shared.registry import GROUPS, figures
 
-GROUPS = {
+TITLES = {
     "escape": "Escaping mediocrity",
     "mean-field": "Wide networks",
     "recovery": "Recovery and the last mile",
@@ -44,7 +44,8 @@ PLAYGROUND = {
 def thumbnails(kept: dict[str, dict[str, Any]], verdicts: dict[str, dict[str, Any]]) -> str:
     """All pictures, group by group."""
     lines = []
-    for group, title in GROUPS.items():
+    for group in GROUPS:
+        title = TITLES.get(group, group.replace("-", " ").capitalize())
         lines += [f"**{title}**", "", "::::{grid} 2 3 4 4", ":gutter: 2", ""]
         for name, entry in figures().items():
             if entry.group == group and name in kept:
@@ -95,7 +96,7 @@ def details(name: str, kept: dict[str, dict[str, Any]], verdicts: dict[str, dict
         f"| `{key}` | {words(value)} | {words(quick[key])} |"
         for key, value in records.settings_of(entry, "full").items()
     ]
-    for version, stored in verdicts[name].items():
+    for version, stored in verdicts.get(name, {}).items():
         made = ", ".join(
             f"{package} {stored['versions'][package]}" for package in ("twolayer", "jax", "numpy", "python")
         )
