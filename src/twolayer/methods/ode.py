@@ -24,10 +24,10 @@ from twolayer.gaussian.engines import SECONDS_PER_TERM, Averager, Engine, compil
 from twolayer.loops.adaptive import AdaptiveMotion
 from twolayer.loops.averaged import Averaged, AveragedMotion, Averaging, Precision, check_precision
 from twolayer.loops.scheduled import integrated
+from twolayer.loops.structure import rules_of_rotations
 from twolayer.loops.track import Equation
 from twolayer.loops.watching import watched_value
 from twolayer.loops.windows import Pace
-from twolayer.methods.structure import rules_of_rotations
 from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
