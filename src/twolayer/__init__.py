@@ -9,8 +9,8 @@
 >>> round(float(theory.risk[0, -1]), 4)
 0.0572
 
-Heavy modules load when a name is first used. `errors`, `extend`, `gallery` and `sweeps` are there too, and what makes
-own activations, losses, rules and methods known by name.
+Heavy modules load when a name is first used. `errors`, `extend`, `gallery`, `stability` and `sweeps` are there too, and
+what makes own activations, losses, rules and methods known by name.
 """
 
 from __future__ import annotations
@@ -32,16 +32,21 @@ if TYPE_CHECKING:
         rules,
         schedules,
         single_index,
+        stability,
         sweeps,
     )
     from twolayer.analysis.escape import escape_time
     from twolayer.analysis.mediocrity import optimal_lr
     from twolayer.analysis.phases import phase_diagram
+    from twolayer.analysis.protocols.optimise import optimise
     from twolayer.analysis.rates import rates
     from twolayer.analysis.recovery import recovery
+    from twolayer.analysis.stability.critical import critical_lr
+    from twolayer.analysis.stability.points import fixed_points
     from twolayer.analysis.thresholds.best import best_possible
     from twolayer.analysis.thresholds.weak import thresholds
     from twolayer.analysis.weak_recovery import weak_recovery
+    from twolayer.explorer.launch import explore
     from twolayer.files.environment import about
     from twolayer.files.papers import cite
     from twolayer.files.results import load, save
@@ -59,7 +64,7 @@ if TYPE_CHECKING:
     from twolayer.methods.population import Population
     from twolayer.methods.sde import SDE
     from twolayer.methods.vectors import Vectors
-    from twolayer.numerics.errors import InputError
+    from twolayer.numerics.errors import InputError as InputError
     from twolayer.running.compare import compare
     from twolayer.running.rerun import rerun
     from twolayer.running.solve import solve
@@ -69,7 +74,8 @@ if TYPE_CHECKING:
     from twolayer.task.algorithm import SGD
     from twolayer.task.inputs import Inputs
     from twolayer.task.losses import register_loss
-    from twolayer.task.method import Until, register_method
+    from twolayer.task.method import Until as Until
+    from twolayer.task.method import register_method
     from twolayer.task.overlaps import Overlaps
     from twolayer.task.problem import Problem
     from twolayer.task.rules import register_rule
@@ -81,11 +87,15 @@ _HOME = {
     "escape_time": "analysis.escape",
     "optimal_lr": "analysis.mediocrity",
     "phase_diagram": "analysis.phases",
+    "optimise": "analysis.protocols.optimise",
     "rates": "analysis.rates",
     "recovery": "analysis.recovery",
+    "critical_lr": "analysis.stability.critical",
+    "fixed_points": "analysis.stability.points",
     "best_possible": "analysis.thresholds.best",
     "thresholds": "analysis.thresholds.weak",
     "weak_recovery": "analysis.weak_recovery",
+    "explore": "explorer.launch",
     "about": "files.environment",
     "cite": "files.papers",
     **dict.fromkeys(("load", "save"), "files.results"),
@@ -134,6 +144,7 @@ NAMESPACES = (
     "rules",
     "schedules",
     "single_index",
+    "stability",
     "sweeps",
 )
 
@@ -144,7 +155,6 @@ __all__ = [
     "SGD",
     "Chain",
     "GiantSteps",
-    "InputError",
     "Inputs",
     "Map",
     "MeanField",
@@ -153,21 +163,24 @@ __all__ = [
     "Problem",
     "Stage",
     "Teacher",
-    "Until",
     "Vectors",
     "about",
     "analyse",
     "best_possible",
     "cite",
     "compare",
+    "critical_lr",
     "d",
     "escape",
     "escape_time",
+    "explore",
+    "fixed_points",
     "layers",
     "load",
     "mean_field",
     "moments",
     "optimal_lr",
+    "optimise",
     "phase_diagram",
     "plot",
     "pure",
@@ -191,9 +204,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in NAMESPACES:
+        importlib.import_module("twolayer.numerics.compilation").expect()
         return importlib.import_module(f"twolayer.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'twolayer' has no attribute {name!r}")
+    importlib.import_module("twolayer.numerics.compilation").expect()
     value = globals()[name] = getattr(importlib.import_module(f"twolayer.{_HOME[name]}"), name)
     return value
 

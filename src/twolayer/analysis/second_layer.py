@@ -24,11 +24,11 @@ from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.moments import check_start
 from twolayer.gaussian.risk import irreducible
 from twolayer.numerics import random
-from twolayer.numerics.errors import InputError, finite_number, positive_integer, require
+from twolayer.numerics.errors import InputError, expect, finite_number, positive_integer, require
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import sobol_normals
-from twolayer.running.dataset import unpack
+from twolayer.running.dataset import check_result, unpack
 from twolayer.running.meanings import with_meanings
 from twolayer.task.losses import Loss
 from twolayer.task.overlaps import Overlaps
@@ -90,6 +90,8 @@ def _linear(engine: Engine, Q: Any, M: Any, layers: Any) -> Any:
 
 
 def _check(problem: Problem, start: Overlaps) -> None:
+    expect(Problem, "problem", problem)
+    expect(Overlaps, "start", start)
     check_start(problem, start)
     why = infinite(problem, Loss.of("squared"), 2)
     if why is not None:
@@ -238,8 +240,7 @@ def layerwise(result: xr.Dataset, ridge: float = 0.0) -> xr.Dataset:
     >>> layerwise(run).risk.shape, bool((layerwise(run).risk < run.risk).all())
     ((1, 4), True)
     """
-    if not isinstance(result, xr.Dataset):
-        raise InputError(f"Argument `result` must be a dataset from solve, but got {type(result).__name__}.")
+    check_result(result, "result")
     known = unpack(result)
     problem: Problem = known["problem"]
     lead = result.a.shape[:2]

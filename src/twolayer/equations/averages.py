@@ -67,6 +67,10 @@ class Engine(eqx.Module):
         """½ E Var(y|z), what the risk contains beyond the excess risk."""
         return noise / 2
 
+    def excess_risk(self, Q: Gram, M: Cross, a: Layer) -> Any:
+        """The excess risk alone at one point, inside compiled code."""
+        return self(Q, M, a, 0.0).excess_risk
+
     def risk_work(self, p: int) -> float:
         """Terms of the excess risk alone."""
         return self.work(p)

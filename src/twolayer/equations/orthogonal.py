@@ -82,7 +82,7 @@ class Reduced:
     @property
     def width(self) -> int:
         """Normals per sample: ξ*, ξ⊥ and the label noise."""
-        return self.rank + self.columns + 1
+        return self.rank + self.columns + self.kernel.labels.normals
 
 
 class Frame(NamedTuple):
@@ -159,17 +159,20 @@ def scaled_overlaps(W: Any, L: Numbers, scale: Any) -> tuple[Numbers, Numbers]:
     return gram(scaled), (scaled * scale)[..., : L.shape[1]] @ L.T
 
 
-def batch_sums(at: Reduced, frame: Frame, layers: Layers, normals: Any, first: Any = None, T: Any = None) -> Sums:
+def batch_sums(
+    at: Reduced, frame: Frame, layers: Layers, normals: Any, first: Any = None, T: Any = None, key: Any = None
+) -> Sums:
     """Sums over samples given by their normals (samples, width), of a whole batch or of a chunk from ``first`` on.
 
-    The first rows of ``T`` (…, t) are what they have outside, where a rule looks at it.
+    The first rows of ``T`` (…, t) are what they have outside, where a rule looks at it; ``key`` is for rules that draw.
     """
-    p, r, c = at.p, at.rank, at.columns
+    p, r, c, labels = at.p, at.rank, at.columns, at.kernel.labels
     if frame.scale is not None:
         normals = normals.at[:, : r + c].multiply(frame.scale)
     xi_star, xi_own = normals[:, :r], normals[:, r : r + c]
     student = xi_star @ layers.W[:, :r].T + xi_own @ layers.W[:, r:].T
-    sample = Sample(student, xi_star @ frame.L.T, at.kernel.labels.spoil(normals[:, -1], frame.noise))
+    spoilt = labels.again(labels.spoil(normals[:, r + c], frame.noise), normals[:, -1])
+    sample = Sample(student, xi_star @ frame.L.T, spoilt, key=key)
     if at.sized:
         inputs = jnp.concatenate([normals[:, : r + c], T[: len(normals)]], axis=1)
         products = inputs @ inputs.T / frame.rates.dim

@@ -82,21 +82,31 @@ class SampleForm:
 
 
 class Batch(NamedTuple):
-    """Inputs, as two halves, and noise of one chunk of samples.
+    """Inputs, as two halves, and noise of one chunk of samples; ``again`` is noise that labels get at this visit alone.
 
     The halves are those of the flattened (samples, d) array, or where samples are chosen one by one those of each row.
     """
 
     halves: tuple[Any, Any]
     noise: Scalar
+    again: Any = None
 
 
 def draw(spec: SampleForm, keys: Any, number: Any, chunk: Any) -> Batch:
     """Inputs z (samples, d), in single precision, and label noise of one chunk of step ``number``.
 
-    ``keys`` (2 or 3, 2) are those of inputs, labels and, where there is one, of the choice of samples.
+    ``keys`` (2 to 4, 2) are those of inputs, labels and, where there are such, of the choice of samples and of what the
+    algorithm itself draws.
     """
-    number = jnp.asarray(number) // spec.repeat
+    batch = _drawn(spec, keys, jnp.asarray(number) // spec.repeat, chunk)
+    if not spec.kernel.labels.more:
+        return batch
+    step = jnp.asarray(number).astype(jnp.uint32)
+    return batch._replace(again=random.normal(keys[-1], step, _positions(spec, chunk)))
+
+
+def _drawn(spec: SampleForm, keys: Any, number: Any, chunk: Any) -> Batch:
+    """Inputs and label noise of one chunk of batch ``number``."""
     if spec.at_random:
         return _by_number(spec, keys, _chosen(spec, keys[2], number, _positions(spec, chunk)))
     if spec.dataset is not None:

@@ -25,7 +25,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from twolayer.numerics.errors import InputError, closest, short
 
-__all__ = ["TaskFile", "assign", "read_task"]
+__all__ = ["TaskFile", "assign", "read_task", "task_from"]
 
 
 Integer = Annotated[int, BeforeValidator(lambda x: int(x) if isinstance(x, float) and x.is_integer() else x)]
@@ -341,8 +341,9 @@ class TaskFile:
         if self.table.stages:
             raise InputError(f"{self.name}: a sweep follows one algorithm, but the file has [[stages]].")
         over, run, problem, algorithm = self.swept(), self.table.run, self.problem(), self.algorithm()
-        if run.alpha is not None:
-            raise InputError(f"{self.name}: the runs of a sweep end at `run.time` or `run.steps`, not at an alpha.")
+        names_of_ends = ("time", "steps", "alpha")
+        swept = any(f"run.{name}" in over for name in names_of_ends)
+        ends = {} if swept else {name: getattr(run, name) for name in names_of_ends}
         dims = [v for key in ("run.dim", "method.dim") for v in over.get(key, ()) if isinstance(v, int)]
         dim = run.dim or (dims[0] if dims else None)
         methods = self.methods(names, dim) or self.methods(support(problem, algorithm).methods[:1], dim)
@@ -358,8 +359,7 @@ class TaskFile:
             "over": over,
             "start": start,
             "dim": None if methods[0].dimension is not None else dim,
-            "time": None if "run.time" in over or "run.steps" in over else run.time,
-            "steps": None if "run.time" in over or "run.steps" in over else run.steps,
+            **ends,
             "save": run.save,
             "until": self.until(),
             "seeds": run.seeds,
@@ -409,7 +409,18 @@ def read_task(path: str | Path, assignments: list[str] | None = None) -> TaskFil
         raise InputError(f"The task file must be valid TOML, but {short(str(path))} is not: {error}.") from None
     for assignment in assignments or []:
         assign(document, assignment)
+    return task_from(document, source.name)
+
+
+def task_from(document: dict[str, Any], name: str) -> TaskFile:
+    """Check the tables of a task, read from a file of that name or made elsewhere.
+
+    Examples
+    --------
+    >>> task_from({"problem": {"target": "z1", "activation": "relu"}, "algorithm": {"lr": 0.1}}, "page").problem().k
+    1
+    """
     try:
-        return TaskFile(TaskTable.model_validate(document), source.name)
+        return TaskFile(TaskTable.model_validate(document), name)
     except ValidationError as error:
-        raise _one_sentence(error, source.name, TaskTable) from None
+        raise _one_sentence(error, name, TaskTable) from None

@@ -12,19 +12,17 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from twolayer.functions.expression import parse
 from twolayer.functions.hermite import hermite_coefficients
-from twolayer.functions.integrable import square_integrable
+from twolayer.functions.integrable import difference, square_integrable
 from twolayer.functions.kinks import derivative, find_kinks
-from twolayer.functions.syntax import LEAK, leaky_relu
-from twolayer.numerics.errors import InputError, closest, failed, reject, short
+from twolayer.functions.syntax import FUNCTIONS, LEAK
+from twolayer.numerics.errors import InputError, closest, expect, failed, finite_numbers, identifier, reject, short
 from twolayer.numerics.precision import float64
 
-__all__ = ["Activation", "register_activation"]
+__all__ = ["Activation", "in_jax", "register_activation"]
 
 _REGISTRY: dict[str, Activation] = {}
 NAMED: Mapping[str, Activation] = _REGISTRY
@@ -41,7 +39,7 @@ class Activation:
     name : str
         What is printed and saved; text that `Activation.of` reads back unless the function is a callable.
     function : callable
-        Elementwise JAX function.
+        Elementwise, of JAX; named and typed ones take arrays of NumPy as they are.
     kinks : tuple of float
         Where σ or σ' jumps.
     polynomial : tuple of float, optional
@@ -81,7 +79,21 @@ class Activation:
         """σ'(x), elementwise."""
         return derivative(self.function)(x)
 
-    @float64
+    @property
+    def light(self) -> bool:
+        """Whether arrays of NumPy are taken as they are, without JAX."""
+        return self.portable and not self.registered
+
+    def on_host(self, x: np.ndarray) -> np.ndarray:
+        """σ(x) as an array of NumPy; of named and typed functions without JAX.
+
+        Examples
+        --------
+        >>> Activation.of("relu").on_host(np.array([-1.0, 2.0])).tolist()
+        [0.0, 2.0]
+        """
+        return np.asarray(self(x)) if self.light else in_jax(self.function, x)
+
     def hermite(self, degree: int) -> np.ndarray:
         """Hermite coefficients c_0 … c_degree under N(0, 1).
 
@@ -90,7 +102,7 @@ class Activation:
         >>> (Activation.of("He3").hermite(4).round(6) + 0.0).tolist()
         [0.0, 0.0, 0.0, 2.44949, 0.0]
         """
-        return hermite_coefficients(lambda x: np.asarray(self(jnp.asarray(x))), degree, self.kinks)
+        return hermite_coefficients(self.on_host, degree, self.kinks)
 
     @cached_property
     def bounded_growth(self) -> bool:
@@ -114,6 +126,7 @@ class Activation:
 
         Examples
         --------
+        >>> import jax.numpy as jnp
         >>> Activation.of(jnp.sin).kinks
         ()
         """
@@ -132,6 +145,19 @@ class Activation:
 
 
 @float64
+def in_jax(function: Callable[[Any], Any], x: np.ndarray) -> np.ndarray:
+    """A function of JAX at numbers of NumPy, in double precision.
+
+    Examples
+    --------
+    >>> in_jax(lambda x: x + 1, np.zeros(2)).tolist()
+    [1.0, 1.0]
+    """
+    import jax.numpy as jnp
+
+    return np.asarray(function(jnp.asarray(x)))
+
+
 def _checked(
     name: str,
     function: Callable[[Any], Any],
@@ -140,12 +166,20 @@ def _checked(
     key: tuple[Hashable, ...],
     portable: bool,
     family: tuple[Any, ...] | None = None,
+    smooth: bool = False,
 ) -> Activation:
-    """Probe the function (elementwise? finite?), find its kinks, and whether it is a rectifier."""
-    probe = jnp.linspace(-6.0, 6.0, 241) + 0.00123
+    """Probe the function (elementwise? finite?), find its kinks, and whether it is a rectifier.
+
+    Smooth formulas are probed without JAX: differences tell how large their slopes are.
+    """
+    probe = np.linspace(-6.0, 6.0, 241) + 0.00123
+    slope = difference(function) if smooth else derivative(function)
+
+    def host(f: Callable[[Any], Any], x: np.ndarray) -> np.ndarray:
+        return np.asarray(f(x)) if smooth else in_jax(f, x)
+
     try:
-        values = np.asarray(function(probe))
-        slopes = np.asarray(derivative(function)(probe))
+        values, slopes = host(function, probe), host(slope, probe)
     except InputError:
         raise
     except Exception as error:
@@ -160,17 +194,19 @@ def _checked(
             f"Argument `activation` must be finite on the real line, but {name} or its slope is not at "
             f"z = {float(probe[np.argmax(bad)]):.3g}."
         )
-    if polynomial is None and not square_integrable(lambda z: function(z[:, 0]) * derivative(function)(z[:, 0]), 1):
+    if polynomial is None and not square_integrable(
+        lambda z: host(function, z[:, 0]) * host(slope, z[:, 0]), 1, poles=not smooth
+    ):
         raise InputError(
             f"Argument `activation` must have a finite E[σ² σ'²], but {name} has a pole or grows too fast for it."
         )
     if kinks is None:
-        kinks = () if polynomial is not None else find_kinks(function)[0]
+        kinks = () if smooth else find_kinks(function)[0]
     kinks = tuple(float(k) for k in kinks)
     if polynomial is not None:
         family = ("polynomial", *polynomial)
     elif family is None and kinks == (0.0,):
-        family = _rectifier(np.asarray(probe), values)
+        family = _rectifier(probe, values)
     return Activation(name, function, kinks, polynomial, key, portable, family)
 
 
@@ -197,7 +233,8 @@ def _from_text(text: str, kinks: Sequence[float] | None) -> Activation:
     coefficients = None
     if poly is not None:
         coefficients = tuple(poly.get((n,), 0.0) for n in range(max(k[0] for k in poly) + 1))
-    return _checked(name, lambda x: expression(z=x), kinks, coefficients, ("text", name, kinks), True)
+    key = ("text", name, kinks)
+    return _checked(name, lambda x: expression(z=x), kinks, coefficients, key, True, smooth=expression.smooth)
 
 
 def _from_callable(function: Callable[[Any], Any], kinks: Sequence[float] | None) -> Activation:
@@ -223,17 +260,18 @@ def register_activation(
 
     Examples
     --------
+    >>> import jax.numpy as jnp
     >>> @register_activation("bump")
     ... def bump(z):
     ...     return z * jnp.exp(-z * z)
     >>> Activation.of("bump").name
     'bump'
     """
-    if not re.fullmatch(r"[A-Za-z_]\w*", name):
-        reject("name", name, "an identifier")
-    if name in BUILT_IN or name == "z" or HERMITE.fullmatch(name):
+    if identifier("name", name) in BUILT_IN or name == "z" or HERMITE.fullmatch(name):
         reject("name", name, "another name: this one means a function of the package, and files rely on it")
-    given = None if kinks is None else tuple(float(k) for k in kinks)
+    given = None if kinks is None else finite_numbers("kinks", kinks)
+    if family is not None:
+        expect(tuple, "family", family)
 
     def decorate(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         key = ("registered", name, function, given, family)
@@ -257,17 +295,11 @@ def _builtin(
 
 _builtin("linear", lambda z: z, polynomial=(0.0, 1.0))
 _builtin("square", lambda z: z**2, polynomial=(0.0, 0.0, 1.0))
-_builtin("erf", lambda z: jax.lax.erf(z / math.sqrt(2)), family=("erf",))
-_builtin("relu", jax.nn.relu, kinks=(0.0,), family=("rectifier", 0.0, 1.0))
-_builtin("tanh", jnp.tanh)
-_builtin("sigmoid", jax.nn.sigmoid)
-_builtin("softplus", jax.nn.softplus)
-_builtin("gelu", lambda z: jax.nn.gelu(z, approximate=False))
-_builtin("swish", jax.nn.silu)
-_builtin("silu", jax.nn.silu)
-_builtin("sin", jnp.sin)
-_builtin("cos", jnp.cos)
-_builtin("abs", jnp.abs, kinks=(0.0,), family=("rectifier", -1.0, 1.0))
-_builtin("leaky_relu", leaky_relu, kinks=(0.0,), family=("rectifier", LEAK, 1.0))
+_builtin("erf", lambda z: FUNCTIONS["erf"].array(z / math.sqrt(2)), family=("erf",))
+_builtin("relu", FUNCTIONS["relu"].array, kinks=(0.0,), family=("rectifier", 0.0, 1.0))
+for _name in ("tanh", "sigmoid", "softplus", "gelu", "swish", "silu", "sin", "cos"):
+    _builtin(_name, FUNCTIONS[_name].array)
+_builtin("abs", FUNCTIONS["abs"].array, kinks=(0.0,), family=("rectifier", -1.0, 1.0))
+_builtin("leaky_relu", FUNCTIONS["leaky_relu"].array, kinks=(0.0,), family=("rectifier", LEAK, 1.0))
 BUILT_IN = dict(_REGISTRY)
 """Those of the package, whose names are taken."""

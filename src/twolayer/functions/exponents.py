@@ -18,14 +18,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from twolayer.functions.activation import Activation
 from twolayer.functions.hermite import gauss_panels, hermite_table
 from twolayer.functions.target import Target
 from twolayer.numerics.errors import reject
-from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import Nodes, draw_sobol_normals, hermite_rule, product_rule
 
 __all__ = ["Analysis", "Staircase", "analyse", "complement", "sparse_basis"]
@@ -104,11 +102,6 @@ def _grid(target: Target, order: int, panels: int) -> Nodes | None:
     return product_rule(rules, negligible=1e-17)
 
 
-@float64
-def _values(target: Target, points: np.ndarray) -> np.ndarray:
-    return np.asarray(target(jnp.asarray(points)))
-
-
 def _exact_nodes(target: Target) -> _Nodes | None:
     """Gauss–Hermite points on which every moment of a polynomial target is exact."""
     assert target.polynomial is not None
@@ -118,7 +111,7 @@ def _exact_nodes(target: Target) -> _Nodes | None:
     if count is None or degree < 1:
         return None
     grid, weights = hermite_rule([count] * k)
-    label = _standardised(_values(target, grid), weights)
+    label = _standardised(target.on_host(grid), weights)
     return _Nodes(grid, weights, label, 1, 1e-9, degree, degree)
 
 
@@ -136,7 +129,7 @@ def _quadrature_nodes(target: Target) -> _Nodes | None:
         if grid is None:
             return None
         points, weights = grid
-        label = _standardised(_values(target, points), weights)
+        label = _standardised(target.on_host(points), weights)
         low, _ = _hermite_products(points, range(1, 4))
         fine = (low * weights) @ label
         if coarse is not None:
@@ -151,7 +144,7 @@ def _sobol_nodes(target: Target) -> _Nodes:
     k = target.directions
     points = np.concatenate([draw_sobol_normals(k, LOG2_POINTS, seed=r, bits=30) for r in range(REPLICATES)])
     weights = np.full(len(points), 1 / len(points))
-    label = _standardised(_values(target, points), weights)
+    label = _standardised(target.on_host(points), weights)
     return _Nodes(points, weights, label, REPLICATES, FLOOR, COUPLING, 6 if k <= 3 else 4)
 
 
@@ -448,7 +441,7 @@ def _lies_in(row: np.ndarray, space: np.ndarray) -> bool:
 
 def _hermite_dictionary(target: Target, nodes: _Nodes) -> dict[tuple[int, ...], float]:
     order = min(nodes.max_order, 6) if target.polynomial is None else nodes.max_order
-    y = _values(target, nodes.points)
+    y = target.on_host(nodes.points)
     products, indices = _hermite_products(nodes.points, range(order + 1))
     values, _ = nodes.moments(y[None], products)
     scale = float(np.sqrt(nodes.weights @ y**2)) or 1.0
@@ -460,7 +453,7 @@ def _varies(target: Target, hidden: np.ndarray, accuracy: float) -> bool:
     rng = np.random.default_rng(5)
     z = rng.normal(size=(4096, target.directions))
     moved = z + (rng.normal(size=z.shape) - z) @ hidden.T @ hidden
-    y, other = _values(target, z), _values(target, moved)
+    y, other = target.on_host(z), target.on_host(moved)
     return bool(np.mean((y - other) ** 2) > accuracy * max(np.var(y), 1e-300))
 
 

@@ -18,6 +18,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from twolayer.functions.hermite import hermite_he, monomials_of_he
 from twolayer.functions.syntax import (
     FUNCTIONS,
@@ -57,15 +59,19 @@ class _Parser:
 
     def __init__(self, text: str, argument: str, allowed: str) -> None:
         self.text, self.argument, self.allowed = text, argument, allowed
+        self.at = 0
+        self.depth = 0
+        self.places: list[int] = []  # where each symbol begins
         self.tokens = list(self._tokens())
         if len(self.tokens) > MAX_TOKENS:
             raise self.fail(f"it has more than {MAX_TOKENS} symbols")
-        self.at = 0
-        self.depth = 0
 
-    def fail(self, why: str) -> InputError:
+    def fail(self, why: str, position: int | None = None) -> InputError:
+        """The error, with the place in the text: that of the symbol taken last, unless it is given."""
         shown = self.text if len(self.text) <= 60 else self.text[:59] + "…"
-        return InputError(f"Argument `{self.argument}`: cannot read the expression {shown!r}: {why}.")
+        error = InputError(f"Argument `{self.argument}`: cannot read the expression {shown!r}: {why}.")
+        error.position = self.places[self.at - 1] if position is None and self.at else position or 0
+        return error
 
     def _tokens(self) -> Iterator[tuple[str, str]]:
         position, text = 0, self.text.rstrip()
@@ -76,8 +82,9 @@ class _Parser:
             if match is None or match.end() == position:
                 bad = text[position:].lstrip()[0]
                 hint = "; write powers as **" if bad == "^" else ""
-                raise self.fail(f"unexpected character {bad!r}{hint}")
+                raise self.fail(f"unexpected character {bad!r}{hint}", text.index(bad, position))
             kind = str(match.lastgroup)
+            self.places.append(match.start(kind))
             yield kind, match[kind]
             position = match.end()
 
@@ -87,7 +94,7 @@ class _Parser:
 
     def take(self) -> tuple[str, str]:
         if self.at >= len(self.tokens):
-            raise self.fail("it ends too early")
+            raise self.fail("it ends too early", len(self.text.rstrip()))
         token = self.tokens[self.at]
         self.at += 1
         return token
@@ -95,7 +102,7 @@ class _Parser:
     def whole(self) -> Node:
         node = self.sum()
         if self.at < len(self.tokens):
-            raise self.fail(f"unexpected {self.tokens[self.at][1]!r}")
+            raise self.fail(f"unexpected {self.tokens[self.at][1]!r}", self.places[self.at])
         for part in walk(node):
             value = constant(part)
             if value is not None and not math.isfinite(value):
@@ -287,7 +294,7 @@ def _evaluate(node: Node, values: Mapping[str, Any]) -> Any:
             inner = _evaluate(argument, values)
             order = hermite_order(name)
             if order is None:
-                return FUNCTIONS[name].jax(inner)
+                return FUNCTIONS[name].array(inner)
             scale = math.sqrt(math.factorial(order[1])) if order[0] == "h" else 1.0
             return hermite_he(order[1], inner) / scale
         case Binary(op, left, right):
@@ -317,13 +324,20 @@ class Expression:
         return tuple(sorted(names, key=lambda name: int(name[1:] or 0)))
 
     @property
+    def finite(self) -> bool:
+        """Whether nothing occurs that is infinite anywhere: divisions, negative powers, logarithms."""
+        nodes = list(walk(self.tree))
+        poles = any(isinstance(n, Binary) and n.op == "/" and constant(n.right) is None for n in nodes)
+        logs = any(isinstance(n, Call) and n.name == "log" and constant(n) is None for n in nodes)
+        return not poles and not logs and not any(isinstance(n, Power) and n.exponent < 0 for n in nodes)
+
+    @property
     def smooth(self) -> bool:
         """Whether only analytic functions occur (a division may still have a pole)."""
         nodes = list(walk(self.tree))
         calls = [n.name for n in nodes if isinstance(n, Call) and n.name in FUNCTIONS and constant(n) is None]
-        poles = any(isinstance(n, Binary) and n.op == "/" and constant(n.right) is None for n in nodes)
-        roots = any(isinstance(n, Power) and (n.exponent < 0 or n.exponent % 1) for n in nodes)
-        return all(FUNCTIONS[name].smooth for name in calls) and not poles and not roots
+        roots = any(isinstance(n, Power) and n.exponent % 1 for n in nodes)
+        return self.finite and all(FUNCTIONS[name].smooth for name in calls) and not roots
 
     def polynomial(self, names: tuple[str, ...]) -> Polynomial | None:
         """Coefficients by exponent tuple, or None when the formula is not a polynomial of these names."""
@@ -334,8 +348,9 @@ class Expression:
         return None if expanded is None else {k: c for k, c in expanded.items() if c != 0.0}
 
     def __call__(self, **values: Any) -> Any:
-        """Evaluate with JAX arrays (or numbers) for the variables."""
-        return _evaluate(self.tree, values)
+        """Evaluate with arrays of NumPy or JAX (or numbers) for the variables; poles give infinity in silence."""
+        with np.errstate(all="ignore"):
+            return _evaluate(self.tree, values)
 
     def __str__(self) -> str:
         return to_text(self.tree)

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from twolayer.numerics.precision import float64
@@ -27,10 +25,17 @@ def derivative(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     Examples
     --------
+    >>> import jax.numpy as jnp
     >>> float(derivative(jnp.sin)(jnp.zeros(())))
     1.0
     """
-    return lambda x: jax.jvp(f, (x,), (jnp.ones_like(x),))[1]
+
+    def slope(x: Any) -> Any:
+        import jax
+
+        return jax.jvp(f, (x,), (jax.numpy.ones_like(x),))[1]
+
+    return slope
 
 
 @float64
@@ -46,11 +51,15 @@ def find_kinks(f: Callable[[Any], Any], lines: int = 1) -> list[tuple[float, ...
 
     Examples
     --------
+    >>> import jax
+    >>> import jax.numpy as jnp
     >>> find_kinks(lambda x: jnp.abs(x - 0.5) + jax.nn.relu(x) ** 2)
     [(0.0, 0.5)]
     >>> find_kinks(jnp.tanh)
     [()]
     """
+    import jax
+
     edges = np.broadcast_to(np.linspace(-SPAN - 0.00377, SPAN + 0.00423, GRID), (lines, GRID))
     found: list[list[float]] = [[] for _ in range(lines)]
     for function in (f, derivative(f), derivative(derivative(f))):

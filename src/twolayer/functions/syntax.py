@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 __all__ = [
     "FUNCTIONS",
     "LEAK",
@@ -23,7 +25,6 @@ __all__ = [
     "Power",
     "Variable",
     "hermite_order",
-    "leaky_relu",
     "walk",
 ]
 
@@ -82,32 +83,39 @@ Node = Number | Variable | Negative | Binary | Power | Call
 
 @dataclass(frozen=True)
 class Function:
-    """An entry of `FUNCTIONS`: on arrays, on a number, in LaTeX, and whether it is analytic."""
+    """An entry of `FUNCTIONS`: on arrays of NumPy or JAX, on a number, in LaTeX, and whether it is analytic."""
 
-    jax: Callable[[Any], Any]
+    array: Callable[[Any], Any]
     number: Callable[[float], float]
     latex: str
     smooth: bool = True
 
 
-def _lazy(path: str) -> Callable[[Any], Any]:
-    """A JAX function by dotted name, imported at the first call so that parsing stays light."""
+def _either(path: str, host: Callable[[Any], Any], **options: Any) -> Callable[[Any], Any]:
+    """A function of JAX by dotted name, and its like for arrays of NumPy, for which JAX is not imported."""
 
     def call(x: Any) -> Any:
+        if isinstance(x, np.ndarray | np.generic):
+            return host(x)
         import jax
 
         function: Any = jax
         for part in path.split("."):
             function = getattr(function, part)
-        return function(x)
+        return function(x, **options)
 
     return call
 
 
-def _gelu(x: Any) -> Any:
-    import jax
+def _special(name: str) -> Callable[[Any], Any]:
+    """A function of SciPy, imported at the first call."""
 
-    return jax.nn.gelu(x, approximate=False)
+    def call(x: Any) -> Any:
+        from scipy import special
+
+        return getattr(special, name)(x)
+
+    return call
 
 
 def _sigmoid(x: float) -> float:
@@ -118,34 +126,44 @@ def _swish(x: float) -> float:
     return x * _sigmoid(x)
 
 
-def leaky_relu(x: Any) -> Any:
-    """X above zero, x/100 below."""
-    import jax
-
-    return jax.nn.leaky_relu(x, LEAK)
-
+_expit = _special("expit")
+_silu = _either("nn.silu", lambda x: x * _expit(x))
+_erf = _special("erf")
 
 FUNCTIONS: dict[str, Function] = {
-    "relu": Function(_lazy("nn.relu"), lambda x: max(x, 0.0), r"\operatorname{relu}", smooth=False),
-    "erf": Function(_lazy("lax.erf"), math.erf, r"\operatorname{erf}"),
-    "tanh": Function(_lazy("numpy.tanh"), math.tanh, r"\tanh"),
-    "sign": Function(_lazy("numpy.sign"), lambda x: float((x > 0) - (x < 0)), r"\operatorname{sign}", smooth=False),
-    "abs": Function(_lazy("numpy.abs"), abs, r"\operatorname{abs}", smooth=False),
-    "exp": Function(_lazy("numpy.exp"), math.exp, r"\exp"),
-    "log": Function(_lazy("numpy.log"), math.log, r"\log", smooth=False),
-    "sin": Function(_lazy("numpy.sin"), math.sin, r"\sin"),
-    "cos": Function(_lazy("numpy.cos"), math.cos, r"\cos"),
-    "sigmoid": Function(_lazy("nn.sigmoid"), _sigmoid, r"\operatorname{sigmoid}"),
+    "relu": Function(
+        _either("nn.relu", lambda x: np.maximum(x, 0)), lambda x: max(x, 0.0), r"\operatorname{relu}", smooth=False
+    ),
+    "erf": Function(_either("lax.erf", _erf), math.erf, r"\operatorname{erf}"),
+    "tanh": Function(_either("numpy.tanh", np.tanh), math.tanh, r"\tanh"),
+    "sign": Function(
+        _either("numpy.sign", np.sign), lambda x: float((x > 0) - (x < 0)), r"\operatorname{sign}", smooth=False
+    ),
+    "abs": Function(_either("numpy.abs", np.abs), abs, r"\operatorname{abs}", smooth=False),
+    "exp": Function(_either("numpy.exp", np.exp), math.exp, r"\exp"),
+    "log": Function(_either("numpy.log", np.log), math.log, r"\log", smooth=False),
+    "sin": Function(_either("numpy.sin", np.sin), math.sin, r"\sin"),
+    "cos": Function(_either("numpy.cos", np.cos), math.cos, r"\cos"),
+    "sigmoid": Function(_either("nn.sigmoid", _expit), _sigmoid, r"\operatorname{sigmoid}"),
     "softplus": Function(
-        _lazy("nn.softplus"),
+        _either("nn.softplus", lambda x: np.logaddexp(x, 0)),
         lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x))),
         r"\operatorname{softplus}",
     ),
-    "gelu": Function(_gelu, lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2, r"\operatorname{gelu}"),
-    "swish": Function(_lazy("nn.silu"), _swish, r"\operatorname{swish}"),
-    "silu": Function(_lazy("nn.silu"), _swish, r"\operatorname{silu}"),
-    "leaky_relu": Function(leaky_relu, lambda x: x if x > 0 else LEAK * x, r"\operatorname{leaky\_relu}", smooth=False),
-    "sqrt": Function(_lazy("numpy.sqrt"), math.sqrt, r"\operatorname{sqrt}", smooth=False),
+    "gelu": Function(
+        _either("nn.gelu", lambda x: x * (1 + _erf(x / math.sqrt(2))) / 2, approximate=False),
+        lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2,
+        r"\operatorname{gelu}",
+    ),
+    "swish": Function(_silu, _swish, r"\operatorname{swish}"),
+    "silu": Function(_silu, _swish, r"\operatorname{silu}"),
+    "leaky_relu": Function(
+        _either("nn.leaky_relu", lambda x: np.where(x < 0, LEAK * x, x), negative_slope=LEAK),
+        lambda x: x if x > 0 else LEAK * x,
+        r"\operatorname{leaky\_relu}",
+        smooth=False,
+    ),
+    "sqrt": Function(_either("numpy.sqrt", np.sqrt), math.sqrt, r"\operatorname{sqrt}", smooth=False),
 }
 
 _HERMITE = re.compile(r"(He|h)(\d{1,2})\Z")

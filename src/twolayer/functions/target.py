@@ -12,17 +12,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from twolayer.functions.activation import BUILT_IN, Activation
+from twolayer.functions.activation import BUILT_IN, Activation, in_jax
 from twolayer.functions.expression import Expression, constant, parse
 from twolayer.functions.integrable import square_integrable
 from twolayer.functions.kinks import find_kinks
 from twolayer.functions.normalisation import NORMALISATIONS, divisor
 from twolayer.functions.syntax import Binary, Call, Negative, Node
-from twolayer.numerics.errors import InputError, choice, failed, positive_integer, reject, require
+from twolayer.numerics.errors import InputError, choice, failed, finite_numbers, positive_integer, reject, require
 from twolayer.numerics.precision import float64
 
 __all__ = ["Ridge", "Target", "Teacher"]
@@ -48,7 +46,7 @@ class Target:
     directions : int
         k, the number of directions.
     function : callable
-        JAX function from arrays (..., k) to (...).
+        From arrays (..., k) to (...), of JAX; formulas and teachers take arrays of NumPy as they are.
     polynomial : dict, optional
         Coefficient by exponent tuple when h is a polynomial.
     ridge : Ridge, optional
@@ -60,6 +58,7 @@ class Target:
     --------
     >>> Target.of("z1 + z1*z2").directions
     2
+    >>> import jax.numpy as jnp
     >>> Target.of(lambda z: jnp.tanh(z[0] * z[1]), directions=2).directions
     2
     """
@@ -73,6 +72,7 @@ class Target:
     latex: str = field(default="", compare=False, repr=False)
     key: Hashable = field(default=None, repr=False)
     description: str | dict[str, Any] | None = field(default=None, compare=False, repr=False)
+    light: bool = field(default=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.key is None:  # made by hand: the name alone would not tell two functions apart
@@ -83,15 +83,21 @@ class Target:
         """H at fields (..., k)."""
         return self.function(fields)
 
+    def on_host(self, fields: np.ndarray) -> np.ndarray:
+        """H as an array of NumPy; of formulas and teachers without JAX.
+
+        Examples
+        --------
+        >>> Target.of("z1*z2").on_host(np.array([[2.0, 3.0]])).tolist()
+        [6.0]
+        """
+        return np.asarray(self(fields)) if self.light else in_jax(self.function, fields)
+
     @cached_property
     @float64
-    def kinks(self) -> tuple[tuple[float, ...], ...] | None:
-        """Per direction, where h jumps or bends; None when h bends along other surfaces too.
+    def _kinks(self) -> tuple[tuple[float, ...], ...] | None:
+        import jax.numpy as jnp
 
-        A kink along z_r counts for direction r only if it stays where it is when the other fields move.
-        """
-        if self.smooth:
-            return ((),) * self.directions
         points = jnp.asarray(np.random.default_rng(20).normal(size=(4, self.directions)))
         out = []
         for r in range(self.directions):
@@ -100,6 +106,14 @@ class Target:
                 return None
             out.append(first)
         return tuple(out)
+
+    @property
+    def kinks(self) -> tuple[tuple[float, ...], ...] | None:
+        """Per direction, where h jumps or bends; None when h bends along other surfaces too.
+
+        A kink along z_r counts for direction r only if it stays where it is when the other fields move.
+        """
+        return ((),) * self.directions if self.smooth else self._kinks
 
     def scaled(self, factor: float) -> Target:
         """The same target times a number, with all that is known of it.
@@ -121,6 +135,7 @@ class Target:
             self.smooth,
             rf"{factor:g} \left({self.latex}\right)",
             ("scaled", self.key, factor),
+            light=self.light,
         )
 
     @classmethod
@@ -153,14 +168,18 @@ class Target:
             return Teacher(**{("activation" if key == "teacher" else key): value for key, value in source.items()})
         if callable(source):
             require(directions is not None, "directions", directions, "given when the target is a function")
+            import jax.numpy as jnp
+
             vector = jnp.vectorize(source, signature="(k)->()")
             name = getattr(source, "__name__", type(source).__name__)
             return _checked(cls(name, int(directions or 0), vector, key=("callable", source, directions)))
         reject("target", source, "a formula such as 'z1 + z1*z2', a JAX function, or a Teacher")
 
 
-def _line(points: jax.Array, r: int, x: jax.Array) -> jax.Array:
+def _line(points: Any, r: int, x: Any) -> Any:
     """Through each point a line along direction r: (lines, k) and x (lines, n) to (lines, n, k)."""
+    import jax.numpy as jnp
+
     return jnp.broadcast_to(points[:, None, :], (*x.shape, points.shape[1])).at[..., r].set(x)
 
 
@@ -187,16 +206,17 @@ def _from_text(text: str, directions: int | None) -> Target:
             expression.latex,
             ("text", expression),
             str(expression),
-        )
+            light=True,
+        ),
+        poles=not expression.finite,
     )
 
 
-@float64
-def _checked(target: Target) -> Target:
+def _checked(target: Target, poles: bool = True) -> Target:
     """Evaluate once: the result must be a finite real number per sample."""
-    probe = jnp.asarray(np.random.default_rng(0).normal(size=(512, target.directions)))
+    probe = np.random.default_rng(0).normal(size=(512, target.directions))
     try:
-        values = np.asarray(target(probe))
+        values = target.on_host(probe)
     except InputError:
         raise
     except Exception as error:
@@ -208,9 +228,9 @@ def _checked(target: Target) -> Target:
             f"{values.dtype} of shape {values.shape[1:]}."
         )
     if not np.isfinite(values).all():
-        where = np.asarray(probe)[np.argmin(np.isfinite(values))].round(2).tolist()
+        where = probe[np.argmin(np.isfinite(values))].round(2).tolist()
         raise InputError(f"Argument `target` must be finite everywhere, but {target.name} is not at z = {where}.")
-    if target.polynomial is None and not square_integrable(target, target.directions):
+    if target.polynomial is None and not square_integrable(target.on_host, target.directions, poles):
         raise InputError(
             f"Argument `target` must have a finite variance, but {target.name} has a pole or grows too fast for it."
         )
@@ -296,9 +316,8 @@ def Teacher(
     """
     k = positive_integer("k", k)
     sigma = Activation.of(activation)
-    a = [1.0] * k if weights is None else [float(w) for w in np.ravel(np.asarray(weights, float))]
+    a = [1.0] * k if weights is None else list(finite_numbers("weights", weights))
     require(len(a) == k, "weights", weights, f"{k} numbers, one for each teacher neuron")
-    require(bool(np.isfinite(a).all()), "weights", weights, "finite numbers")
     divided = divisor(choice("normalisation", normalisation, NORMALISATIONS), k)
     scaled = tuple(w / divided for w in a)
     plain = normalisation == "mean"
@@ -307,7 +326,7 @@ def Teacher(
     name += "" if plain else f", {normalisation}"
 
     def function(fields: Any) -> Any:
-        return (jnp.asarray(scaled) * sigma(fields)).sum(-1)
+        return (np.asarray(scaled) * sigma(fields)).sum(-1)
 
     polynomial: dict[tuple[int, ...], float] | None = None
     if sigma.polynomial is not None:
@@ -333,5 +352,7 @@ def Teacher(
             latex,
             ("teacher", sigma, tuple(a), normalisation),
             description,
-        )
+            light=sigma.light,
+        ),
+        poles=False,
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from twolayer.gaussian.engines import LOG2_POINTS, adapt, relative_error
 from twolayer.gaussian.risk import irreducible
-from twolayer.numerics.errors import InputError, reject
+from twolayer.numerics.errors import InputError, expect, finite_number, positive_integer
 from twolayer.numerics.html import card, cells, escaped, field_summary, matrix
 from twolayer.numerics.precision import float64
 from twolayer.task.losses import Loss
@@ -110,8 +110,8 @@ def _check_blocks(problem: Problem, start: Overlaps) -> None:
 
 def check_point(problem: Problem, start: Any) -> None:
     """Refuse what is not one point (Q, M, P, a) of the problem."""
-    if not isinstance(start, Overlaps):
-        reject("start", start, "Overlaps, one point (Q, M) at which averages are taken")
+    expect(Problem, "problem", problem)
+    expect(Overlaps, "start", start, ", one point (Q, M) at which averages are taken")
     check_start(problem, start)
     if start.batch:
         raise InputError(f"Argument `start` must be a single point, but holds {start.batch[0]} starts.")
@@ -161,6 +161,8 @@ def moments(
     ([[0.0]], 1.5, 'closed form (quadratic)')
     """
     check_point(problem, start)
+    tolerance = finite_number("tolerance", tolerance, minimum=0.0, accepted="a number ≥ 0")
+    log2_points = positive_integer("log2_points", log2_points, 4)
     start = start.fields(problem.inputs)
     why = infinite(problem, Loss.of(loss), 2)
     if why is not None:

@@ -63,9 +63,9 @@ def quadratic_task(activation: Activation, target: Target) -> QuadraticTask | No
 
 def residual_form(scale: float, shift: float, H: Any, h0: float, weight: float, a: Layer) -> tuple[Numbers, Numbers]:
     """E without noise as (B, b0), the student entering with this weight."""
-    p, n = len(a), len(a) + len(H)
-    B = jnp.zeros((n, n)).at[jnp.arange(p), jnp.arange(p)].set(-weight * scale * a / p)
-    return B.at[p:, p:].set(H), h0 - weight * shift * a.mean()
+    p, k = len(a), len(H)
+    own = jnp.pad(-weight * scale * a / p, (0, k))
+    return own[:, None] * np.eye(p + k) + jnp.pad(jnp.asarray(H), (p, 0)), h0 - weight * shift * a.mean()
 
 
 def quadratic_gradient(
@@ -100,14 +100,9 @@ def quadratic_averages(
     """
     p = len(M)
     omega = jnp.block([[Q, M], [M.T, P]])
-
-    def second_moment(B: Numbers, b0: Any) -> tuple[Numbers, Numbers, Numbers]:
-        BO = B @ omega
-        t1, t2 = jnp.trace(BO) + b0, (BO * BO.T).sum()
-        return t1, t1**2 + 2 * t2, omega @ BO
-
     B, b0 = residual_form(scale, shift, H, h0, student, a)
-    t1, square, A = second_moment(B, b0)
+    t1, square, BO = second_moment(omega, B, b0)
+    A = omega @ BO
     first = t1 * omega + 2 * A
     variance = (square + noise) * omega + 4 * t1 * A + 8 * omega @ B @ A
     slope = 2 * scale * a
@@ -117,8 +112,20 @@ def quadratic_averages(
         phi=v[:, :p],
         chi=slope[:, None] * slope[None, :] * variance[:p, :p],
         second=scale * jnp.diagonal(first)[:p] + shift * t1,
-        excess_risk=second_moment(*residual_form(scale, shift, H, h0, 1.0, a))[1] / 2,
+        excess_risk=quadratic_risk(scale, shift, H, h0, omega, a),
     )
+
+
+def second_moment(omega: Numbers, B: Numbers, b0: Any) -> tuple[Numbers, Numbers, Numbers]:
+    """E[uᵀBu + b0] and the mean of its square over u ~ N(0, Ω), and BΩ."""
+    BO = B @ omega
+    t1, t2 = jnp.trace(BO) + b0, (BO * BO.T).sum()
+    return t1, t1**2 + 2 * t2, BO
+
+
+def quadratic_risk(scale: float, shift: float, H: Any, h0: float, omega: Numbers, a: Layer) -> Numbers:
+    """The excess risk, arguments as for `quadratic_averages`."""
+    return second_moment(omega, *residual_form(scale, shift, H, h0, 1.0, a))[1] / 2
 
 
 class QuadraticEngine(Engine):
@@ -143,6 +150,11 @@ class QuadraticEngine(Engine):
     def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
         """The averages at one point."""
         return quadratic_averages(self.scale, self.shift, self.H, self.h0, self.student, Q, M, self.P, a, noise)
+
+    def excess_risk(self, Q: Gram, M: Cross, a: Layer) -> Any:
+        """The excess risk alone at one point."""
+        omega = jnp.block([[Q, M], [M.T, self.P]])
+        return quadratic_risk(self.scale, self.shift, self.H, self.h0, omega, a)
 
     def gradient(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Gradient:
         """The mean gradient as a combination of the rows."""

@@ -40,9 +40,8 @@ NS_PER_PRODUCT = 3.0  # for estimates of cost
 def step_seconds(task: Task, precision: Precision, terms: Terms) -> float:
     """Seconds of one step on one core, as an order of magnitude."""
     p, k = task.problem.p, task.problem.k
-    averages = select(
-        task.problem, task.algorithm.mean_drive, precision.engine, log2_points=precision.begun(task.problem).points
-    )
+    points = precision.begun(task.problem).points
+    averages = select(task.as_trained.problem, task.algorithm.mean_drive, precision.engine, log2_points=points)
     products = p * (p + k)
     work = averages.engine.work(p)
     if terms.finite or terms.ratio:
@@ -58,6 +57,7 @@ class Iterated(Equation):
 
     step: MeanStep
     watcher: Engine | None
+    noise: Any
 
     def __call__(self, t: Any, y: Rows, args: Any = None) -> Rows:
         """One step."""
@@ -70,7 +70,7 @@ class Iterated(Equation):
 
     def watched(self, quantity: str | None, y: Rows) -> Any:
         """What a threshold refers to."""
-        return watched_value(quantity, self.watcher, *self.step.overlaps(y), self.step.weights.noise)
+        return watched_value(quantity, self.watcher, *self.step.overlaps(y), self.noise)
 
 
 @eqx.filter_jit
@@ -139,7 +139,7 @@ class MeanStepMotion(AveragedMotion):
         terms: Terms,
         blocks: Blocks | None = None,
     ) -> None:
-        problem, algorithm = task.problem, task.algorithm
+        problem, algorithm = task.as_trained.problem, task.algorithm
         self.task, self.averaging = task, averaging
         self.rates, self.weights, self.form = rates, weights, form_of(algorithm)
         # the second-order terms of the ratio know no rows of the step before
@@ -159,9 +159,8 @@ class MeanStepMotion(AveragedMotion):
         tempo = None if self.tempo is None else jax.tree.map(jnp.asarray, self.tempo)
         P, rules = self.task.problem.P, (self.nodes, self.light)
         whole = (self.averaging.averager.engine, rates, weights, P, self.form, self.terms, *rules, tempo)
-        if self.blocks is None:
-            return Iterated(MeanStep(*whole), self.averaging.watcher)
-        return Iterated(BlockMeanStep(*whole, self.blocks), self.averaging.watcher)
+        step = MeanStep(*whole) if self.blocks is None else BlockMeanStep(*whole, self.blocks)
+        return Iterated(step, self.averaging.watcher, jnp.asarray(self.task.problem.noise, float))
 
     def start(self) -> Rows:
         """Rows at rest, where W_previous = W, or as an earlier stage left them; without fluctuations."""

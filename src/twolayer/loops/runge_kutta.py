@@ -94,10 +94,10 @@ class Steps(NamedTuple):
 def begin(y: Any, t: float, guess: Any = 0.0) -> Starts:
     """Starts with a leading axis, before their first step, for which there may be a guess."""
     n = len(jax.tree.leaves(y)[0])
-    y = jax.tree.map(lambda x: jnp.asarray(x, float), y)
-    zero = jnp.zeros(n, jnp.int32)
-    slope = jax.tree.map(jnp.zeros_like, y)
-    return Starts(jnp.full(n, float(t)), jnp.broadcast_to(-jnp.asarray(guess, float), (n,)), y, slope, zero, zero)
+    y = jax.tree.map(lambda x: np.asarray(x, float), y)
+    zero = np.zeros(n, np.int32)
+    slope = jax.tree.map(np.zeros_like, y)
+    return Starts(np.full(n, float(t)), np.broadcast_to(-np.asarray(guess, float), (n,)), y, slope, zero, zero)
 
 
 def _by_lane(h: Any, x: Any, axis: int = 0) -> Any:

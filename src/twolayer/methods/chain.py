@@ -45,13 +45,14 @@ from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
 from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Watch, accept, watched_value
 from twolayer.numerics import random
-from twolayer.numerics.errors import InputError, Refused, choice, positive_integer
+from twolayer.numerics.errors import InputError, Refused, choice, keep_integers
 from twolayer.numerics.precision import float64
 from twolayer.numerics.wishart import GramFactor, GramFactors
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Snapshot, Stackable, Task, register_method
 from twolayer.task.overlaps import rank_of
 from twolayer.task.problem import Problem
+from twolayer.task.rules import Rule
 from twolayer.task.tempo import Tempo
 
 __all__ = ["Chain"]
@@ -82,6 +83,11 @@ class ChainForm:
     def chunk(self) -> int:
         """Samples drawn at once."""
         return min(self.at.batch, max(1, SAMPLES_AT_ONCE // self.at.width))
+
+    @property
+    def draws_more(self) -> bool:
+        """Whether a rule draws random numbers of its own."""
+        return self.at.kernel.rule is not None and self.at.kernel.rule.draws
 
     @property
     def held(self) -> bool:
@@ -126,8 +132,8 @@ class ChainNumbers(NamedTuple):
         return self if self.tempo is None else self._replace(rates=rates_now(self.rates, self.tempo, state))
 
 
-def streamed_sums(spec: ChainForm, frame: Frame, layers: Layers, key: Any, number: Any) -> Sums:
-    """Sums over a batch too large to hold: chunk after chunk of samples."""
+def streamed_sums(spec: ChainForm, frame: Frame, layers: Layers, key: Any, number: Any, own: Any = None) -> Sums:
+    """Sums over a batch too large to hold: chunk after chunk of samples; ``own`` is the key of a rule that draws."""
     at, chunk = spec.at, spec.chunk
     index = jnp.arange(chunk * at.width, dtype=jnp.uint32)
 
@@ -138,7 +144,8 @@ def streamed_sums(spec: ChainForm, frame: Frame, layers: Layers, key: Any, numbe
     def add(i: Any, carry: tuple[Sums, Any]) -> tuple[Sums, Any]:
         # the normals travel in the carry: inside one body XLA would compute them anew for each of their uses
         total, normals = carry
-        part = batch_sums(at, frame, layers, normals, i * chunk)
+        mine = None if own is None else jax.random.fold_in(own, i)
+        part = batch_sums(at, frame, layers, normals, i * chunk, key=mine)
         C = lq(jnp.concatenate([total.C, part.C], axis=1))
         sums = Sums(total.star + part.star, total.own + part.own, C, total.second + part.second)
         return sums, draw(i + 1)
@@ -148,11 +155,11 @@ def streamed_sums(spec: ChainForm, frame: Frame, layers: Layers, key: Any, numbe
     return jax.lax.fori_loop(0, -(-at.batch // chunk), add, (empty, draw(jnp.asarray(0))))[0]
 
 
-def sums_of(spec: ChainForm, params: ChainNumbers, layers: Layers, normals: Any, T: Any) -> Sums:
+def sums_of(spec: ChainForm, params: ChainNumbers, layers: Layers, normals: Any, T: Any, key: Any = None) -> Sums:
     """Sums of a batch from all its normals: sample by sample, or drawn from their Gaussian limit."""
     at, (W, a) = spec.at, layers
     if not spec.gaussian:
-        return batch_sums(at, params.frame, layers, normals.reshape(at.batch, at.width), T=T)
+        return batch_sums(at, params.frame, layers, normals.reshape(at.batch, at.width), T=T, key=key)
     assert params.nodes is not None
     rows, frame = (W[:, : at.rank], W[:, at.rank :], a), (params.L, params.inverse, params.noise)
     count = params.rates.batch if at.varies else params.batch
@@ -198,35 +205,43 @@ def advance_group(
         count = at.p * (at.rank + at.columns)
         return normals_of(2, numbers, count).reshape(*numbers.shape, at.p, at.rank + at.columns)
 
+    def keys_of(numbers: Any) -> Any:
+        """Keys of a rule that draws random numbers, one for each step."""
+        return random.rule_key(keys[None, :, 2], numbers) if spec.draws_more else None
+
     def held(b: Any, carry: Any) -> Any:
         """A block of steps whose batches are held in memory."""
         numbers = start + (b * block + jnp.arange(block))[:, None]
         normals = normals_of(0, numbers, spec.draws)
         T = factor.build(normals_of(1, numbers, factor.draws), params.table)
 
-        def single(params: ChainNumbers, stop: Any, carry: Any, number: Any, normals: Any, T: Any, jitter: Any) -> Any:
+        def single(
+            params: ChainNumbers, stop: Any, carry: Any, number: Any, normals: Any, T: Any, jitter: Any, key: Any
+        ) -> Any:
             here = params.now(carry[0])
-            sums = sums_of(spec, here, carry[0].aimed(spec.at.form, here.rates), normals, T)
+            sums = sums_of(spec, here, carry[0].aimed(spec.at.form, here.rates), normals, T, key)
             return one_step(spec, here, carry, number, number < stop, sums, T, jitter)
 
         def body(carry: Any, xs: Any) -> tuple[Any, None]:
-            return jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0))(params, stop, carry, *xs), None
+            return jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0, 0))(params, stop, carry, *xs), None
 
-        return jax.lax.scan(body, carry, (numbers, normals, T, jitter_of(numbers)))[0]
+        return jax.lax.scan(body, carry, (numbers, normals, T, jitter_of(numbers), keys_of(numbers)))[0]
 
     def streamed(i: Any, carry: Any) -> Any:
         """One step whose batch is drawn chunk by chunk."""
         numbers = start + i
         T = jax.tree.map(lambda x: x[0], factor.build(normals_of(1, numbers[None], factor.draws), params.table))
-        jitter = jitter_of(numbers[None])
+        jitter, drawn = (None if x is None else x[0] for x in (jitter_of(numbers[None]), keys_of(numbers[None])))
 
-        def single(params: ChainNumbers, key: Any, number: Any, stop: Any, carry: Any, T: Any, jitter: Any) -> Any:
+        def single(
+            params: ChainNumbers, key: Any, number: Any, stop: Any, carry: Any, T: Any, jitter: Any, own: Any
+        ) -> Any:
             here = params.now(carry[0])
-            sums = streamed_sums(spec, here.frame, carry[0].aimed(spec.at.form, here.rates), key, number)
+            sums = streamed_sums(spec, here.frame, carry[0].aimed(spec.at.form, here.rates), key, number, own)
             return one_step(spec, here, carry, number, number < stop, sums, T, jitter)
 
-        mapped = jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0))
-        return mapped(params, keys[:, 0], numbers, stop, carry, T, None if jitter is None else jitter[0])
+        mapped = jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0, 0))
+        return mapped(params, keys[:, 0], numbers, stop, carry, T, jitter, drawn)
 
     if spec.held:
         return jax.lax.fori_loop(0, (longest + block - 1) // block, held, carry)
@@ -255,6 +270,15 @@ def batches(method: Chain, task: Task) -> tuple[int, int]:
     if task.algorithm.batch.schedule is None:
         return (task.algorithm.batch_at(method.dim),) * 2
     return task.clocks.steps_line.check(int(task.points[-1]))[:2]
+
+
+def unsummed(rule: Rule) -> str | None:
+    """What a rule asks of single samples that Gaussian sums over a batch do not have; None where they will do."""
+    if rule.sizes:
+        return f"the rule {rule} sees the length of every input, which sums of Gaussian batches do not have"
+    if rule.relabels or rule.draws:
+        return f"the rule {rule} draws a number for every sample, which sums of Gaussian batches do not know"
+    return None
 
 
 def layout_of(method: Chain, task: Task) -> BlockLayout | None:
@@ -312,7 +336,7 @@ def compiled_form(method: Chain, task: Task) -> tuple[ChainForm, int, GramFactor
     least, batch = batches(method, task)
     rank, columns, factor = gram_factor(method, task)
     gaussian = method.batch_sums == "gaussian"
-    plain = problem.inputs.plain and (algorithm.rule is None or not algorithm.rule.sizes)
+    plain = problem.inputs.plain and (algorithm.rule is None or not unsummed(algorithm.rule))
     if method.batch_sums == "auto" and plain and least > EXACT_BATCH:
         Q, M, a = (x[0] for x in task.starts())
         gaussian = least > STREAMED or least > QUIET * tail_of(problem, algorithm, Q, M, a)
@@ -352,7 +376,7 @@ class ChainStepper(Stepper):
         batch = float(algorithm.batch_at(methods[0].dim))
         frame = (rates, lanes.tempo, L, inverse, table, lanes.noise)
         self.params = ChainNumbers(*frame, batch, nodes, average, lanes.engine, lanes.watch, *blocks)
-        noise = (random.Role.DIFFUSION,) if self.spec.at.form.jitter else ()
+        noise = (random.Role.DIFFUSION,) if self.spec.at.form.jitter or self.spec.draws_more else ()
         self.streams = lanes.keys(random.Role.FIELDS, random.Role.ORTHOGONAL, *noise)
 
     def start(self) -> Memory:
@@ -444,12 +468,13 @@ class Chain(Stackable):
     batch_sums: str = "auto"
     engine: str = "auto"
     stochastic: ClassVar[bool] = True
+    resumes: ClassVar[bool] = True
     stepwise: ClassVar[bool] = True
     hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("arnaboldi2023escaping", "benarous2021")
 
     def __post_init__(self) -> None:
-        positive_integer("dim", self.dim)
+        keep_integers(self, 1, "dim")
         choice("batch_sums", self.batch_sums, ("auto", "exact", "gaussian"))
         choice("engine", self.engine, ("auto", "jax", "compiled"))
 
@@ -490,18 +515,19 @@ class Chain(Stackable):
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
         """Rules that look at |z|² want every sample of a batch, all of them at once."""
-        rule = algorithm.rule
         if self.batch_sums == "gaussian" and not problem.inputs.plain:
             return "sums of Gaussian batches are known for inputs N(0, I); with blocks every sample is drawn"
-        if rule is not None and rule.sizes and super().objection(problem, algorithm) is None:
-            if self.batch_sums == "gaussian":
-                return f"the rule {rule} sees the length of every input, which sums of Gaussian batches do not have"
-            if algorithm.batch_at(self.dim) > LARGEST_SIZED or algorithm.batch.schedule is not None:
+        rule, other = algorithm.rule, super().objection(problem, algorithm)
+        if rule is not None and other is None:
+            reason = unsummed(rule) if self.batch_sums == "gaussian" else None
+            if reason is not None:
+                return reason
+            if rule.sizes and (algorithm.batch_at(self.dim) > LARGEST_SIZED or algorithm.batch.schedule is not None):
                 return (
                     f"the rule {rule} sees the length of every input, for which the chain draws the Gram matrix of a "
                     f"whole batch: {LARGEST_SIZED} samples at most, of constant number"
                 )
-        return super().objection(problem, algorithm)
+        return other
 
     def stack_key(self, task: Task) -> Hashable | None:
         """Everything but the rates, the noise, the thresholds and, in the Gram factor, the dimension."""

@@ -25,7 +25,8 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import layers_apart, memory_beyond, regime_of
-from twolayer.task.tails import infinite
+from twolayer.task.rules import unaveraged
+from twolayer.task.tails import no_moment, two_laws
 
 __all__ = ["GiantSteps"]
 
@@ -74,12 +75,13 @@ class GiantSteps(Method):
         if algorithm.reused:
             return reuse_refused(algorithm)
         rule = algorithm.rule
-        if rule is not None and (rule.push is None or rule.coordinates):
+        if rule is not None and not rule.single:
             return (
                 f"the rule {rule} is not one of single samples, whose batch averages are what giant steps are made of"
             )
         if regime_of(algorithm).name == "giant steps":
-            return layers_apart(algorithm) or memory_beyond(algorithm) or infinite(problem, algorithm.loss, 2)
+            reason = layers_apart(algorithm) or memory_beyond(algorithm) or no_moment(problem, algorithm, 2)
+            return reason or unaveraged(rule) or two_laws(problem, algorithm)
         return (
             f"giant steps have lr = O(1) and batches of at least order d, such as lr = 0.5, batch = 4*d, but with "
             f"lr = {algorithm.lr}, batch = {algorithm.batch} the limit is another one; Map iterates the mean step at "
@@ -103,11 +105,11 @@ class GiantSteps(Method):
             return (
                 "the band is that of one lr for all: leave out second_lr and train the first layer, or use band = False"
             )
-        return super().objection(problem, algorithm) or (infinite(problem, algorithm.loss, 4) if self.band else None)
+        return super().objection(problem, algorithm) or (no_moment(problem, algorithm, 4) if self.band else None)
 
     def prepare(self, task: Task) -> Evolution:
         """Read lr and α off the laws."""
-        problem, algorithm = task.problem, task.algorithm
+        problem, algorithm = task.as_trained.problem, task.algorithm
         batch = algorithm.batch
         norm = 1 / batch.coefficient if batch.exponent < 1 + 1e-9 else 0.0
         weights = Weights(norm, 0.0, True, problem.noise)

@@ -41,12 +41,13 @@ from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.step_spread import StepNodes
 from twolayer.loops.averaged import Precision, check_precision
 from twolayer.loops.mean_step import mean_steps, step_seconds
-from twolayer.numerics.errors import Refused, choice, positive_integer, reject
+from twolayer.numerics.errors import Refused, choice, keep_integers, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import instead_of_memory, memory_beyond
-from twolayer.task.tails import infinite
+from twolayer.task.rules import unaveraged
+from twolayer.task.tails import no_moment, two_laws
 
 __all__ = ["CORRECTIONS", "LARGEST_FLUCTUATION", "Map", "reuse_refused"]
 
@@ -110,7 +111,7 @@ class Map(Method):
     papers: ClassVar[tuple[str, ...]] = ("arnaboldi2024",)
 
     def __post_init__(self) -> None:
-        positive_integer("dim", self.dim)
+        keep_integers(self, 1, "dim")
         names = (self.without,) if isinstance(self.without, str) else self.without
         if not isinstance(names, list | tuple):
             reject("without", names, f"some of {', '.join(CORRECTIONS)}")
@@ -121,14 +122,15 @@ class Map(Method):
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Only fresh samples, gradients that are functions of the fields, and noise whose fluctuations have a size."""
         rule = algorithm.rule
-        if rule is not None and (rule.push is None or rule.sizes or rule.coordinates):
+        if rule is not None and (not rule.single or rule.sizes):
             return (
                 f"with the rule {rule} a step depends on more than the fields of its samples, so the terms of order "
                 "1/d of its mean are others"
             )
         if algorithm.reused:
             return reuse_refused(algorithm)
-        return memory_beyond(algorithm) or infinite(problem, algorithm.loss, 4)
+        reason = memory_beyond(algorithm) or no_moment(problem, algorithm, 4) or unaveraged(rule)
+        return reason or two_laws(problem, algorithm, fluctuating=True)
 
     @classmethod
     def structure(cls, problem: Problem, algorithm: SGD) -> str | None:
@@ -137,7 +139,7 @@ class Map(Method):
 
     def prepare(self, task: Task) -> Evolution:
         """Evaluate the laws at d."""
-        problem, algorithm = task.problem, task.algorithm
+        problem, algorithm = task.as_trained.problem, task.algorithm
         batch = algorithm.batch_at(self.dim)
         norm = self.dim / batch if "norm" not in self.without else 0.0
         weights = Weights(norm, 1 / batch, "pairs" not in self.without, problem.noise)
@@ -191,7 +193,7 @@ def fluctuation(map_: MeanStep, task: Task, loudest: float = 1.0) -> float:
 
     ``loudest`` is the largest f²/b of a schedule: the step with the most noise is what counts.
     """
-    nodes = StepNodes.build(task.problem, task.algorithm, *target_frame(task.problem.P))
+    nodes = StepNodes.build(task.as_trained.problem, task.algorithm, *target_frame(task.problem.P))
     rates = map_.rates._replace(step=map_.rates.step * np.sqrt(loudest))
     parts: dict[str, Any] = {"form": map_.form.flow, "terms": Terms(), "nodes": nodes, "light": None, "tempo": None}
     step = dataclasses.replace(map_, rates=rates, **parts)

@@ -28,14 +28,15 @@ from twolayer.loops.scheduled import integrated
 from twolayer.loops.track import Equation
 from twolayer.loops.watching import watched_value
 from twolayer.loops.windows import Pace
-from twolayer.numerics.errors import finite_number, positive_integer
+from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import instead_of_memory, layers_apart, memory_beyond, regime_of
+from twolayer.task.rules import unaveraged
 from twolayer.task.scaling import Scaling
-from twolayer.task.tails import infinite
+from twolayer.task.tails import no_moment, two_laws
 
 __all__ = ["ODE"]
 
@@ -45,6 +46,7 @@ class Field(Equation):
 
     right: VectorField
     watcher: Engine | None
+    noise: Any
 
     def size(self, y: Overlap) -> Any:
         """The largest squared norm."""
@@ -54,7 +56,7 @@ class Field(Equation):
     def watched(self, quantity: str | None, y: Overlap) -> Any:
         """What a threshold refers to."""
         y = self.right.fields(y)
-        return watched_value(quantity, self.watcher, y.Q, y.M, y.a, self.right.noise)
+        return watched_value(quantity, self.watcher, y.Q, y.M, y.a, self.noise)
 
     def __call__(self, t: Any, y: Overlap, args: Any = None) -> Overlap:
         """dy/dt."""
@@ -76,9 +78,10 @@ class ODEMotion(AveragedMotion):
 
     def equation(self) -> Field:
         """Averages at the present order, with the rates of the regime."""
-        engine = self.averaging.averager.engine
-        field = field_with(engine, self.task.problem, self.task.algorithm, self.limit, self.blocks)
-        return Field(field, self.averaging.watcher)
+        engine, noise = self.averaging.averager.engine, jnp.asarray(self.task.problem.noise, float)
+        problem = self.task.as_trained.problem
+        right = field_with(engine, problem, self.task.algorithm, self.limit, self.blocks)
+        return Field(right, self.averaging.watcher, noise)
 
     def refine(self, end: Overlap) -> bool:
         """Finer averages, if the present ones are too coarse."""
@@ -140,7 +143,7 @@ class ODE(Method):
         check_precision(self)
         if self.rtol is not None:
             finite_number("rtol", self.rtol, minimum=1e-14, accepted="a number from 1e-14 on")
-        positive_integer("max_steps", self.max_steps)
+        keep_integers(self, 1, "max_steps")
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
@@ -150,10 +153,11 @@ class ODE(Method):
                 f"samples are reused ({algorithm.reused}), so the fields depend on the whole past and no "
                 f"equation closes on the overlaps; {instead_of_memory(algorithm)}"
             )
-        reason = layers_apart(algorithm) or memory_beyond(algorithm) or infinite(problem, algorithm.loss, 2)
+        rule = algorithm.rule
+        reason = layers_apart(algorithm) or memory_beyond(algorithm) or no_moment(problem, algorithm, 2)
+        reason = reason or unaveraged(rule) or two_laws(problem, algorithm)
         if reason is not None:
             return reason
-        rule = algorithm.rule
         if rule is not None and rule.coordinates == "adam":
             return "Adam divides every coordinate by its own scale, and the overlaps do not tell how these are spread"
         if rule is not None and rule.coordinates == "sign" and algorithm.batch != Scaling(1.0):
@@ -200,7 +204,7 @@ class ODE(Method):
     def _averager(self, task: Task) -> Averager:
         """The averages that a run begins with."""
         points = self._precision.begun(task.problem).points
-        return select(task.problem, task.algorithm.mean_drive, self.engine, log2_points=points)
+        return select(task.as_trained.problem, task.algorithm.mean_drive, self.engine, log2_points=points)
 
     @property
     def _precision(self) -> Precision:

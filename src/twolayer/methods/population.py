@@ -53,7 +53,7 @@ from twolayer.loops.track import Equation
 from twolayer.loops.watching import Watch, accept, watched_value
 from twolayer.loops.windows import Motion, Pace, Windows
 from twolayer.methods.ode import ODEMotion
-from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject
+from twolayer.numerics.errors import InputError, choice, finite_number, keep_integers, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
 from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
@@ -335,8 +335,8 @@ class Population(Method):
             value = getattr(self, name)
             if value is not None:
                 finite_number(name, value, minimum=1e-14, accepted="a number from 1e-14 on")
-        positive_integer("log2_points", self.log2_points, 4)
-        positive_integer("max_steps", self.max_steps)
+        keep_integers(self, 4, "log2_points")
+        keep_integers(self, 1, "max_steps")
 
     @property
     def stepwise(self) -> bool:  # type: ignore[override]
@@ -346,7 +346,7 @@ class Population(Method):
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """There are no samples to reuse, and no direction to learn in a zero target."""
-        if algorithm.rule is not None:
+        if algorithm.rule is not None and not (algorithm.rule.relabels and algorithm.loss.student is not None):
             return f"the rule {algorithm.rule} acts on gradients of samples, and the population loss has none"
         if algorithm.reused:
             return f"samples are reused ({algorithm.reused}), but the population loss is an average over all inputs"

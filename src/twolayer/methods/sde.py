@@ -43,7 +43,7 @@ from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Lane, Watch, accept, watched_value
 from twolayer.methods.ode import ODE
 from twolayer.numerics import random
-from twolayer.numerics.errors import finite_number, positive_integer
+from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.numerics.special import symmetric_root
 from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
@@ -51,7 +51,7 @@ from twolayer.task.clocks import Clocks, save_steps
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
 from twolayer.task.overlaps import pseudo_inverse
 from twolayer.task.problem import Problem
-from twolayer.task.tails import infinite
+from twolayer.task.tails import no_moment, two_laws
 from twolayer.task.tempo import Clock, Tempo
 
 __all__ = ["SDE"]
@@ -130,14 +130,14 @@ def kicked(params: DiffusionNumbers, y: Overlap, normals: Any) -> Overlap:
     field, trained = params.field, params.field.form.trained
     if field.blocks is not None:
         assert isinstance(params.spread, BlockSpread)
-        sigma = params.spread(field.blocks, y, params.noise, params.rho)
+        sigma = params.spread(field.blocks, y, field.noise, params.rho)
         if field.form.normalises:
             J = tangent_in_blocks(y, trained)
             sigma = J @ sigma @ J.T
         b, p, k = y.M.shape
         return unpack_blocks(symmetric_root(sigma) @ normals, b, p, k, trained)
     assert isinstance(params.spread, Spread)
-    sigma = params.spread(y.Q, y.M, y.a, params.noise, params.rho)
+    sigma = params.spread(y.Q, y.M, y.a, field.noise, params.rho)
     if field.form.normalises:
         J = tangent(y.Q, y.M, trained)
         sigma = J @ sigma @ J.T
@@ -194,7 +194,7 @@ class SDEStepper(Stepper):
 
     def __init__(self, method: SDE, lanes: Lanes) -> None:
         self.lanes, task = lanes, lanes.task
-        problem, algorithm, dim = task.problem, task.algorithm, method.dim
+        problem, algorithm, dim = task.as_trained.problem, task.algorithm, method.dim
         stride = method.stride(problem, algorithm)
         averager = adapt(problem, algorithm.drive, *task.starts())[0]
         plain = problem.inputs.plain
@@ -261,21 +261,23 @@ class SDE(Method):
     dim: int
     dt: float = TIME_STEP
     stochastic: ClassVar[bool] = True
+    resumes: ClassVar[bool] = True
     stepwise: ClassVar[bool] = True
     hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("arnaboldi2023escaping",)
 
     def __post_init__(self) -> None:
-        positive_integer("dim", self.dim)
+        keep_integers(self, 1, "dim")
         finite_number("dt", self.dt, minimum=1e-12, accepted="a positive number")
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Where there is no differential equation there is no correction to it."""
         rule = algorithm.rule
-        if rule is not None and (rule.push is None or rule.coordinates):
+        if rule is not None and not rule.single:
             return f"the rule {rule} is not one of single samples, from whose covariance the noise is made"
-        return ODE.refusal(problem, algorithm) or infinite(problem, algorithm.loss, 4)
+        reason = ODE.refusal(problem, algorithm) or no_moment(problem, algorithm, 4)
+        return reason or two_laws(problem, algorithm, fluctuating=True)
 
     @classmethod
     def structure(cls, problem: Problem, algorithm: SGD) -> str | None:

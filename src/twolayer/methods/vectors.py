@@ -46,6 +46,7 @@ __all__ = ["Vectors"]
 
 NS_PER_INPUT, NS_PER_PRODUCT = 3.0, 1.0  # for estimates of cost
 GROUP = 2**18  # seeds in a group times p d: the weights of a group stay in cache
+DEVICE_NUMBERS = 2**28  # weights and inputs of a group on an accelerator, which works on all of them at once
 
 
 class VectorNumbers(NamedTuple):
@@ -84,41 +85,28 @@ class VectorState(NamedTuple):
 
 
 def contribution(
-    spec: SampleForm, params: VectorNumbers, state: VectorState, batch: Batch, chunk: Any
+    spec: SampleForm, params: VectorNumbers, state: VectorState, batch: Batch, chunk: Any, key: Any = None
 ) -> tuple[Push, Products | None]:
-    """What one chunk of samples adds to the batch means of g zᵀ and e σ(λ)."""
+    """What one chunk of samples adds to the batch means of g zᵀ and e σ(λ); ``key`` is for rules that draw."""
     rates = rates_now(params.rates, params.tempo, state.memory)
     z, star, (W, a) = params.inputs(spec, batch), params.L.shape[1], state.memory.aimed(spec.form, rates)
-    label_noise = params.spoilt(spec, batch)
-    if spec.kernel.rule is not None:
-        return ruled_contribution(spec, params, rates, state, z, label_noise), None
-    if spec.batch == 1:  # plain products fuse with the step, and the new norms are known without reading W again
+    label_noise, rule = spec.kernel.labels.again(params.spoilt(spec, batch), batch.again), spec.kernel.rule
+    # plain products fuse with the step, and the new norms are known without reading W again
+    if spec.batch == 1 and rule is None:
         fields = (z * W).sum(-1)
         push = spec.kernel.push(Sample(fields[None], z[:, :star] @ params.L.T, label_noise), a)
         g = push.first[0]
         products = Products(state.square, g * fields, g**2 * (z * z).sum())
         return Push(g[:, None] * z, push.second[0]), products
-    push = spec.kernel.push(Sample(z @ W.T, z[:, :star] @ params.L.T, label_noise), a)
+    sample = Sample(z @ W.T, z[:, :star] @ params.L.T, label_noise, key=key)
+    if rule is not None and rule.sizes:
+        inner = z @ z.T / spec.dim if rule.products else None
+        sample = sample._replace(size=(z * z).sum(-1) / spec.dim, products=inner)
+    push = spec.kernel.push(sample, a)
     count = rates.batch if spec.varies else spec.batch
     inside = chunk * spec.chunk + jnp.arange(spec.chunk) < count
     weight = jnp.where(inside, 1.0 / count, 0.0)[:, None]
     return Push((weight * push.first).T @ z, (weight * push.second).sum(0)), None
-
-
-def ruled_contribution(
-    spec: SampleForm, params: VectorNumbers, rates: Coefficients, state: VectorState, z: Any, label_noise: Any
-) -> Push:
-    """The same with a rule, of a whole batch."""
-    star, (W, a) = params.L.shape[1], state.memory.aimed(spec.form, rates)
-    rule = spec.kernel.rule
-    assert rule is not None
-    sample = Sample(z @ W.T, z[:, :star] @ params.L.T, label_noise)
-    if rule.sizes:
-        sample = sample._replace(
-            size=(z * z).sum(-1) / spec.dim, products=z @ z.T / spec.dim if rule.products else None
-        )
-    push = spec.kernel.push(sample, a)
-    return Push(push.first.T @ z / spec.batch, push.second.mean(0))
 
 
 def step(
@@ -166,7 +154,8 @@ def advance_group(spec: SampleForm, params: VectorNumbers, keys: Any, carry: Any
         params: VectorNumbers, keys: Any, start: Any, stop: Any, carry: Any, total: Push, batch: Batch, at: Any
     ) -> Any:
         number, chunk = start + at // spec.chunks, at % spec.chunks
-        part, products = contribution(spec, params, carry[0], batch, chunk)
+        key = jax.random.fold_in(random.rule_key(keys[-1], number), chunk) if draws(spec) else None
+        part, products = contribution(spec, params, carry[0], batch, chunk, key)
         # the next inputs travel in the carry: inside one body XLA would compute them anew for each of their uses
         following = draw(spec, keys, start + (at + 1) // spec.chunks, (at + 1) % spec.chunks)
         if spec.chunks == 1:
@@ -188,6 +177,11 @@ def advance_group(spec: SampleForm, params: VectorNumbers, keys: Any, carry: Any
     total = Push(jnp.zeros((*W.shape[:-1], width)), jnp.zeros_like(a))
     first = jax.vmap(lambda keys, start: draw(spec, keys, start, 0))(keys, start)
     return jax.lax.fori_loop(0, (stop - start).max() * spec.chunks, body, (carry, total, first))[0]
+
+
+def draws(spec: SampleForm) -> bool:
+    """Whether a rule draws random numbers of its own."""
+    return spec.kernel.rule is not None and spec.kernel.rule.draws
 
 
 @partial(jax.jit, static_argnames=("spec",))
@@ -237,11 +231,17 @@ def rotated(data: Data, layout: BlockLayout, inputs: Inputs) -> np.ndarray:
 
 
 def lanes_of(dim: int, tasks: Sequence[Task]) -> Lanes:
-    """Groups of any size give the same numbers for batch 1; matrix products of a batch do not, so one at a time."""
-    if spec_of(dim, tasks[0]).batch > 1:
+    """Groups of any size give the same numbers for batch 1; matrix products of a batch do not, so one at a time.
+
+    On accelerators that would leave most of them idle: there groups are large, and their size may show in the last bit.
+    """
+    spec, p, seeds = spec_of(dim, tasks[0]), tasks[0].problem.p, sum(task.seeds for task in tasks)
+    if jax.default_backend() != "cpu":
+        room = max(1, DEVICE_NUMBERS // ((p + spec.chunk) * dim))
+        return Lanes(tasks, min(2 ** (seeds - 1).bit_length(), 2 ** (room.bit_length() - 1)))
+    if spec.batch > 1:
         return Lanes(tasks, 1)
-    room = max(1, min(16, GROUP // (tasks[0].problem.p * dim)))
-    return Lanes(tasks, min(sum(task.seeds for task in tasks), room))
+    return Lanes(tasks, min(seeds, max(1, min(16, GROUP // (p * dim)))))
 
 
 class VectorsStepper(Stepper):
@@ -265,7 +265,8 @@ class VectorsStepper(Stepper):
         shared = (lanes.engine, lanes.watch, scale, rows, labels)
         self.params = VectorNumbers(rates, lanes.tempo, self.L, lanes.noise, *shared)
         choosing = (random.Role.BATCHES,) if self.spec.at_random else ()
-        noise = (random.Role.DIFFUSION,) if self.spec.form.jitter else ()
+        more = self.spec.form.jitter or self.spec.kernel.labels.more or draws(self.spec)
+        noise = (random.Role.DIFFUSION,) if more else ()
         self.streams = lanes.keys(random.Role.INPUTS, random.Role.LABELS, *choosing, *noise)
 
     def start(self) -> VectorState:
@@ -350,6 +351,7 @@ class Vectors(Stackable):
     dim: int
     data: Data | None = None
     stochastic: ClassVar[bool] = True
+    resumes: ClassVar[bool] = True
     stepwise: ClassVar[bool] = True
     hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("saad1995",)
@@ -386,7 +388,7 @@ class Vectors(Stackable):
         return None
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
-        """Rules of single samples want a whole batch at once."""
+        """Rules that see inner products of inputs want a whole batch at once."""
         rule = algorithm.rule
         if self.data is not None and problem.inputs.plain:
             return "data have a covariance: give the problem `inputs=Inputs.from_data(X)`"
@@ -394,9 +396,8 @@ class Vectors(Stackable):
             n = algorithm.dataset_at(self.dim)
             if n is not None and n > self.data.count:
                 return f"the data have {self.data.count} rows, and dataset = {algorithm.dataset} asks for {n}"
-        large = algorithm.batch_at(self.dim) * self.dim > INPUTS_AT_ONCE or algorithm.batch.schedule is not None
-        if large and rule is not None and rule.push is not None and not rule.coordinates:
-            return f"the rule {rule} sees a whole batch at once, of 2¹⁸ numbers at most and constant size"
+        if rule is not None and rule.products and algorithm.batch_at(self.dim) * self.dim > INPUTS_AT_ONCE:
+            return f"the rule {rule} sees a whole batch at once, of 2¹⁸ numbers at most"
         return super().objection(problem, algorithm)
 
     def stack_key(self, task: Task) -> Hashable | None:

@@ -1,6 +1,7 @@
 """Double precision inside, whatever the caller's JAX configuration.
 
-Public functions run under `float64`; the global setting of the user's session is left as it was.
+Public functions run under `float64`; the global setting of the user's session is left as it was. JAX is imported at
+the first call, so that modules of descriptions load without it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-import jax
+from twolayer.numerics.compilation import keep
 
 __all__ = ["float64"]
 
@@ -29,6 +30,9 @@ def float64(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def inside(*args: P.args, **kwargs: P.kwargs) -> R:
+        import jax
+
+        keep()
         with jax.enable_x64(True):
             return function(*args, **kwargs)
 

@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 __all__ = ["SCRAMBLINGS", "Nodes", "draw_sobol_normals", "hermite_rule", "product_rule", "sobol_normals"]
 
@@ -65,6 +64,7 @@ def draw_sobol_normals(
     dimension: int, log2_points: int, scrambling: int = 0, seed: Any = None, bits: int = 53
 ) -> np.ndarray:
     """Normals of shape (2**log2_points, dimension) at scrambled Sobol points, drawn at every call."""
+    from scipy.special import ndtri
     from scipy.stats import qmc  # takes a second to import
 
     rng = np.random.default_rng([SEED, dimension, scrambling] if seed is None else seed)

@@ -27,7 +27,7 @@ from twolayer.task.method import METHODS, Method, Outcome, Task
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
-__all__ = ["compare", "default_methods", "foreseen"]
+__all__ = ["compare", "default_methods", "foreseen", "verdicts_of"]
 
 MAX_VECTOR_WORK = 3e10  # numbers moved by Vectors beyond which it is left out unless asked for
 ALONE = 5.0  # starts below so many d^(−1/2) are ruled by the noise of single samples
@@ -67,6 +67,7 @@ def compare(
     seeds: int = 32,
     seed: int = 0,
     progress: Any = None,
+    force: bool = False,
 ) -> Comparison:
     """Run several methods from the same start, and judge whether they agree.
 
@@ -88,6 +89,8 @@ def compare(
         For the stochastic methods.
     progress : bool or Monitor, optional
         As for `solve`; where progress is shown, a line tells which run begins.
+    force : bool
+        As for `solve`.
 
     Returns
     -------
@@ -112,6 +115,8 @@ def compare(
             own = grid if not method.stepwise and grid is not None else ends
             announcer.say(_described(method, seeds))
             run: dict[str, Any] = {"save": save, "seeds": seeds, "seed": seed, "progress": announcer.monitor}
+            if not plan.stages:
+                run["force"] = force
             try:
                 results[name] = plan.solve(method, start, own, throw=False, **run)
             except Refused as refused:  # for what only the numbers of the start tell
@@ -124,7 +129,7 @@ def compare(
         done = {name: method for name, method in names.items() if name in results}
         if not done:
             raise Refused(", ".join(skipped), "; ".join(skipped.values()), plan.support.methods)
-        rows = _verdicts(Pilots(plan, start, seeds, seed, announcer), done, results)
+        rows = verdicts_of(Pilots(plan, start, seeds, seed, announcer), done, results)
     except KeyboardInterrupt as stop:
         if isinstance(stop, Interrupted) and isinstance(stop.result, xr.Dataset) and name not in results:
             results[name] = stop.result  # of pilots nothing is kept
@@ -232,6 +237,8 @@ def _asked(plan: Plan, methods: Any, start: Overlaps, ends: dict[str, Any], seed
             why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
             raise InputError(f"No method applies of itself ({why}).")
         return found
+    if not isinstance(methods, Sequence) or isinstance(methods, str):
+        reject("methods", methods, "a list of methods such as [ODE(), Chain(dim=1000)]")
     if not methods:
         raise InputError("Argument `methods` must name at least one method, but is empty.")
     for method in methods:
@@ -261,7 +268,7 @@ def _described(method: Method, seeds: int) -> str:
     return f"{method.name}{size}" + (f", {seeds} seeds" if method.stochastic else "")
 
 
-def _verdicts(pilots: Pilots, methods: dict[str, Method], results: dict[str, xr.Dataset]) -> list[Judgement]:
+def verdicts_of(pilots: Pilots, methods: dict[str, Method], results: dict[str, xr.Dataset]) -> list[Judgement]:
     """Rows of the table: every method but the first against the first."""
     (reference, first), *others = methods.items()
     theory = results[reference]

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.errors import InputError, Refused, positive_integer, reject
+from twolayer.numerics.errors import InputError, Refused, expect, positive_integer, reject
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
 from twolayer.running.meanings import with_meanings
@@ -82,10 +82,11 @@ class Stage:
     alpha: Any = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.algorithm, SGD):
-            reject("algorithm", self.algorithm, "an SGD")
-        if self.problem is not None and not isinstance(self.problem, Problem):
-            reject("problem", self.problem, "a Problem, or None for that of the run")
+        expect(SGD, "algorithm", self.algorithm)
+        if self.problem is not None:
+            expect(Problem, "problem", self.problem, ", or None for that of the run")
+        if self.until is not None:
+            expect(Until, "until", self.until)
 
     @property
     def ends(self) -> dict[str, Any]:
@@ -135,7 +136,7 @@ def solve_stages(
     check_stages(problem, stages)
     for stage in stages:
         check_parts(stage.problem or problem, stage.algorithm, method)
-    check_seed(seed)
+    seed = check_seed(seed)
     count = positive_integer("seeds", 1 if seeds is None else seeds)
     start = given_start(problem, start, method.dimension, seed, count, why=f"{type(method).__name__} has none")
     if not isinstance(start, Overlaps):
@@ -164,6 +165,7 @@ def solve_stages(
 
 def check_stages(problem: Problem, stages: Any) -> None:
     """Reject what is not a sequence of stages over the directions and neurons of one problem."""
+    expect(Problem, "problem", problem)
     if not isinstance(stages, Sequence) or isinstance(stages, str) or not stages:
         reject("stages", stages, "at least one Stage")
     for stage in stages:

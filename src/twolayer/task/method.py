@@ -48,14 +48,16 @@ class Outcome:
     DIVERGED = "diverged"
     MAX_STEPS = "max_steps"
     INTERRUPTED = "interrupted"
+    NOT_FINITE = "not_finite"
 
-    CODES: ClassVar[tuple[str, ...]] = (OK, REACHED, DIVERGED, MAX_STEPS, INTERRUPTED)
+    CODES: ClassVar[tuple[str, ...]] = (OK, REACHED, DIVERGED, MAX_STEPS, INTERRUPTED, NOT_FINITE)
     ADVICE: ClassVar[dict[str, str]] = {
         OK: "the run got to its last save point",
         REACHED: "the run stopped where the requested threshold was reached",
         DIVERGED: "the weights grow without bound: use a smaller lr, a larger batch, or geometry='projected'",
         MAX_STEPS: "the integrator used up its steps: raise max_steps, loosen rtol, or shorten the time",
         INTERRUPTED: "the run was interrupted; what was finished is kept",
+        NOT_FINITE: "numbers of the run are too large or too small for double precision: change the scales of the task",
     }
 
 
@@ -171,6 +173,14 @@ class Task:
         """Numbers of the runs, on which their random streams depend: ``seeds`` of them from ``first`` on."""
         return np.arange(self.first, self.first + self.seeds)
 
+    @property
+    def as_trained(self) -> Task:
+        """The same with the label noise that gradients see, which has that of the algorithm's own besides."""
+        rule = self.algorithm.rule
+        if rule is None or not rule.relabels:
+            return self
+        return dataclasses.replace(self, problem=self.problem.replace(noise=self.problem.noise + rule.relabels))
+
     def starts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Q and M of the fields and a of every seed, with a leading seed axis."""
         assert isinstance(self.start, Overlaps)
@@ -250,6 +260,7 @@ class Method(abc.ABC):
     papers: ClassVar[tuple[str, ...]] = ()
     takes_particles: ClassVar[bool] = False
     hands_over: ClassVar[bool] = False  # whether a stage goes on from all that the one before it left
+    resumes: ClassVar[bool] = False  # whether a state and the steps to come are all that a run is
     in_comparisons: ClassVar[bool] = True  # whether `compare` includes it without being asked
 
     @property
@@ -397,6 +408,8 @@ def register_method(cls: type[Method]) -> type[Method]:
 
     A class of the same name that was registered before is replaced; the names of the package's own methods are taken.
     """
+    if not (isinstance(cls, type) and issubclass(cls, Method)):
+        reject("cls", cls, "a subclass of Method")
     word = cls.__name__.lower()
     if word not in HOMES:
         METHODS.own[word] = cls

@@ -13,15 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.numerics import random
-from twolayer.numerics.errors import InputError, choice, positive_integer, require
-from twolayer.numerics.special import symmetric_root
+from twolayer.numerics.errors import InputError, choice, expect, positive_integer, require
+from twolayer.numerics.roots import host_root
+from twolayer.numerics.strangers import check_size
 from twolayer.numerics.tracing import traced
-from twolayer.numerics.wishart import GramFactor, draw_factor, factor_from
 from twolayer.task.inputs import Inputs
 from twolayer.task.problem import Problem, finite_array
 
-__all__ = ["Overlaps", "pseudo_inverse", "rank_of"]
+__all__ = ["Overlaps", "pseudo_inverse", "rank_of", "register"]
 
 TOLERANCE = 1e-8  # eigenvalues of P below this fraction of the largest count as zero
 LAWS = ("sphere", "hemisphere", "gaussian")
@@ -57,7 +56,7 @@ class Overlaps:
     dim: int | None
 
     def __init__(self, Q: Any, M: Any, P: Any = None, a: Any = None, dim: int | None = None) -> None:
-        _register()
+        register()
         Q, M = finite_array("Q", Q), finite_array("M", M)
         require(Q.ndim >= 2 and Q.shape[-1] == Q.shape[-2], "Q", Q, "square matrices (..., p, p)")
         require(M.ndim == Q.ndim and M.shape[:-1] == Q.shape[:-1], "M", M, f"of shape {Q.shape[:-1]} + (k,)")
@@ -146,7 +145,7 @@ class Overlaps:
             root = np.sqrt(values[keep])
             L_P, inverse = vectors[:, keep] * root, (vectors[:, keep] / root).T
         A = self.M @ np.swapaxes(inverse, -1, -2)
-        return L_P, A, symmetric_root(self.Q - A @ np.swapaxes(A, -1, -2))
+        return L_P, A, host_root(self.Q - A @ np.swapaxes(A, -1, -2))
 
     @classmethod
     def random(
@@ -185,6 +184,10 @@ class Overlaps:
         >>> start.Q.diagonal().round(12).tolist()
         [1.0, 1.0]
         """
+        from twolayer.numerics import random
+        from twolayer.numerics.wishart import draw_factor
+
+        expect(Problem, "problem", problem)
         choice("law", law, LAWS)
         if not problem.inputs.plain:
             runs = positive_integer("first", first, 0) + np.arange(
@@ -196,7 +199,9 @@ class Overlaps:
         rank = rank_of(problem.P)
         dim = positive_integer("dim", dim)
         require(dim >= rank, "dim", dim, f"at least the {rank} independent directions of the target")
-        runs = positive_integer("first", first, 0) + np.arange(1 if size is None else positive_integer("size", size))
+        count = 1 if size is None else positive_integer("size", size)
+        check_size("Argument `size`", 32 * count * problem.p * (problem.p + problem.k))
+        runs = positive_integer("first", first, 0) + np.arange(count)
         p, rest = problem.p, dim - rank
         frame = cls(np.eye(p), np.zeros((p, problem.k)), problem.P).factors()[0]
         A = random.host_normal(seed, random.Role.START, p * rank, 2 * runs).reshape(len(runs), p, rank)
@@ -325,6 +330,8 @@ def _checked(Q: np.ndarray, M: np.ndarray, P: np.ndarray, a: Any) -> tuple[np.nd
 
 def _target_in_blocks(problem: Problem, sizes: tuple[int, ...], seed: int) -> np.ndarray:
     """P⁽ⁱ⁾ (blocks, k, k) of directions that are spread evenly over all dimensions, with Σ_i s_i P⁽ⁱ⁾ = P."""
+    from twolayer.numerics import random
+
     s, d = np.asarray(problem.inputs.variances), sum(sizes)
     L = Overlaps(np.eye(1), np.zeros((1, problem.k)), problem.P).factors()[0]
     rank = L.shape[1]
@@ -352,6 +359,9 @@ def _random_in_blocks(problem: Problem, dim: int, seed: int, runs: np.ndarray, l
     In block i the coordinates along the target's parts are normals (p, k_i), and what is outside them has a Gram matrix
     of Wishart law with d_i − k_i degrees of freedom; rows are then divided by their norms over all blocks.
     """
+    from twolayer.numerics import random
+    from twolayer.numerics.wishart import GramFactor, factor_from
+
     p, sizes = problem.p, problem.inputs.sizes(dim)
     P = _target_in_blocks(problem, sizes, seed) if given is None else finite_array("P", given)
     require(P.shape == (len(sizes), problem.k, problem.k), "P", P, f"an array {(len(sizes), problem.k, problem.k)}")
@@ -396,7 +406,7 @@ def _unflatten(dim: int | None, leaves: tuple[Any, ...]) -> Overlaps:
 _registered = False
 
 
-def _register() -> None:
+def register() -> None:
     """Tell JAX that overlaps are a pytree, as soon as somebody has imported it."""
     global _registered
     jax = sys.modules.get("jax")
@@ -405,4 +415,4 @@ def _register() -> None:
         jax.tree_util.register_pytree_node(Overlaps, _flatten, _unflatten)
 
 
-_register()
+register()

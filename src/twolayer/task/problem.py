@@ -18,7 +18,6 @@ import numpy as np
 from twolayer.functions.activation import Activation
 from twolayer.functions.normalisation import NORMALISATIONS, divisor
 from twolayer.functions.target import Target
-from twolayer.numerics import random
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, require, short
 from twolayer.numerics.tracing import traced
 from twolayer.task.inputs import Inputs
@@ -147,6 +146,8 @@ class Problem:
             return np.broadcast_to(np.asarray(self.second_layer, dtype=float), (*np.shape(run), self.p)).copy()
         if self.second_layer == "ones":
             return np.ones((*np.shape(run), self.p))
+        from twolayer.numerics import random
+
         draws = random.host_normal(seed, random.Role.SECOND_LAYER, self.p, run)
         return draws if self.second_layer == "gaussian" else np.where(draws >= 0, 1.0, -1.0)
 
