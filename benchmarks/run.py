@@ -11,6 +11,7 @@ growth     seconds against d, p, k, n_b, seeds, steps, particles and cores, with
 general    whole runs without closed averages, or with many neurons, steps or particles
 precision  error against seconds: engines of averages, runs of the ODE and of DMFT
 device     chain-steps per second of many seeds on the device that JAX finds, and what setting up takes
+blocks     seconds of a chain step against the number of blocks of the inputs
 """
 
 from __future__ import annotations
@@ -365,6 +366,31 @@ def device() -> list[dict[str, Any]]:
     return out
 
 
+def blocks() -> list[dict[str, Any]]:
+    """A step of 64 seeds with p = 4, against isotropic inputs with the same engine and with the compiled one."""
+    dim, seeds = 64_000, 64
+
+    def step(count: int, engine: str) -> float:
+        inputs = None if count == 0 else tl.Inputs.blocks(np.linspace(1.9, 0.1, count), np.full(count, 1 / count))
+        problem = he2(4).replace(inputs=inputs)
+        start, steps, taken = tl.Overlaps.random(problem, dim), 64, 0.0
+        run: dict[str, Any] = {"save": 1, "seeds": seeds, "progress": False}
+        while taken < 0.3:
+            steps *= 2
+            job = partial(tl.solve, problem, PROJECTED, tl.Chain(dim, engine=engine), start, steps=steps, **run)
+            taken = seconds(job, 1)
+        return taken / steps
+
+    alone = {engine: step(0, engine) for engine in ("jax", "compiled")}
+    out = []
+    for count in (4, 16, 64):
+        taken = step(count, "jax")
+        ratios = {f"over isotropic, {engine}": taken / x for engine, x in alone.items()}
+        out.append({"blocks": count, "µs per step of 64 seeds": 1e6 * taken, **ratios})
+    table(f"Chain with inputs in blocks, p = 4, d = {dim}", list(out[0]), [[*r.values()] for r in out])
+    return out
+
+
 TABLES = {
     "rates": rates,
     "methods": methods,
@@ -372,6 +398,7 @@ TABLES = {
     "general": general,
     "precision": precision,
     "device": device,
+    "blocks": blocks,
 }
 
 

@@ -20,11 +20,11 @@ import numpy as np
 from twolayer.equations.blocks import blocks_of
 from twolayer.equations.state import Overlap
 from twolayer.equations.step import Limit
+from twolayer.equations.structure import rules_of_rotations
 from twolayer.gaussian.engines import SECONDS_PER_TERM, Averager, Engine, compile_seconds, select
 from twolayer.loops.adaptive import AdaptiveMotion
 from twolayer.loops.averaged import Averaged, AveragedMotion, Averaging, Precision, check_precision
 from twolayer.loops.scheduled import integrated
-from twolayer.loops.structure import rules_of_rotations
 from twolayer.loops.track import Equation
 from twolayer.loops.watching import watched_value
 from twolayer.loops.windows import Pace

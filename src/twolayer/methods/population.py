@@ -40,6 +40,7 @@ from twolayer.equations.step import (
     rates_now,
     row_motion,
 )
+from twolayer.equations.structure import carried_in_blocks
 from twolayer.gaussian.descent import Descent, ReluDescent, descent_of, gradient_error
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
 from twolayer.gaussian.nodes import target_frame, vanishes
@@ -48,7 +49,6 @@ from twolayer.loops.lanes import CPU_LANES, Lanes, in_groups, lane_axes, lane_nu
 from twolayer.loops.mean_step import mean_steps
 from twolayer.loops.scheduled import integrated
 from twolayer.loops.stepwise import Stepper, Stepwise
-from twolayer.loops.structure import carried_in_blocks
 from twolayer.loops.track import Equation
 from twolayer.loops.watching import Watch, accept, watched_value
 from twolayer.loops.windows import Motion, Pace, Windows

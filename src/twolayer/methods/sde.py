@@ -27,6 +27,7 @@ import numpy as np
 from twolayer.equations.blocks import blocks_of
 from twolayer.equations.state import Overlap, pack, tangent, unpack
 from twolayer.equations.step import Limit, limit_at, quickening
+from twolayer.equations.structure import rules_of_rotations
 from twolayer.gaussian.block_spread import (
     BlockSpread,
     block_spread_of,
@@ -39,7 +40,6 @@ from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.spread import Spread, spread_of
 from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
 from twolayer.loops.stepwise import Stepper, Stepwise
-from twolayer.loops.structure import rules_of_rotations
 from twolayer.loops.watching import Lane, Watch, accept, watched_value
 from twolayer.methods.ode import ODE
 from twolayer.numerics import random

@@ -17,14 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from twolayer.task.algorithm import SGD
 
-__all__ = [
-    "Regime",
-    "has_memory_theory",
-    "instead_of_memory",
-    "layers_apart",
-    "memory_beyond",
-    "regime_of",
-]
+__all__ = ["Regime", "has_memory_theory", "instead_of_memory", "layers_apart", "memory_beyond", "regime_of"]
 
 TOLERANCE = 1e-9
 
