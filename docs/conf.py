@@ -11,6 +11,7 @@ sys.path.insert(0, str(HERE / "_ext"))
 # the kernels of the notebooks: one thread each, and figures that no screen is needed for
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # of a cache of compiled code that another machine has filled
 
 project = "twolayer"
 author = "The twolayer developers"
@@ -27,13 +28,13 @@ extensions = [
     "public_names",
     "task_keys",
 ]
-exclude_patterns = ["_ext", "_static"]
+exclude_patterns = ["_build", "_ext", "_static"]
 default_role = "name"
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
 
-nb_execution_mode = "cache"
+nb_execution_mode = "force"
 nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True

@@ -134,7 +134,8 @@ async def fuzz(base: str, count: int, seed: int = 0, together: int = 8, dear: fl
             assert answer.status_code != 500, (ask, answer.text)
             if answer.headers.get("content-type", "").startswith("application/json") and ask.method != "HEAD":
                 said = answer.json()
-                assert answer.status_code == 200 or said["error"].endswith((".", "…")), (ask, said)
+                sentence = said.get("refused", "It is answered.") if answer.status_code == 200 else said["error"]
+                assert sentence.endswith((".", "…")), (ask, said)
             if answer.headers.get("content-type", "").startswith("text/event-stream"):
                 assert '"status": 500' not in answer.text, (ask, answer.text[-500:])
 

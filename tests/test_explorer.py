@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -228,19 +230,34 @@ def test_answers_carry_a_policy_and_nothing_reads_files() -> None:
 
 def test_questions_are_checked_before_they_are_queued() -> None:
     for body, words in (
-        ({"task": {}}, "`problem` is missing"),
         ([], "valid dictionary"),
         ({"task": TASK, "options": {"methot": "ode"}}, "methot"),
+        ({"options": {}}, "task"),
+    ):
+        found = ask("/api/theory", body=body)
+        assert found.status_code == 422 and words in found.json()["error"], found.text
+    for body, words in (
+        ({"task": {}}, "`problem` is missing"),
         ({"task": changed(problem={"width": 1000})}, "at most 64 neurons"),
         ({"task": changed(problem={"widht": 1})}, "did you mean 'width'"),
         ({"task": {**TASK, "stages": [{"steps": 1}]}}, "one algorithm"),
     ):
-        found = ask("/api/theory", body=body)
-        assert found.status_code == 422 and words in found.json()["error"], found.text
+        assert words in ask("/api/theory", body=body).json()["refused"]
     assert ask("/api/nothing").status_code == 404
     assert ask("/api/formula", body={"task": TASK, "options": {"key": "x" * 70_000}}).status_code == 413
     assert ask("/api/theory", room=0).status_code == 429
-    assert ask("/api/family", body={"task": TASK, "options": {"values": list(range(25))}}).status_code == 422
+    assert ask("/api/family", body={"task": TASK, "options": {"values": list(range(25))}}).json()["refused"]
+
+
+def test_the_page_asks_for_nothing_but_its_server() -> None:
+    folder = Path(tl.__file__).parent / "explorer" / "static"
+    files = {name: (folder / f"explorer.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
+    asked = re.findall(r'(?:src|href)="([^"]*)"', files["html"])
+    assert [word for word in asked if not word.startswith("data:")] == ["explorer.css", "explorer.js"]
+    styles = re.findall(r"url\(([^)]{0,9})|@import", files["css"])
+    assert styles and all(word.strip('"').startswith("data:") for word in styles)
+    assert not re.search(r"\b(eval|importScripts)\(|XMLHttpRequest|new Function|WebSocket", files["js"])
+    assert sum(len(gzip.compress(text.encode(), 4)) for text in files.values()) < 400_000, "as it is sent"
 
 
 def test_the_catalogue_holds_all_the_page_needs() -> None:

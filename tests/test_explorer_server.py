@@ -66,9 +66,8 @@ def test_curves_are_those_of_solve(client: httpx.Client) -> None:
         save=4,
     )
     assert shown["risk"] == task.risk.values[0].tolist() and shown["M"] == task.M.values[0].tolist()
-    assert ask(client, "theory", method="chain").status_code == 422
-    refused = ask(client, "theory", method="giantsteps")
-    assert refused.status_code == 422 and "Methods that can" in refused.json()["error"]
+    assert "is simulated" in ask(client, "theory", method="chain").json()["refused"]
+    assert "Methods that can" in ask(client, "theory", method="giantsteps").json()["refused"]
 
 
 def test_everything_known_about_a_task(client: httpx.Client) -> None:
@@ -84,7 +83,7 @@ def test_everything_known_about_a_task(client: httpx.Client) -> None:
     )
     best = ask(client, "best", single, alpha=2.0).json()
     assert best["threshold"] == pytest.approx(0.5, abs=1e-6)
-    assert ask(client, "landscape").status_code == 422, "two neurons have no φ(m)"
+    assert "one neuron" in ask(client, "landscape").json()["refused"], "two neurons have no φ(m)"
     file = ask(client, "netcdf", method="chain").json()
     assert file["name"].endswith(".nc") and len(file["base64"]) > 1000
 
@@ -159,7 +158,7 @@ def test_a_worker_that_dies_is_replaced(client: httpx.Client, server: Explorer) 
 
 def test_random_requests_never_break_it(client: httpx.Client, server: Explorer) -> None:
     seen = asyncio.run(explorer_fuzz.fuzz(server.url, 500, seed=1, dear=0.01))
-    assert sum(seen.values()) == 500 and 500 not in seen and seen[422] > 100 and seen[200] > 20
+    assert sum(seen.values()) == 500 and 500 not in seen and seen[422] > 20 and seen[200] > 200
     assert client.get("/api/catalogue").status_code == 200
 
 

@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from twolayer.numerics import compilation
@@ -97,3 +99,27 @@ def test_compiled_code_is_kept_unless_that_is_off_or_impossible(
     assert told.startswith(place) if kept else told == (given or "None")
     assert (tmp_path / "new").exists() == kept
     assert bool(list(tmp_path.glob("new/*/jit_*-cache"))) == kept
+
+
+def test_numbers_are_data_of_compiled_code(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is compiled again for another rate, noise, threshold, start or time; another width is."""
+    import jax
+
+    import twolayer as tl
+
+    def compiled(method: Any, width: int = 2, **changes: float) -> int:
+        told = {"lr": 0.05, "noise": 0.1, "m": 0.3, "time": 0.05, "level": 0.5} | changes
+        problem = tl.Problem("He2(z1)", "He2", width=width, noise=told["noise"])
+        start = tl.Overlaps(np.eye(width), np.full((width, 1), told["m"]), dim=300)
+        algorithm = tl.SGD(told["lr"] / tl.d, geometry="projected")
+        caplog.clear()
+        with jax.log_compiles():
+            until = tl.Until("excess_risk", told["level"], relative=True)
+            tl.solve(problem, algorithm, method, start, time=told["time"], save=2, until=until, throw=False)
+        return sum("Compiling" in record.getMessage() for record in caplog.records)
+
+    for method in (tl.ODE(), tl.SDE(300)):
+        compiled(method)
+        for name, value in {"lr": 0.07, "noise": 0.3, "m": 0.25, "time": 0.06, "level": 0.6}.items():
+            assert compiled(method, **{name: value}) == 0, (method, name)
+    assert compiled(tl.ODE(), width=3) > 0

@@ -20,10 +20,13 @@ from scipy.special import erf
 import twolayer as tl
 from twolayer import Inputs, d
 from twolayer.equations.blocks import blocks_of
-from twolayer.equations.layout import Layout
+from twolayer.equations.layout import BlockLayout
 from twolayer.equations.state import Overlap
 from twolayer.files.taskfile import read_task
 from twolayer.gaussian.block_spread import block_spread_of, pack_blocks
+from twolayer.running.blocking import blocking_error
+from twolayer.running.surrogate import surrogate
+from twolayer.task.data import Data
 from twolayer.task.overlaps import rank_of
 
 
@@ -141,7 +144,7 @@ def test_a_start_has_to_fit_the_problem() -> None:
     with pytest.raises(tl.InputError, match="M must be compatible with Q and P"):
         tl.Overlaps.in_blocks(scalars(1, 0.1), scalars(0.1, 0.5), scalars(1, 1))
     with pytest.raises(tl.InputError, match="block 1 has 1 dimensions and P⁽1⁾ has rank 2"):
-        Layout.of(Inputs.blocks([1.6, 0.4], dims=[1, 9]), TWO[2], 10)
+        BlockLayout.of(Inputs.blocks([1.6, 0.4], dims=[1, 9]), TWO[2], 10)
     assert "Inputs.blocks([2, 0.5, 0.1], [0.2, 0.5, 0.3])" in repr(problem)
     assert problem.replace(width=2).inputs == problem.inputs
     assert repr(start) == "Overlaps(p=1, k=1, blocks=3)"
@@ -430,8 +433,8 @@ def test_the_chain_has_the_law_of_vectors(case: str, monkeypatch: pytest.MonkeyP
     chain = draws(tl.Chain(13), algorithm, activation, 3000, 1)
     values = [stats.ks_2samp(x, y).pvalue for x, y in zip(vectors, chain, strict=True)]
     assert min(values) * len(values) > LEVEL
-    true = Layout.outside.fget  # type: ignore[attr-defined]
-    monkeypatch.setattr(Layout, "outside", property(lambda self: tuple(3 * n for n in true(self))))
+    true = BlockLayout.outside.fget  # type: ignore[attr-defined]
+    monkeypatch.setattr(BlockLayout, "outside", property(lambda self: tuple(3 * n for n in true(self))))
     twin = draws(tl.Chain(13), algorithm, activation, 3000, 1)
     values = [stats.ks_2samp(x, y).pvalue for x, y in zip(vectors, twin, strict=True)]
     assert min(values) * len(values) < LEVEL
@@ -604,3 +607,129 @@ def test_more_blocks_converge() -> None:
         risks.append(result.excess_risk.values[0])
     changes = [np.abs(a / b - 1).max() for a, b in itertools.pairwise(risks)]
     assert changes[0] < 0.02 and changes[1] < changes[0] / 2 and changes[2] < changes[1] / 1.5
+
+
+# --- data -------------------------------------------------------------------------------------------------------------
+
+
+def rows_of_a_feature_map(n: int, dim: int, latent: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """tanh of a random map of normals, its labels, and the target's row."""
+    rng = np.random.default_rng(seed)
+    X = np.tanh(1.5 * rng.normal(size=(n, latent)) @ rng.normal(size=(latent, dim)) / np.sqrt(latent))
+    w = rng.normal(size=(1, dim))
+    field = (X - X.mean(0)) @ w[0]
+    return X, np.tanh(field / field.std()), w / field.std()
+
+
+def test_gaussian_rows_are_their_own_surrogate() -> None:
+    """Rows that are Gaussian: runs over them have the risk of the surrogate's chain; with other labels they have not."""
+    rng = np.random.default_rng(0)
+    scale = np.sqrt(np.repeat([2.0, 0.5], [4, 8]))
+    X = rng.normal(size=(6000, 12)) * scale
+    w = rng.normal(size=(1, 12)) / 4
+    seeds, found = 48, {}
+    for name, sign in (("right", 1), ("wrong", -1)):
+        y = sign * np.tanh((X - X.mean(0)) @ w[0])
+        given = surrogate(tl.Problem("tanh(z1)", "erf"), X, y, w, blocks=2, seed=1)
+        run = {"steps": 300, "save": 1, "seeds": seeds}
+        found[name] = tl.solve(given.problem, tl.SGD(0.6 / d), given.method, given.start, **run).excess_risk.values[
+            :, -1
+        ]
+    assert given.problem.inputs.count == 2
+    chain = tl.solve(given.problem, tl.SGD(0.6 / d), tl.Chain(12), given.start, **run).excess_risk.values[:, -1]
+
+    def apart(x: np.ndarray) -> float:
+        return abs(x.mean() - chain.mean()) / np.sqrt((x.var() + chain.var()) / seeds)
+
+    assert apart(found["right"]) < sigmas(1, 2 * seeds - 2) < apart(found["wrong"])
+
+
+def test_passes_over_rows() -> None:
+    X, y, w = rows_of_a_feature_map(60, 8, 20, 1)
+    given = surrogate(tl.Problem("tanh(z1)", "erf"), X, y, w, blocks=3)
+    with pytest.raises(tl.InputError, match="within one pass of 60 rows"):
+        tl.solve(given.problem, tl.SGD(0.1 / d), given.method, given.start, steps=61)
+    one = tl.solve(given.problem, tl.SGD(0.5 / d), given.method, given.start, steps=60, save=1, seeds=3)
+    many = tl.solve(
+        given.problem, tl.SGD(0.5 / d, dataset=60), given.method, given.start, steps=600, save=[60, 600], seeds=3
+    )
+    np.testing.assert_array_equal(one.M[:, -1], many.M[:, 0])
+    assert (many.train_risk[:, 1] < many.train_risk[:, 0]).all()
+    # the risk on the rows at the start, by hand: every seed sees all of them
+    assert np.ptp(one.train_risk[:, 0].values) < 1e-12 and not np.allclose(one.M[0, -1], one.M[1, -1])
+
+
+def test_the_direction_of_least_squares_and_bad_data() -> None:
+    X, y, w = rows_of_a_feature_map(4000, 6, 60, 2)
+    found = Data((X, y)).target[0]
+    cosine = found @ np.cov(X.T) @ w[0] / np.sqrt((found @ np.cov(X.T) @ found) * (w[0] @ np.cov(X.T) @ w[0]))
+    assert cosine > 0.98
+    for bad, words in (
+        ((X, y[:5]), "4000 labels"),
+        ((X, y, w[:, :3]), "the target's rows"),
+        ((X[:1], y[:1]), "at least two rows"),
+        ((np.where(X[0, 0] == X, np.nan, X), y), "must be finite, but holds nan"),
+        (X, "must be .X, y. or"),
+    ):
+        with pytest.raises(tl.InputError, match=words):
+            tl.Vectors(data=bad)
+    with pytest.raises(tl.InputError, match="`dim` must be 6"):
+        tl.Vectors(7, data=(X, y))
+    problem = tl.Problem("tanh(z1)", "erf")
+    with pytest.raises(tl.errors.Refused, match=r"inputs=Inputs\.from_data"):
+        tl.solve(problem, tl.SGD(0.1 / d), tl.Vectors(data=(X, y)), tl.Overlaps([[1.0]], [[0.0]]), steps=1)
+    given = surrogate(problem, X, y, w, blocks=3)
+    elsewhere = tl.Overlaps.random(given.problem, 6)
+    with pytest.raises(tl.InputError, match="overlaps of the data's target"):
+        tl.solve(given.problem, tl.SGD(0.1 / d), given.method, elsewhere, steps=1)
+    assert tl.Vectors(data=(X, y)) == tl.Vectors(data=(X, y)) != tl.Vectors(6)
+    with pytest.raises(tl.InputError, match="not kept in files"):
+        tl.Vectors(**{k: v for k, v in given.method.describe().items() if k != "name"})
+
+
+def test_a_comparison_tells_how_far_data_are_from_gaussian() -> None:
+    X, y, w = rows_of_a_feature_map(1500, 20, 2, 3)
+    given = surrogate(tl.Problem("tanh(z1)", "erf"), X, y, w, blocks=4)
+    both = tl.compare(
+        given.problem, tl.SGD(1 / d), [tl.Chain(20), given.method], given.start, steps=1500, save=2, seeds=24
+    )
+    assert {row.verdict for row in both.verdicts} <= {"agree", "differ", "undecided"}
+    assert set(both.results) == {"chain", "vectors"} and "vectors" in str(both)
+
+
+# --- analysis ---------------------------------------------------------------------------------------------------------
+
+
+def test_formulas_of_isotropic_inputs_say_so() -> None:
+    inputs = Inputs.blocks([2, 0.5, 0.1], [0.2, 0.5, 0.3])
+    square = tl.Problem("z1**2", "square", inputs=inputs)
+    projected = tl.SGD(0.1 / d, geometry="projected")
+    for call in (
+        lambda: tl.escape_time(square, projected, dim=100),
+        lambda: tl.optimal_lr(square),
+        lambda: tl.recovery(square, projected, dim=100),
+        lambda: tl.weak_recovery(square, projected, dim=100),
+        lambda: tl.rates(*three()[:1], tl.SGD(1 / d), three()[1]),
+        lambda: tl.pure.averages(square),
+        lambda: tl.pure.chain_step(square, projected, 100),
+    ):
+        with pytest.raises(tl.InputError, match=r"holds for inputs N\(0, I\)"):
+            call()
+    found = tl.analyse("He2(z1)", inputs=inputs)
+    assert found.effective_fraction == pytest.approx(0.34) and "0.34 d" in str(found)
+    assert found.information == tl.analyse("He2(z1)").information
+    with pytest.raises(tl.InputError, match="`inputs` must be Inputs"):
+        tl.analyse("He2(z1)", inputs=[1, 2])
+    problem, start = two()
+    fields = start.fields(problem.inputs)
+    plain = tl.moments(problem.replace(inputs=None), fields)
+    assert tl.moments(problem, start).risk == pytest.approx(plain.risk)
+
+
+def test_the_error_of_blocking_is_measured() -> None:
+    problem = tl.Problem("z1", "linear", inputs=Inputs.power_law(1.5, 256, resolution=1))
+    start = tl.Overlaps.random(problem, 256)
+    coarse = blocking_error(problem, tl.SGD(0.3 / d), tl.ODE(), start, time=2)
+    assert 1e-4 < coarse < 0.05
+    with pytest.raises(tl.InputError, match="Only the blocks of a power law"):
+        Inputs.blocks([1, 2], [0.5, 0.5]).finer()

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 import twolayer as tl
+from twolayer import d
 from twolayer.cli import main
 from twolayer.numerics.statistics import wilson
 
@@ -262,3 +263,34 @@ def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert "information exponent  4" in said
     assert "overlaps do not grow" in said
     assert main(["recovery", "h2(z1)"]) == 2
+
+
+def test_two_rates_make_the_descent_linear_in_the_dimension() -> None:
+    """k = 3: with one rate the descent takes (N/δ) ~ N^{3/2} samples, with δ = O(1) beyond the search of order N."""
+    problem, descents = tl.Problem("h3(z1)", "h3"), {}
+    for two in (False, True):
+        for dim in (64, 1024):
+            slow = tl.SGD(lr=0.3 * d**-1.5, loss="correlation", geometry="spherical")
+            start = tl.Overlaps([[1.0]], [[0.3]], dim=dim)
+            found = tl.recovery(
+                problem, slow, dim, start=start, samples=60 * dim**1.5, seeds=32, descent_lr=0.05 / d if two else None
+            )
+            assert found.censored == (0, 0)
+            descents[two, dim] = found.descent.value / dim
+    assert 0.6 < descents[True, 1024] / descents[True, 64] < 1.6  # C N
+    assert descents[False, 1024] / descents[False, 64] > 2.5  # N^{3/2}: a factor of 4
+
+
+def test_overlaps_stay_small_far_below_the_threshold() -> None:
+    """sup |m| at α = 0.1 falls with N for k = 3, where α_c = N; for k = 1, where α_c = 1, more samples lift it."""
+    third = tl.SGD(lr=0.3 * d**-1.5, loss="correlation", geometry="spherical")
+    small, large = (
+        np.median(tl.single_index.largest_overlaps(tl.Problem("h3(z1)", "h3"), third, n, 0.1 * n, seeds=64))
+        for n in (100, 2500)
+    )
+    assert large < 0.5 * small
+    first = tl.SGD(lr=0.2 / d, geometry="spherical")
+    assert np.median(tl.single_index.largest_overlaps(tl.Problem("z1", "linear"), first, 2500, 5e4, seeds=16)) > 0.9
+    assert tl.single_index.sufficient_alpha(100, 1) == tl.single_index.critical_alpha(100, 1) == 1.0
+    for k in (2, 3, 4):
+        assert tl.single_index.sufficient_alpha(1000, k) > tl.single_index.critical_alpha(1000, k)

@@ -194,3 +194,27 @@ def test_the_target_is_analysed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert second.chain == [(3, 1)] and second.hermite
     with pytest.raises(ValueError, match="read-only"):
         first.directions[:] = 0.0
+
+
+def test_directions_are_recovered_one_after_the_other() -> None:
+    """z1 + z1*z2: the second direction is seen through the first; in z1 + z2/2 both are seen at once."""
+    algorithm = tl.SGD(lr=0.1, batch="d", loss="correlation", geometry="projected")
+    options: dict[str, Any] = {"threshold": 0.35, "seeds": 8, "steps": 60, "per_direction": True}
+    staircase = tl.weak_recovery(tl.Problem("z1 + z1*z2", "relu"), algorithm, 300, **options)
+    assert staircase.directions.shape == (1, 8, 2)
+    first, second = np.median(staircase.directions[0], axis=0)
+    assert first < second and (staircase.steps <= staircase.directions.min(-1)).all()
+    both = tl.weak_recovery(tl.Problem("z1 + z2", "relu"), algorithm, 300, **options)
+    one, two = np.median(both.directions[0], axis=0)
+    assert max(one, two) <= 2 * min(one, two) and second > 2 * first
+
+
+def test_reused_samples_recover_what_fresh_ones_do_not() -> None:
+    """He3 on batches of order d: most runs stay where they are, unless the same batch comes back."""
+    problem = tl.Problem("He3(z1)", "erf")
+    options: dict[str, Any] = {"threshold": 0.4, "seeds": 8, "steps": 4, "sign": "random"}
+    algorithm = {"lr": 6.0, "batch": "6*d", "geometry": "projected", "loss": "correlation"}
+    again = tl.weak_recovery(problem, tl.SGD(**algorithm, dataset="6*d"), 300, **options)
+    fresh = tl.weak_recovery(problem, tl.SGD(**algorithm), 300, **options)
+    assert again.growth is None
+    assert np.isfinite(again.steps).mean() > 0.8 > np.isfinite(fresh.steps).mean()

@@ -11,6 +11,7 @@ A public name in backticks, `tl.solve` or `Chain(dim)`, becomes a link to its en
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import re
@@ -34,10 +35,16 @@ def members_of(module: str) -> list[str]:
     return sorted((n for n in space.__all__ if not inspect.ismodule(getattr(space, n))), key=str.lower)
 
 
+@functools.cache
 def every_name() -> list[str]:
-    """All public names with their module, `twolayer.solve` and `twolayer.escape.Passage`."""
-    spaces = ["twolayer", *(f"twolayer.{name}" for name in tl.NAMESPACES)]
-    return [f"{space}.{name}" for space in spaces for name in members_of(space)]
+    """All public names with their module: `twolayer.solve` and `twolayer.escape.Passage`.
+
+    Names of the top level that are not listed there have their entry in a namespace, or there all the same.
+    """
+    gathered = [(f"twolayer.{space}", name) for space in tl.NAMESPACES for name in members_of(f"twolayer.{space}")]
+    unlisted = set(tl._HOME) - {name for _, name in gathered} - set(tl.__all__)
+    top = sorted({*members_of("twolayer"), *unlisted}, key=str.lower)
+    return [f"{space}.{name}" for space, name in [*(("twolayer", name) for name in top), *gathered]]
 
 
 def object_of(name: str) -> Any:

@@ -16,6 +16,7 @@ from public_names import Rst
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 from sphinx.application import Sphinx
+from sphinx.util import logging
 
 import twolayer as tl
 from twolayer.files import taskfile
@@ -35,6 +36,7 @@ WORDS = {
     "start.seed": "Which random start: as of `Overlaps.random`.",
     "start.Q": "Overlaps between the neurons, p × p; together with M, instead of a random start.",
     "start.M": "Overlaps with the target directions, p × k.",
+    "start.blocks": "``Q``, ``M`` and ``P`` in the blocks of the inputs, as of `Overlaps.in_blocks`.",
     "run.dim": "d. Needed by methods at finite dimension and by random starts.",
     "run.methods": "Names of methods, such as ``ode`` and ``chain``; all that apply if it is left out.",
     "until.value": "The level.",
@@ -42,6 +44,8 @@ WORDS = {
     "stages.problem": "Keys of the problem that this stage changes: another target over the same directions, or noise.",
 }
 """Keys that are no parameters, or whose parameters go without words."""
+
+LOGGER = logging.getLogger(__name__)
 
 KINDS = {str: "text", int: "integer", float: "number", bool: "true or false", type(None): ""}
 
@@ -67,7 +71,7 @@ def kind(annotation: Any) -> str:
     if origin in (types.UnionType, Union):
         return " or ".join(dict.fromkeys(word for word in map(kind, inside) if word))
     if origin is list:
-        return f"list of {kind(inside[0]).replace('list', 'lists').replace('integer', 'integers').replace('number', 'numbers')}"
+        return "list of " + re.sub(r"^(list|integer|number)", r"\1s", kind(inside[0]))
     if hasattr(annotation, "__metadata__"):
         return kind(inside[0])
     return "table"
@@ -79,7 +83,8 @@ def default(field: FieldInfo) -> str:
     value = field.default
     if value is None or value is PydanticUndefined:
         return "none"
-    return f"``{str(value).lower() if isinstance(value, bool) else repr(value) if not isinstance(value, str) else chr(34) + value + chr(34)}``"
+    words = f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else repr(value)
+    return f"``{words}``"
 
 
 def meaning(table: str, key: str) -> str:
@@ -88,8 +93,8 @@ def meaning(table: str, key: str) -> str:
         told |= parameters(source)
     text = WORDS.get(f"{table}.{key}") or told.get(key) or told.get(key.removeprefix("[").rstrip("]"))
     if not text:
-        raise ValueError(f"nothing says what {table}.{key} means: document the parameter, or enter it in WORDS")
-    return text
+        LOGGER.warning("nothing says what %s.%s means: document the parameter, or enter it in WORDS", table, key)
+    return text or ""
 
 
 class TaskKeys(Rst):

@@ -6,7 +6,19 @@ What the top level does not hold: the verbs `twolayer.escape_time` and `twolayer
 from __future__ import annotations
 
 from twolayer.analysis.escape import EscapeTime, passage_law
-from twolayer.analysis.mediocrity import admissible_lr, escape_gain, stationary_risk
+from twolayer.analysis.escape_formulas import EscapeFormulas, formulas
+from twolayer.analysis.mediocrity import admissible_lr, escape_gain, learning_lr, stationary_risk
 from twolayer.analysis.passage import Passage, first_passage
 
-__all__ = ["EscapeTime", "Passage", "admissible_lr", "escape_gain", "first_passage", "passage_law", "stationary_risk"]
+__all__ = [
+    "EscapeFormulas",
+    "EscapeTime",
+    "Passage",
+    "admissible_lr",
+    "escape_gain",
+    "first_passage",
+    "formulas",
+    "learning_lr",
+    "passage_law",
+    "stationary_risk",
+]

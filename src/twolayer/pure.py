@@ -68,10 +68,7 @@ def _engine(problem: Problem, loss: Loss | str, at: Overlaps | None) -> Engine:
     expect(Problem, "problem", problem)
     if at is not None:
         expect(Overlaps, "at", at)
-    if not problem.inputs.plain:
-        raise Refused(
-            "tl.pure", f"the inputs are {problem.inputs}, and its functions know inputs N(0, I) only", ["ODE"]
-        )
+    problem.require_isotropic("tl.pure")
     if not jax.config.read("jax_enable_x64"):  # type: ignore[no-untyped-call]
         raise InputError("tl.pure needs double precision: call jax.config.update('jax_enable_x64', True) first.")
     if at is None:
@@ -427,6 +424,7 @@ def chain_step(problem: Problem, algorithm: SGD, dim: int) -> ChainStep:
     expect(Problem, "problem", problem)
     expect(SGD, "algorithm", algorithm).check_plain("tl.pure.chain_step")
     dim = positive_integer("dim", dim)
+    problem.require_isotropic("tl.pure.chain_step")
     if algorithm.reused:
         raise Refused("chain_step", "samples are reused, so the overlaps are no Markov chain")
     L, inverse = target_frame(problem.P)

@@ -5,9 +5,9 @@ The verbs `twolayer.recovery` and `twolayer.weak_recovery` measure it.
 
 from __future__ import annotations
 
-from twolayer.analysis.population_loss import PopulationLoss, critical_alpha, population_loss
+from twolayer.analysis.population_loss import PopulationLoss, critical_alpha, population_loss, sufficient_alpha
 from twolayer.analysis.prefactors import RecoverySteps, recovery_steps
-from twolayer.analysis.recovery import Recovery
+from twolayer.analysis.recovery import Recovery, largest_overlaps
 from twolayer.analysis.weak_recovery import WeakRecovery
 
 __all__ = [
@@ -16,6 +16,8 @@ __all__ = [
     "RecoverySteps",
     "WeakRecovery",
     "critical_alpha",
+    "largest_overlaps",
     "population_loss",
     "recovery_steps",
+    "sufficient_alpha",
 ]

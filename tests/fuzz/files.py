@@ -137,7 +137,7 @@ def use(found: Any, which: int) -> None:
 def result(rnd: Random) -> Case:
     """A result file from somewhere, and one thing done with it."""
     name = rnd.choice(("run.nc", "run.nc", "stages.nc", "compare.nc"))
-    state, way, which = rnd.getstate(), rnd.random() < 0.7, rnd.randrange(6)
+    state, way, which, source = rnd.getstate(), rnd.random() < 0.7, rnd.randrange(6), originals() / name
 
     def call() -> None:
         own = Random()
@@ -145,7 +145,7 @@ def result(rnd: Random) -> Case:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "x.nc"
             try:
-                (_semantic if way else _bytes)(own, originals() / name, path)
+                (_semantic if way else _bytes)(own, source, path)
             except Exception:  # netCDF itself does not write this
                 return
             use(tl.load(path), which)
@@ -155,14 +155,14 @@ def result(rnd: Random) -> Case:
 
 def store(rnd: Random) -> Case:
     """A store of a sweep from somewhere: read, resumed or merged."""
-    state, which = rnd.getstate(), rnd.randrange(3)
+    state, which, source = rnd.getstate(), rnd.randrange(3), originals() / "sweep.zarr"
 
     def call() -> None:
         own = Random()
         own.setstate(state)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "x.zarr"
-            shutil.copytree(originals() / "sweep.zarr", path)
+            shutil.copytree(source, path)
             for _ in range(own.choice((1, 1, 2))):
                 _spoil_store(own, path)
             if which == 0:

@@ -6,6 +6,7 @@
     exact      p = 1:  t = E log{ u_T (u∞ − u0) / [u0 (u∞ − u_T)] } / (2c),   u = m²,   u∞ = 1 − ρΔ/(2(1 − 6ρ))
     corrected  t_ODE − log(1 + s)/(2c),   s = ρ V_p/(2c)
     from zero  p = 1, m = 0:  t = (2/c) ∫_0^x D(w) dw,   x² = cTd/(ρ V_1),   D Dawson's function
+    noisy      with the noise of samples at any T d (escape_formulas.py)
 
 c, ρ, C_p, V_p: mediocrity.py. Quenched and annealed times are those of the linearised equations. The ODE integrated
 from random starts tells what they leave out, and whether the threshold is reached at all: at the rate that is best
@@ -20,15 +21,25 @@ that does not hold is not evaluated, and ``missing`` says why.
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import integrate, special
 
-from twolayer.analysis.mediocrity import noise_gain, noise_ratio, noise_strength, require_growth
+from twolayer.analysis.escape_formulas import (
+    LINEAR,
+    RESOLVED,
+    SMALL,
+    annealed_time,
+    exact_time,
+    noisy_time,
+    not_linear,
+    quenched_time,
+    time_from_zero,
+    too_noisy,
+    unresolved,
+)
+from twolayer.analysis.mediocrity import noise_gain, noise_ratio, require_growth
 from twolayer.analysis.passage import Passage, first_passage
 from twolayer.methods.ode import ODE
 from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject
@@ -43,9 +54,6 @@ from twolayer.task.regimes import regime_of
 __all__ = ["EscapeTime", "escape_time", "passage_law", "resolved_threshold"]
 
 ODE_STARTS = 32
-LINEAR = 10.0  # the linearised formulas are given for p ≥ 2 where T d is at least this,
-RESOLVED = {"one": 10.0, "several": 50.0}  # and the correction where it is this many times 1 + s
-SMALL = 0.3  # T up to which a start at m = 0 is followed by its linear growth
 ALL = 0.99  # fraction of the starts that have to reach the threshold for a mean to be corrected
 
 
@@ -63,7 +71,9 @@ class EscapeTime:
         Mean over random starts of the ODE: the exact integral for p = 1, integrated from sampled starts for p ≥ 2,
         over those that reach the threshold.
     corrected : float or None
-        ``ode`` with the shift due to the noise of single samples.
+        ``ode`` with the shift due to the noise of single samples, where T d ≫ 1 + s.
+    noisy : float or None
+        With the noise of single samples at any T d, as long as growth is linear.
     from_zero : float or None
         Mean exit time of a start exactly at m = 0, which the ODE never leaves (p = 1).
     reached : float
@@ -78,6 +88,7 @@ class EscapeTime:
     ode: float
     ode_error: float
     corrected: float | None
+    noisy: float | None
     from_zero: float | None
     reached: float
     missing: dict[str, str]
@@ -157,25 +168,17 @@ def escape_time(
     quenched: float | None = None
     from_zero: float | None = None
     if p == 1 or T * dim >= LINEAR:
-        annealed = float(np.log((p + 1) * (T * dim + 1 - T) / (2 * p)) / (2 * c))
+        annealed = annealed_time(p, dim, T, c)
     else:
-        reason = (
-            f"T·d = {T * dim:.3g} is below {LINEAR:g}: the overlaps between the neurons of a random start alone change "
-            "its risk by a fraction 1/d"
-        )
-        missing = dict.fromkeys(("annealed", "quenched", "quenched_error"), reason)
+        missing = dict.fromkeys(("annealed", "quenched", "quenched_error"), unresolved(T * dim))
     errors: tuple[float | None, float]
     if p == 1:
-        limit = 1 - rho * problem.noise / (2 * (1 - 6 * rho))
-        _check_reachable(T, limit, algorithm)
-        quenched = _over_start(lambda u: np.log((T + (1 - T) * u) / u) / (2 * c), dim)
-        ode = _over_start(lambda u: _exact(u, T, limit, c), dim)
-        errors, reached = (0.0, 0.0), _over_start(lambda u: np.where(T + (1 - T) * u < limit, 1.0, 0.0), dim)
-        x = float(np.sqrt(c * T * dim / (rho * noise_strength(problem))))
+        quenched, errors = quenched_time(p, dim, T, c), (0.0, 0.0)
+        ode, reached = exact_time(dim, T, rho, problem.noise)
         if T <= SMALL:
-            from_zero = 2 / c * integrate.quad(special.dawsn, 0, x, limit=200)[0]
+            from_zero = time_from_zero(dim, T, rho, problem.noise)
         else:
-            missing["from_zero"] = f"T = {T:g} is above {SMALL:g}, where growth is no longer linear in m"
+            missing["from_zero"] = not_linear(T)
     else:
         missing["from_zero"] = "it is known for one neuron only"
         positive_integer("samples", samples, ODE_STARTS)
@@ -197,6 +200,11 @@ def escape_time(
             beyond, quenched = (passage.times - values[:ODE_STARTS])[crossed], float(values.mean())
             ode, error = quenched + float(beyond.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
             errors = (error, float(np.hypot(error, beyond.std(ddof=1) / np.sqrt(len(beyond)))))
+    noisy = None
+    if T <= SMALL:
+        noisy = noisy_time(p, dim, T, rho, problem.noise, quenched)
+    else:
+        missing["noisy"] = not_linear(T)
     corrected, why = _corrected(ode, c, noise_gain(problem, rho), T * dim, reached, p)
     return EscapeTime(
         annealed=annealed,
@@ -205,6 +213,7 @@ def escape_time(
         ode=ode,
         ode_error=errors[1],
         corrected=corrected,
+        noisy=noisy,
         from_zero=from_zero,
         reached=reached,
         missing=missing | ({} if why is None else {"corrected": why}),
@@ -254,43 +263,12 @@ def resolved_threshold(problem: Problem, algorithm: SGD, dim: int) -> float:
 
 def _corrected(ode: float, c: float, s: float, scale: float, reached: float, p: int) -> tuple[float | None, str | None]:
     """The time of SGD, or None and why the formula does not hold; ``scale`` is T d."""
-    least = RESOLVED["one" if p == 1 else "several"]
-    if scale < least * (1 + s):
-        return None, (
-            f"T·d = {scale:.3g} is below {least:g}·(1 + s) = {least * (1 + s):.3g}: the noise of single samples, "
-            f"s = {s:.3g}, is still at work when the threshold is passed"
-        )
+    why = too_noisy(scale, s, p)
+    if why is not None:
+        return None, why
     if reached < ALL:
         return None, f"only {reached:.0%} of the random starts reach the threshold"
     return float(ode - np.log1p(s) / (2 * c)), None
-
-
-def _over_start(function: Callable[[np.ndarray], np.ndarray], dim: int) -> float:
-    """E f(u) over u = m², m the overlap of two uniform unit vectors: m = sin φ, density ∝ cos^{d−2} φ."""
-    log_norm = special.betaln(0.5, (dim - 1) / 2) - np.log(2)
-
-    def integrand(y: float) -> float:
-        phi = y / np.sqrt(dim)
-        return float(function(np.sin(phi) ** 2) * np.exp((dim - 2) * np.log(np.cos(phi)) - log_norm) / np.sqrt(dim))
-
-    end = np.sqrt(dim) * np.pi / 2
-    cuts = [0.0, *(x for x in (0.01, 1.0, 4.0, 12.0) if x < end), *([end] if end <= 12 else [])]
-    return float(sum(integrate.quad(integrand, a, b, limit=200, epsabs=1e-13)[0] for a, b in itertools.pairwise(cuts)))
-
-
-def _exact(u: np.ndarray, T: float, limit: float, c: float) -> np.ndarray:
-    """Time from u to u_T along the logistic law; starts already beyond what can be reached count as the last ones."""
-    end = np.minimum(T + (1 - T) * u, limit * (1 - 1e-12))
-    start = np.minimum(u, end)
-    return np.log(end * (limit - start) / (start * (limit - end))) / (2 * c)
-
-
-def _check_reachable(T: float, limit: float, algorithm: SGD) -> None:
-    if limit <= T:
-        raise InputError(
-            f"Argument `threshold` must be below {max(limit, 0):.4g}, where the ODE settles with {algorithm.lr}, "
-            f"but got {T}."
-        )
 
 
 def _integrated(problem: Problem, algorithm: SGD, dim: int, T: float, seed: int, expected: float, c: float) -> Passage:

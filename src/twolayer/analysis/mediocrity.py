@@ -11,14 +11,11 @@ p ≥ 2 the aligned state it leads to is stable only for γ/(p n_b) < 1/6 (Δ = 
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
-import numpy as np
-from scipy import optimize
-
-from twolayer.gaussian.quadratic import quadratic_averages, quadratic_form
-from twolayer.numerics.errors import InputError, expect, positive_integer, reject
-from twolayer.numerics.precision import float64
+from twolayer.analysis.escape_formulas import contraction_of, growth_of, noise_strength_of
+from twolayer.analysis.symmetric import drift, excess_risk, learning_time
+from twolayer.numerics.errors import InputError, expect, finite_number, positive_integer, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
 from twolayer.task.scaling import Scaling
@@ -28,6 +25,7 @@ __all__ = [
     "contraction",
     "escape_gain",
     "growth_rate",
+    "learning_lr",
     "noise_gain",
     "noise_strength",
     "optimal_lr",
@@ -38,10 +36,12 @@ __all__ = [
 def check_problem(problem: Problem) -> None:
     """Refuse what is not phase retrieval: σ = x² (+ constant), h = z1² (+ the same constant), a = 1."""
     expect(Problem, "problem", problem)
-    sigma, form = problem.activation.polynomial, quadratic_form(problem.target.polynomial, problem.k)
+    problem.require_isotropic("The theory of escape")
+    sigma, h = problem.activation.polynomial, problem.target.polynomial
     square = sigma is not None and len(sigma) == 3 and sigma[1] == 0 and sigma[2] == 1
     shift = sigma[0] if sigma is not None else 0.0
-    matched = square and form is not None and problem.k == 1 and form[0][0, 0] == 1 and form[1] == shift
+    terms = None if h is None else {alpha: c for alpha, c in h.items() if c}
+    matched = square and terms == {(2,): 1.0, **({(0,): shift} if shift else {})}
     alike = problem.second_layer == "ones" or set(problem.second_layer) == {1.0}
     if not (matched and alike and problem.P[0, 0] == 1 and problem.divisor == problem.p and problem.labels.plain):
         raise InputError(
@@ -61,8 +61,7 @@ def contraction(problem: Problem) -> float:
     6.0
     """
     check_problem(problem)
-    p = problem.p
-    return 1 + 1 / p + 4 / p**2 + problem.noise / 2
+    return contraction_of(problem.p, problem.noise)
 
 
 def noise_strength(problem: Problem) -> float:
@@ -74,13 +73,13 @@ def noise_strength(problem: Problem) -> float:
     48.0
     """
     check_problem(problem)
-    p = problem.p
-    return 4 * (10 - 6 / p + 8 / p**2 + problem.noise)
+    return noise_strength_of(problem.p, problem.noise)
 
 
 def growth_rate(problem: Problem, rho: float) -> float:
     """Rate c = 4 (1 − ρ C_p) at which the overlaps grow, with ρ = d·lr/(p n_b)."""
-    return 4 * (1 - rho * contraction(problem))
+    check_problem(problem)
+    return growth_of(problem.p, problem.noise, rho)
 
 
 def noise_gain(problem: Problem, rho: float) -> float:
@@ -137,7 +136,56 @@ def escape_gain(problem: Problem) -> float:
     return contraction(problem.replace(width=1)) / many
 
 
-@float64
+def learning_lr(problem: Problem, dim: int, threshold: float = 0.99, batch: int = 1) -> Scaling:
+    """The learning rate with the fewest steps until R = (1 − T) R(0), for a T near one: until the target is learned.
+
+    The rate of `optimal_lr` has the fewest steps until the overlap has left zero, and for p ≥ 2 it does not lead to
+    learning. Here the whole ODE is followed, from m² = 1/d, with all neurons alike (symmetric.py), where the escape
+    leads; label noise has to leave a risk below the level.
+
+    Parameters
+    ----------
+    problem : Problem
+        Phase retrieval: ``Problem("z1**2", "square", width=p, noise=Δ)``.
+    dim : int
+        d.
+    threshold : float
+        T in (0, 1).
+    batch : int
+        n_b.
+
+    Examples
+    --------
+    >>> two = Problem("z1**2", "square", width=2)
+    >>> round(learning_lr(two, 10_000).coefficient, 2), round(optimal_lr(two).coefficient, 2)
+    (0.23, 0.4)
+    """
+    from scipy import optimize
+
+    check_problem(problem)
+    n, n_b = positive_integer("dim", dim, 2), positive_integer("batch", batch)
+    T = finite_number("threshold", threshold, minimum=0.0, accepted="a number in (0, 1)")
+    if not 0 < T < 1:
+        reject("threshold", threshold, "a number in (0, 1)")
+    p, noise = problem.p, problem.noise
+
+    def steps(x: float) -> float:
+        """The logarithm of the steps, up to a constant; of rates that do not learn, more than any other."""
+        return math.log(min(learning_time(p, n, math.exp(x), noise, T) / math.exp(x), 1e300))
+
+    grid = [math.log(0.97 * 0.7**i / contraction_of(p, noise)) for i in range(16)]
+    values = [steps(x) for x in grid]
+    best = min(range(len(grid)), key=values.__getitem__)
+    if values[best] > 600:
+        raise InputError(
+            f"Argument `threshold` must be reached at some learning rate, but with noise {noise:g} the risk stays "
+            f"above {1 - T:.4g} of its start."
+        )
+    low, high = grid[min(best + 1, len(grid) - 1)], grid[max(best - 1, 0)]
+    found = optimize.minimize_scalar(steps, bounds=(low, high), method="bounded", options={"xatol": 1e-4})
+    return Scaling(math.exp(found.x) * p * n_b, -1.0)
+
+
 def stationary_risk(problem: Problem, algorithm: SGD) -> float:
     """Excess risk at the stable fixed point of the projected ODE.
 
@@ -168,24 +216,11 @@ def stationary_risk(problem: Problem, algorithm: SGD) -> float:
         require_growth(problem, algorithm, rho)
         return rho * noise / (1 - 6 * rho)
 
-    def state(x: Any) -> tuple[np.ndarray, np.ndarray]:
-        m, q = x
-        return np.full((p, p), q) + (1 - q) * np.eye(p), np.full((p, 1), m)
+    from scipy import optimize
 
-    def averages(x: Any) -> Any:
-        Q, M = state(x)
-        return quadratic_averages(1.0, 0.0, np.eye(1), 0.0, 1.0, Q, M, np.eye(1), np.ones(p), noise)
-
-    def drift(x: Any) -> list[float]:
-        Q, M = state(x)
-        v = averages(x)
-        dM, dQ = np.asarray(v.psi), np.asarray(v.phi + v.phi.T + rho * v.chi)
-        own = np.diagonal(dQ) / 2
-        return [float((dM - M * own[:, None])[0, 0]), float((dQ - Q * (own[:, None] + own))[0, 1])]
-
-    guess = np.sqrt(1 - rho * noise / 2 / (1 - 6 * rho))
-    solution = optimize.root(drift, [guess, guess**2], tol=1e-13)
-    return float(averages(solution.x).excess_risk)
+    guess = math.sqrt(1 - rho * noise / 2 / (1 - 6 * rho))
+    solution = optimize.root(lambda x: drift(p, x[0], x[1], rho, noise), [guess, guess**2], tol=1e-13)
+    return excess_risk(p, float(solution.x[0]), float(solution.x[1]))
 
 
 def noise_ratio(problem: Problem, algorithm: SGD, dim: int | None = None) -> float:

@@ -4,6 +4,7 @@
     information exponent  k = min { l ≥ 1 : φ^(l)(0) ≠ 0 } = min { l ≥ 1 : c_l(σ) c_l(h) ≠ 0 }
     spherical flow, τ = (δ/N)·steps:   ṁ = −φ'(m)(1 − m²) − ½ δ V(m) m ≈ C m^{k−1},   C = −φ^(k)(0)/(k−1)!
     α_c(N, k) = 1, log N, N^{k−2}      for k = 1, 2, ≥ 3:  recovery takes of the order of α_c N samples
+    strong recovery is proved for α ≫ 1, log² N, N^{k−2} log² N, and excluded, as weak recovery is, for α ≪ α_c
     steps:  δ < 2 C m0^{k−2}/V(0),  m0 = N^{−1/2},  V = a² E[σ'² e²]
 
 The last line is what the normalisation of each step costs: it pulls m back at the rate ½ δ V m, and near a random start
@@ -32,7 +33,7 @@ from twolayer.numerics.precision import float64
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem, finite_array
 
-__all__ = ["PopulationLoss", "critical_alpha", "population_loss", "require_single_index"]
+__all__ = ["PopulationLoss", "critical_alpha", "population_loss", "require_single_index", "sufficient_alpha"]
 
 DEGREE = 100  # of the series of activations that are no polynomials
 ZERO = 1e-9  # products of coefficients below this, relative to the largest, count as zero
@@ -53,9 +54,25 @@ def critical_alpha(dim: int, ell: int) -> float:
     return math.log(n) if ell == 2 else float(n) ** max(ell - 2, 0)
 
 
+def sufficient_alpha(dim: int, ell: int) -> float:
+    """1, log² N or N^{ℓ−2} log² N: samples per dimension far beyond which strong recovery is proved.
+
+    They exceed `critical_alpha`, far below which even weak recovery is excluded, by a logarithm for ℓ = 2 and by two
+    for ℓ ≥ 3; what is needed lies in between.
+
+    Examples
+    --------
+    >>> [round(sufficient_alpha(1000, ell) / critical_alpha(1000, ell), 3) for ell in (1, 2, 3)]
+    [1.0, 6.908, 47.717]
+    """
+    n, ell = positive_integer("dim", dim, 2), positive_integer("ell", ell)
+    return 1.0 if ell == 1 else float(n) ** (ell - 2) * math.log(n) ** 2
+
+
 def require_single_index(problem: Problem) -> float:
     """Refuse what is not one neuron and one unit direction; the second layer of that neuron."""
     expect(Problem, "problem", problem)
+    problem.require_isotropic("The theory of recovery")
     if problem.p != 1 or problem.k != 1:
         raise InputError(
             f"Argument `problem` must be a single-index task, one neuron and one direction, but has {problem.p} "

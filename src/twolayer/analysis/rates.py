@@ -2,6 +2,7 @@
 
     dM/dt = Ψ,    dQ/dt = Ψ^GF + (γ/p) Ψ^Var,    Ψ = psi,  Ψ^GF = phi + phiᵀ,  Ψ^Var = chi
     gradient flow: what gradient descent on the risk does;    variance: what the spread of single samples adds
+    increments of one step ~ (lr/p) ( E𝒳, Σ/n_b ),    Σ = Cov 𝒳 of one sample, 𝒳 = (M, Q, a); normalised: J Σ Jᵀ
 
 The regime of lr and batch weighs them: both on the Saad–Solla line, the first alone in gradient flow, the second alone
 in pure noise. As p → ∞ the second vanishes as 1/p. Normalised weights subtract from each part its own radial motion,
@@ -12,14 +13,17 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.state import Overlap
+from twolayer.equations.state import Overlap, tangent
+from twolayer.equations.step import form_of, limit_in
 from twolayer.gaussian.engines import LOG2_POINTS, adapt, relative_error
 from twolayer.gaussian.moments import check_point
+from twolayer.gaussian.spread import spread_of
 from twolayer.methods.ode import ODE
 from twolayer.numerics.errors import Refused, expect
 from twolayer.numerics.precision import float64
@@ -57,6 +61,8 @@ class Rates:
         How the averages were taken.
     error : float
         Their largest estimated error, relative to the size each can have.
+    entries : list of str
+        What the rows of ``covariance`` are.
     """
 
     gradient_flow: Part
@@ -64,6 +70,7 @@ class Rates:
     regime: str
     engine: str
     error: float
+    _at: tuple[Problem, SGD, tuple[np.ndarray, ...]] = dataclasses.field(repr=False)
 
     def __repr__(self) -> str:
         return f"Rates(p={len(self.total.a)}, regime={self.regime!r}, engine={self.engine!r}, error={self.error:.1e})"
@@ -72,6 +79,26 @@ class Rates:
     def total(self) -> Part:
         """The right-hand side of the ODE: the sum of the two parts."""
         return Part(*(x + y for x, y in zip(self.gradient_flow, self.variance, strict=True)))
+
+    @cached_property
+    def covariance(self) -> np.ndarray:
+        """Σ (F, F) of the increments of one sample divided by lr/p, in the order of ``entries``: that of the SDE.
+
+        Examples
+        --------
+        >>> near = Overlaps([[1.0]], [[0.0]])
+        >>> rates(Problem("z1**2", "square"), SGD(lr="0.1/d", geometry="projected"), near).covariance[0, 0].round(6)
+        np.float64(48.0)
+        """
+        return _covariance(*self._at)
+
+    @property
+    def entries(self) -> list[str]:
+        """Names of the rows of ``covariance``: M, the upper triangle of Q, and a where it is trained."""
+        (p, k), algorithm = self.total.M.shape, self._at[1]
+        overlaps = [f"M[{j + 1},{r + 1}]" for j in range(p) for r in range(k)]
+        gram = [f"Q[{j + 1},{l + 1}]" for j in range(p) for l in range(j, p)]
+        return overlaps + gram + [f"a[{j + 1}]" for j in range(p) if algorithm.train_second_layer]
 
 
 @float64
@@ -98,6 +125,7 @@ def rates(problem: Problem, algorithm: SGD, start: Overlaps, method: ODE | None 
     """
     check_description(problem, algorithm)
     algorithm.check_plain("rates")
+    problem.require_isotropic("rates")
     method = ODE() if method is None else expect(ODE, "method", method)
     check_point(problem, start)
     reason = method.objection(problem, algorithm)
@@ -118,7 +146,18 @@ def rates(problem: Problem, algorithm: SGD, start: Overlaps, method: ODE | None 
     flow = _part(dataclasses.replace(field, limit=field.limit._replace(noise=zero)), point)
     variance = _part(dataclasses.replace(field, limit=field.limit._replace(flow=zero, decay=zero, second=zero)), point)
     error = relative_error(averager, averager.error(*point, problem.noise), problem, *point)
-    return Rates(flow, variance, regime_of(algorithm).name, averager.label, error)
+    return Rates(flow, variance, regime_of(algorithm).name, averager.label, error, (problem, algorithm, point))
+
+
+@float64
+def _covariance(problem: Problem, algorithm: SGD, point: tuple[np.ndarray, ...]) -> np.ndarray:
+    Q, M, a = map(jnp.asarray, point)
+    rho = limit_in(regime_of(algorithm), algorithm, problem.divisor).noise
+    sigma = spread_of(problem, algorithm)(Q, M, a, problem.noise, jnp.asarray(rho, float))
+    if form_of(algorithm).normalises:
+        J = tangent(Q, M, algorithm.train_second_layer)
+        sigma = J @ sigma @ J.T
+    return np.asarray(sigma)
 
 
 def _part(field: VectorField, point: tuple[np.ndarray, ...]) -> Part:

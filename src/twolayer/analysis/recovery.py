@@ -3,6 +3,8 @@
     w ← w − (δ/N)(∇ℓ − (∇ℓ·w) w), then normalised;    one sample a step,  lr = δ/N
     weak recovery   τ_η     = first step with m ≥ η          (search)
     strong recovery τ_{1−η} = first step with m ≥ 1 − η      (descent: what it takes beyond τ_η)
+    two stages      δ ~ N^{−(k−2)/2} for the search, δ = O(1) for the descent, which then takes ≤ C N samples
+    lower bound     sup_{t ≤ αN} |m_t| → 0  for α ≪ α_c
 
 The overlap m is a Markov chain of its own (methods/chain.py), so the descent is simulated from the states in which the
 searches ended, with random numbers of its own. A run that has not recovered when its samples are used up is censored:
@@ -19,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from twolayer.analysis.passage import first_passage
-from twolayer.analysis.population_loss import PopulationLoss, critical_alpha, population_loss
+from twolayer.analysis.population_loss import PopulationLoss, critical_alpha, population_loss, sufficient_alpha
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.chain import Chain
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require
@@ -34,13 +36,14 @@ from twolayer.task.method import Until
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
-__all__ = ["Recovery", "foreseen_recovery", "recovery", "thresholds_of"]
+__all__ = ["Recovery", "foreseen_recovery", "largest_overlaps", "recovery", "thresholds_of"]
 
 STARTS = {"positive": "hemisphere", "random": "sphere"}
 PATIENCE = 10.0  # runs end after so many times what the flow takes from m = N^{−1/2}, unless told otherwise
 LAST = 3.0  # the slowest of many runs takes so many times what the flow takes
 PIECES = 64  # a run stops at the first of so many save points at which all its seeds have crossed
 STRIDE = 64  # and these are so many steps apart at least: blocks of random numbers then have one size, compiled once
+LOOKS = 2000  # at which the largest overlap of a run is looked for
 LATER = 0x5EA7  # added to the seed of the search gives that of the descent
 
 
@@ -119,6 +122,11 @@ class Recovery:
         """α_c N, the order of the number of samples that the search takes."""
         return self.dim * critical_alpha(self.dim, self.information)
 
+    @property
+    def sufficient_samples(self) -> float:
+        """The number of samples far beyond which strong recovery is proved."""
+        return self.dim * sufficient_alpha(self.dim, self.information)
+
     def __repr__(self) -> str:
         return field_summary(
             self,
@@ -161,6 +169,7 @@ def recovery(
     samples: float | None = None,
     seeds: int = 64,
     seed: int = 0,
+    descent_lr: Any = None,
     progress: Any = None,
 ) -> Recovery:
     """Measure weak and strong recovery of a single-index task by the exact chain, from random starts.
@@ -182,6 +191,10 @@ def recovery(
         Runs are censored after so many samples; by default ten times what the flow takes from m = N^{−1/2}.
     seeds, seed : int
         Number of runs, and the seed of starts and runs.
+    descent_lr : Scaling, str or float, optional
+        Another learning rate for the descent: for k ≥ 3 the search needs steps of N^{−(k−2)/2}/N, and the descent takes
+        of the order of N samples with steps of order 1/N. The state is followed up to weak recovery with one, and on
+        with the other.
 
     Returns
     -------
@@ -205,22 +218,63 @@ def recovery(
     pieces = max(1, min(PIECES, steps // STRIDE))
     quantity = "overlap" if landscape.even else "alignment"
 
-    def run(threshold: float, starts: Overlaps, seed: int) -> Any:
+    later = algorithm if descent_lr is None else algorithm.replace(lr=descent_lr)
+
+    def run(algorithm: SGD, threshold: float, starts: Overlaps, seed: int) -> Any:
         options: dict[str, Any] = {"steps": steps, "save": pieces, "until": Until(quantity, threshold)}
         return solve(problem, algorithm, Chain(dim), starts, seed=seed, progress=progress, **options)
 
-    search = run(thresholds[0], starts, seed)
+    search = run(algorithm, thresholds[0], starts, seed)
     weak, strong = first_passage(search).steps, np.full(seeds, np.inf)
     found = np.isfinite(weak)
     if found.any():
         # runs that found nothing start at the end: as many as before, for the same compiled code
         there = np.where(found[:, None, None], search.M.values[:, -1], 1.0)
         further = first_passage(
-            run(thresholds[1], Overlaps(search.Q.values[:, -1], there, dim=dim), seed + LATER)
+            run(later, thresholds[1], Overlaps(search.Q.values[:, -1], there, dim=dim), seed + LATER)
         ).steps
         # the state is that after the whole step in which the threshold was passed
         strong = np.where(found & (np.ceil(weak) + further <= steps), np.ceil(weak) + further, np.inf)
     return Recovery(weak * batch, strong * batch, thresholds, dim, landscape.information, float(steps * batch))
+
+
+def largest_overlaps(
+    problem: Problem,
+    algorithm: SGD,
+    dim: int,
+    samples: float,
+    *,
+    start: str | Overlaps = "random",
+    seeds: int = 64,
+    seed: int = 0,
+    progress: Any = None,
+) -> np.ndarray:
+    """sup |m_t| of every run up to a number of samples: what the lower bound says vanishes for α ≪ α_c.
+
+    The chain is exact; it is looked at 2000 times, or at every step where there are fewer, and once more at the end.
+
+    Parameters
+    ----------
+    problem, algorithm, dim
+        As for `recovery`.
+    samples : float
+        αN.
+    start : str or Overlaps
+        As for `recovery`; by default the whole sphere.
+    seeds, seed : int
+
+    Examples
+    --------
+    >>> algorithm = SGD(lr="0.05/d", loss="correlation", geometry="spherical")
+    >>> largest = largest_overlaps(Problem("h3(z1)", "h3"), algorithm, dim=1000, samples=1000, seeds=16)
+    >>> largest.shape, bool(largest.max() < 0.3)
+    ((16,), True)
+    """
+    eta = (0.25, 0.75)
+    _, _, starts, steps = _prepared(problem, algorithm, dim, eta, start, samples, seeds, seed)
+    save = min(steps, LOOKS)
+    run = solve(problem, algorithm, Chain(dim), starts, steps=steps, save=save, seed=seed, progress=progress)
+    return np.asarray(np.abs(run.M.values[:, :, 0, 0]).max(1))
 
 
 def foreseen_recovery(

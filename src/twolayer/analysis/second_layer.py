@@ -28,7 +28,7 @@ from twolayer.numerics.errors import InputError, expect, finite_number, positive
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import sobol_normals
-from twolayer.running.dataset import unpack
+from twolayer.running.dataset import check_result, unpack
 from twolayer.running.meanings import with_meanings
 from twolayer.task.losses import Loss
 from twolayer.task.overlaps import Overlaps
@@ -240,7 +240,7 @@ def layerwise(result: xr.Dataset, ridge: float = 0.0) -> xr.Dataset:
     >>> layerwise(run).risk.shape, bool((layerwise(run).risk < run.risk).all())
     ((1, 4), True)
     """
-    expect(xr.Dataset, "result", result, " from solve")
+    check_result(result, "result")
     known = unpack(result)
     problem: Problem = known["problem"]
     lead = result.a.shape[:2]

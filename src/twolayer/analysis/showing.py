@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 COLOURS = {"#": "#7cbf7a", "l": "#333333", "c": "#c6dbef", "1": "#1f77b4", ".": "#dddddd", "*": "#d95f02"}
-TIMES = ("annealed", "quenched", "ode", "corrected", "from_zero")
+TIMES = ("annealed", "quenched", "ode", "corrected", "noisy", "from_zero")
 
 
 def diagram_html(diagram: PhaseDiagram) -> str:

@@ -1,10 +1,12 @@
 """Weak recovery measured: the first step at which student and target overlap by η, and how it grows with d.
 
     T = min{ t : ‖M_t‖_F ≥ η },    median over runs ~ d^θ
+    T_r = min{ t : ‖M_t e_r‖ ≥ η },    direction by direction
 
-Runs of the exact chain at several dimensions, each from its own random start. A run that has not recovered by the last
-step is censored: it counts as later than all others. For odd ℓ a neuron with m_0 < 0 is pushed to m = 0 and must wait
-for the noise, so its sign is the user's choice.
+Runs of the exact chain at several dimensions, each from its own random start; where samples are used again there is no
+chain of the overlaps, and weights are simulated instead. Directions are looked at on a logarithmic scale of steps. A
+run that has not recovered by the last step is censored: it counts as later than all others. For odd ℓ a neuron with
+m_0 < 0 is pushed to m = 0 and must wait for the noise, so its sign is the user's choice.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from twolayer.analysis.prefactors import RecoverySteps, check_threshold, expansi
 from twolayer.functions.activation import Activation
 from twolayer.functions.exponents import analyse
 from twolayer.methods.chain import Chain, tail_of
+from twolayer.methods.vectors import Vectors
 from twolayer.numerics.errors import InputError, choice, positive_integer, reject
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.statistics import Fit, Median, median, median_power_law, resolved, told
@@ -37,6 +40,7 @@ from twolayer.task.scaling import positive_law
 __all__ = ["WeakRecovery", "foreseen_recovery", "growth_of", "oriented", "weak_recovery"]
 
 SIGNS = ("positive", "negative", "random")
+LOOKS = 300  # steps at which directions are looked at, spaced by some percent
 LEAST = 64  # steps that every measurement may take: blocks of random numbers then have one size, compiled once
 GAUSSIAN_ABOVE = 2**14
 LATE = 0.19  # 15 % of the random starts have |m_0| √d below this
@@ -57,7 +61,9 @@ class WeakRecovery:
     batch_sums : tuple of str
         How batches were summed at each dimension.
     growth : str or None
-        How T should grow (`Phase.growth`); None where nothing should be learned.
+        How T should grow (`Phase.growth`); None where nothing should be learned, and where samples are used again.
+    directions : array (dims, seeds, k) or None
+        T_r of every direction, where it was asked for: the first step looked at, up to some percent late.
     """
 
     problem: Problem
@@ -68,6 +74,7 @@ class WeakRecovery:
     limits: tuple[int, ...]
     batch_sums: tuple[str, ...]
     growth: str | None
+    directions: np.ndarray | None = None
 
     @property
     def mu(self) -> float:
@@ -168,15 +175,16 @@ def weak_recovery(
     start: str = "random",
     steps: Any = None,
     batch_sums: str = "auto",
+    per_direction: bool = False,
     progress: Any = None,
 ) -> WeakRecovery:
-    """Measure the steps of weak recovery with the exact chain.
+    """Measure the steps of weak recovery with the exact chain, or on explicit weights where samples come back.
 
     Parameters
     ----------
     problem : Problem
     algorithm : SGD
-        Projected or spherical; ``lr`` and ``batch`` as laws in d.
+        Projected or spherical; ``lr``, ``batch`` and ``dataset`` as laws in d.
     dim : int or sequence of int
     threshold : float
         η in (0, 1).
@@ -192,6 +200,8 @@ def weak_recovery(
     batch_sums : str
         As for `Chain`; ``"auto"`` draws the sums over more than 2¹⁴ samples from their Gaussian limit, where tails are
         as heavy as those of h4 over more than 57 000 (`methods.chain.tail_of`).
+    per_direction : bool
+        Whether to measure every target direction by itself (``.directions``); runs then go on to the last step.
 
     Notes
     -----
@@ -206,30 +216,44 @@ def weak_recovery(
     """
     eta, seeds, sizes = _checked(problem, algorithm, dim, threshold, seeds, sign, start, batch_sums)
     limits = tuple(_limit(problem, algorithm, size, eta, sign, start, steps) for size in sizes)
-    rows, sums = [], []
+    rows, sums, each = [], [], []
     for size, limit in zip(sizes, limits, strict=True):
         starts = _starts(problem, size, seeds, seed, sign, start)
         chosen, batch = batch_sums, algorithm.batch_at(size)
-        if chosen == "auto" and batch > GAUSSIAN_ABOVE:
+        if chosen == "auto" and batch > GAUSSIAN_ABOVE and not algorithm.reused:
             a = problem.a(seed) if starts.a is None else np.atleast_2d(starts.a)[0]
             chosen = "gaussian" if batch > tail_of(problem, algorithm, starts.Q[0], starts.M[0], a) else "exact"
-        run = solve(
-            problem,
-            algorithm,
-            Chain(size, batch_sums=chosen),
-            starts,
-            steps=limit,
-            save=1,
-            seed=seed,
-            until=Until("overlap", eta),
-            progress=progress,
-        )
-        began = np.sqrt((starts.M**2).sum((1, 2))) >= eta
-        rows.append(np.where(began, 0.0, np.ceil(first_passage(run).steps)))
+        method = Vectors(size) if algorithm.reused else Chain(size, batch_sums=chosen)
+        common: dict[str, Any] = {"steps": limit, "seed": seed, "progress": progress}
+        if per_direction:
+            looks = np.unique(np.round(np.geomspace(1, limit, min(LOOKS, limit)))).astype(int)
+            run = solve(problem, algorithm, method, starts, save=np.concatenate([[0], looks]), throw=False, **common)
+            M = run.M.values
+            rows.append(_passed(run.step.values, np.sqrt((M**2).sum((2, 3))), eta))
+            each.append(_passed(run.step.values, np.sqrt((M**2).sum(2)), eta))
+        else:
+            until = Until("overlap", eta)
+            run = solve(problem, algorithm, method, starts, save=1, until=until, **common)
+            began = np.sqrt((starts.M**2).sum((1, 2))) >= eta
+            rows.append(np.where(began, 0.0, np.ceil(first_passage(run).steps)))
         sums.append("gaussian" if chosen == "gaussian" else "exact")
     return WeakRecovery(
-        problem, algorithm, eta, sizes, np.array(rows), limits, tuple(sums), growth_of(problem, algorithm)
+        problem,
+        algorithm,
+        eta,
+        sizes,
+        np.array(rows),
+        limits,
+        tuple(sums),
+        None if algorithm.reused else growth_of(problem, algorithm),
+        np.array(each) if per_direction else None,
     )
+
+
+def _passed(steps: np.ndarray, sizes: np.ndarray, eta: float) -> np.ndarray:
+    """The first of the steps at which each size (seeds, steps, …) has reached the level; infinite where none has."""
+    beyond = sizes >= eta
+    return np.where(beyond.any(1), np.asarray(steps, float)[beyond.argmax(1)], np.inf)
 
 
 def foreseen_recovery(
@@ -266,6 +290,7 @@ def _checked(
     """Level, seeds and dimensions."""
     check_description(problem, algorithm)
     algorithm.check_plain("weak_recovery")
+    problem.require_isotropic("weak_recovery")
     eta = check_threshold(threshold)
     choice("sign", sign, SIGNS)
     choice("start", start, ("random", "typical"))
@@ -303,7 +328,7 @@ def _limit(problem: Problem, algorithm: SGD, dim: int, eta: float, sign: str, st
     """Last step at a dimension: as asked, or late enough for 85 % of the starts."""
     if steps is not None:
         return max(1, round(positive_law(steps, "steps")(dim)))
-    if (problem.p, problem.k) != (1, 1) or dim**-0.5 >= eta:
+    if (problem.p, problem.k) != (1, 1) or dim**-0.5 >= eta or algorithm.reused:
         return 10_000
     predicted = recovery_steps(problem, algorithm, dim, eta)
     late = 1.0 if start == "typical" else LATE ** min(0, 2 - predicted.ell)

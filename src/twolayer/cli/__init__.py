@@ -10,6 +10,7 @@ import importlib
 import io
 import os
 import re
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -124,7 +125,8 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def script() -> int:
-    """The console command."""
+    """The console command; a request to end is heard like Ctrl-C, so that what is finished is kept."""
+    signal.signal(signal.SIGTERM, _stop)
     code = main()
     if code == 1:
         # compiled code of an interrupted run may still be at work, and crashes when the interpreter is taken down
@@ -133,6 +135,10 @@ def script() -> int:
             stream.flush()
         os._exit(code)
     return code
+
+
+def _stop(*_: Any) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         idle(args, "without --measure", "--start", "--samples", "--seed", "--dry-run")
         if args.out is None:
             idle(args, "without --measure or a figure", "--threshold")
-    from twolayer.analysis.population_loss import critical_alpha, population_loss
+    from twolayer.analysis.population_loss import critical_alpha, population_loss, sufficient_alpha
     from twolayer.analysis.recovery import foreseen_recovery, recovery, thresholds_of
     from twolayer.task.algorithm import SGD
     from twolayer.task.problem import Problem
@@ -65,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
         "information": k,
         "critical_alpha": alpha,
         "critical_samples": alpha * args.dim,
+        "sufficient_samples": sufficient_alpha(args.dim, k) * args.dim,
         "growth": landscape.growth,
         "noise": noise,
         "largest_step": largest,
@@ -74,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
     lines = [
         f"information exponent  {k}" + ("   (an even loss: recovered up to the sign)" if landscape.even else ""),
         f"α_c(N)                {alpha:.5g}   (α_c·N = {alpha * args.dim:.5g} samples)",
+        f"strong recovery       proved far beyond {values['sufficient_samples']:.5g} samples",
         f"growth                ṁ ≈ {landscape.growth:.5g}·m^{k - 1}"
         + ("" if landscape.descends else "   (φ' is not negative on all of (0, 1))"),
         f"step                  δ = {values['step']:.4g}, "

@@ -19,11 +19,11 @@ from twolayer.numerics.errors import InputError
 from twolayer.task.inputs import Inputs
 from twolayer.task.overlaps import Overlaps
 
-__all__ = ["Layout"]
+__all__ = ["BlockLayout"]
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class BlockLayout:
     """Coordinates of rows in blocks, in the order in which they are held.
 
     Attributes
@@ -45,7 +45,7 @@ class Layout:
     order: tuple[int, ...]
 
     @classmethod
-    def of(cls, inputs: Inputs, P: np.ndarray, dim: int, most: int | None = None) -> Layout:
+    def of(cls, inputs: Inputs, P: np.ndarray, dim: int, most: int | None = None) -> BlockLayout:
         """All coordinates at dimension d, or ``most`` of a block beside the target's; those held whole come first."""
         sizes = inputs.sizes(dim)
         frames = [Overlaps(np.eye(1), np.zeros((1, len(one))), one).factors()[0] for one in P]

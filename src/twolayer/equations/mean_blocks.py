@@ -87,7 +87,7 @@ class BlockMeanStep(MeanStep):
         scale = jnp.diagonal(new_Q.sum(0)) ** -0.5 if form.normalises else jnp.ones(len(y.a))
         a = second_layer(form, self.rates, now.a, average.second)
         rows = Rows(new_Q * scale[:, None] * scale, new_M * scale[:, None], a)
-        return Step(rows, None, None, average.chi, scale, seen)
+        return Step(rows, None, jnp.zeros(()), average.chi, scale, seen)
 
     def _lengths(self, y: Overlap, fields: Overlap, at: Visited | None) -> Numbers:
         """s_i² E[g gᵀ (uᵀ Ω⁺ Ω⁽ⁱ⁾ Ω⁺ u − tr Ω⁺ Ω⁽ⁱ⁾)], (b, p, p)."""

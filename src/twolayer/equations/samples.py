@@ -9,6 +9,8 @@
 Step t has batch b = ⌊t/r⌋: every batch is used in r steps. Inputs are functions of their number (random.py), so a
 fixed set is never stored: it is drawn again whenever it is visited, which costs about as much as one product with the
 weights. The first pass through a set in sequence uses the very numbers of fresh samples.
+
+Given rows have numbers too: sample i is row π(i) of them, with a permutation of its own for every seed.
 """
 
 from __future__ import annotations
@@ -46,11 +48,12 @@ class SampleForm:
     sampling: str = "sequence"
     repeat: int = 1
     varies: bool = False
+    given: int = 0  # rows that are given, if they are
 
     @property
     def remembers(self) -> bool:
-        """Whether samples come back."""
-        return self.dataset is not None or self.repeat > 1
+        """Whether samples come back, or are given."""
+        return self.dataset is not None or self.repeat > 1 or self.given > 0
 
     @property
     def chunk(self) -> int:
@@ -70,7 +73,7 @@ class SampleForm:
     @property
     def size(self) -> int:
         """Samples that the training risk is taken over: the set, or the batch in use."""
-        return self.batch if self.dataset is None else self.dataset
+        return (self.given or self.batch) if self.dataset is None else self.dataset
 
     @property
     def visits(self) -> int:
@@ -108,6 +111,8 @@ def _drawn(spec: SampleForm, keys: Any, number: Any, chunk: Any) -> Batch:
         return _by_number(spec, keys, _chosen(spec, keys[2], number, _positions(spec, chunk)))
     if spec.dataset is not None:
         number = number % (spec.dataset // spec.batch)
+    if spec.given:
+        return _by_number(spec, keys, number * spec.batch + _positions(spec, chunk))
     word, part = number.astype(jnp.uint32), jnp.asarray(chunk).astype(jnp.uint32)
     key = jnp.stack(random.threefry((keys[0, 0], keys[0, 1]), jnp.uint32(0x5EED), part))
     index = jnp.arange(-(-spec.chunk * spec.dim // 2), dtype=jnp.uint32)
@@ -123,7 +128,8 @@ def draw_again(spec: SampleForm, keys: Any, visit: Any, taken: Any) -> tuple[Bat
         number = _positions(spec, visit)
         return _by_number(spec, keys, number), number < spec.size
     batch, chunk = visit // spec.chunks, visit % spec.chunks
-    step = batch * spec.repeat if spec.dataset is not None else jnp.maximum(taken, 1) - 1
+    whole = spec.dataset is not None or spec.given
+    step = batch * spec.repeat if whole else jnp.maximum(taken, 1) - 1
     return draw(spec, keys, step, chunk), _positions(spec, chunk) < spec.batch
 
 
@@ -152,8 +158,11 @@ def _chosen(spec: SampleForm, key: Any, batch: Any, position: Any) -> Any:
 
 
 def _by_number(spec: SampleForm, keys: Any, number: Any) -> Batch:
-    """Samples of the set by their numbers."""
+    """Samples of the set by their numbers; given ones are known by the numbers of their rows."""
     number = number.astype(jnp.uint32)
+    if spec.given:
+        row = shuffled(keys[0], 0, jnp.minimum(number, np.uint32(spec.given - 1)), spec.given)
+        return Batch((row, row), jnp.zeros(row.shape))
     index = jnp.arange(-(-spec.dim // 2), dtype=jnp.uint32)
     halves = random.normal_32(keys[0], number[:, None], index[None, :])
     return Batch(halves, random.normal(keys[1], jnp.uint32(0), number))

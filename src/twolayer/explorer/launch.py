@@ -103,7 +103,7 @@ def _server(task: dict[str, Any] | None, host: str, port: int) -> tuple[Any, soc
         from twolayer.explorer.server import LOOPBACK, create_app
     except ImportError as error:
         missing = str(error.name or "").split(".")[0]
-        if missing not in ("fastapi", "uvicorn", "starlette"):
+        if missing not in ("fastapi", "uvicorn"):
             raise
         raise InputError(
             f"The explorer needs {missing}, which the extra `explore` installs: pip install 'twolayer[explore]'."

@@ -139,6 +139,7 @@ class Pool:
     async def _launch(self, worker: Worker) -> None:
         # compiled code is shared by the workers, and by those that take the place of others
         cache = {"JAX_COMPILATION_CACHE_DIR": self._folder, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2"}
+        cache["TF_CPP_MIN_LOG_LEVEL"] = "3"  # XLA warns of code from another machine, which this is not
         worker.process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import gzip
 import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
@@ -24,7 +26,6 @@ from urllib.parse import parse_qs, urlsplit
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, ValidationError
-from starlette.middleware.gzip import GZipMiddleware
 
 from twolayer.explorer.limits import LIMITS, check_family, check_size
 from twolayer.explorer.pool import Busy, Inquiry, Pool
@@ -146,12 +147,11 @@ def create_app(
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=running)
     app.state.pool = pool
-    app.add_middleware(GZipMiddleware, minimum_size=4000, compresslevel=4)  # event streams are left alone
     app.add_middleware(Guard, hosts=hosts, token=token)
 
     @app.get("/")
-    async def page() -> Response:
-        return _file("explorer.html")
+    async def page(request: Request) -> Response:
+        return _file("explorer.html", request)
 
     @app.get("/api/catalogue")
     async def start() -> Response:
@@ -162,9 +162,13 @@ def create_app(
         if kind not in KINDS:
             return _json({"error": f"There is no question {short(kind)}; known are {', '.join(KINDS)}."}, 404)
         try:
-            question = _read(kind, await request.body())
+            question = _read(await request.body())
         except InputError as error:
-            return _json({"error": str(error), "position": error.position}, 422)
+            return _json({"error": str(error)}, 422)
+        try:
+            _check(kind, question)
+        except InputError as error:
+            return _refused({"error": str(error), "position": error.position})
         try:
             job = pool.submit(
                 kind, question.task, question.options.model_dump(exclude_none=True), question.options.ahead
@@ -173,7 +177,7 @@ def create_app(
             sentence = f"{len(pool.waiting)} questions wait already: ask again in a moment."
             return Response(json.dumps({"error": sentence}), 429, {**HEADERS, "retry-after": "1"}, "application/json")
         if kind in STREAMS:
-            headers = {**HEADERS, "x-accel-buffering": "no", "content-encoding": "identity"}
+            headers = {**HEADERS, "x-accel-buffering": "no"}
             return StreamingResponse(_events(pool, job), media_type="text/event-stream", headers=headers)
         return await _answer(pool, job, request)
 
@@ -183,8 +187,8 @@ def create_app(
         return _json({"withdrawn": bool(known)})
 
     @app.get("/{name}")
-    async def file(name: str) -> Response:
-        return _file(name)
+    async def file(name: str, request: Request) -> Response:
+        return _file(name, request)
 
     @app.exception_handler(404)
     async def unknown(request: Request, error: Exception) -> Response:
@@ -202,17 +206,30 @@ def _json(values: dict[str, Any], status: int = 200) -> Response:
     return Response(text, status, HEADERS, "application/json")
 
 
-def _file(name: str) -> Response:
-    path = FILES.get(name)  # names of the folder, not paths: nothing else can be asked for
-    if path is None:
+@functools.cache
+def _packed(name: str) -> bytes:
+    return gzip.compress(FILES[name].read_bytes(), 6, mtime=0)
+
+
+def _file(name: str, request: Request) -> Response:
+    if name not in FILES:  # names of the folder, not paths: nothing else can be asked for
         return _json({"error": f"There is no file {short(name)}."}, 404)
     policy = PLAYGROUND if name.startswith("playground") else POLICY
-    headers = {**HEADERS, "content-security-policy": policy}
-    return Response(path.read_bytes(), 200, headers, TYPES.get(path.suffix, "application/octet-stream"))
+    headers = {**HEADERS, "content-security-policy": policy, "vary": "accept-encoding"}
+    media = TYPES.get(FILES[name].suffix, "application/octet-stream")
+    # the pages are packed, once; answers are not: that would take longer than sending them to the same machine
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(_packed(name), 200, {**headers, "content-encoding": "gzip"}, media)
+    return Response(FILES[name].read_bytes(), 200, headers, media)
 
 
-def _read(kind: str, body: bytes) -> Question:
-    """The question, checked as far as that needs no work."""
+def _refused(data: dict[str, Any]) -> Response:
+    """A refusal is an answer like another: the question was understood, and this is what is to be said about it."""
+    return _json({"refused": data["error"], "position": data.get("position")})
+
+
+def _read(body: bytes) -> Question:
+    """The question, if it is one."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -223,13 +240,17 @@ def _read(kind: str, body: bytes) -> Question:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the question"
         raise InputError(f"Key `{where}` of the question: {first['msg'].lower()}.") from None
+    return question
+
+
+def _check(kind: str, question: Question) -> None:
+    """Refuse what can be refused without work."""
     check_size(task_from(question.task, "the task"))
     if kind == "family":
         check_family(question.options.values or [])
     for word in [question.options.method, *(question.options.methods or [])]:
         if word is not None and word.lower() != word:
             raise InputError(f"Option `method` must be a word such as ode or chain, but got {short(word)}.")
-    return question
 
 
 async def _answer(pool: Pool, job: Inquiry, request: Request) -> Response:
@@ -253,6 +274,8 @@ async def _answer(pool: Pool, job: Inquiry, request: Request) -> Response:
     finally:
         leaving.cancel()
         pool.cancel(job.number)
+    if event == "error" and data["status"] == 422:
+        return _refused(data)
     if event == "error":
         return _json({name: value for name, value in data.items() if name != "status"}, data["status"])
     return _json(data)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import functools
 import json
 import tempfile
 import warnings
@@ -27,6 +28,7 @@ from twolayer.explorer.speaking import Voice
 from twolayer.files.taskfile import TaskFile, task_from
 from twolayer.numerics.errors import InputError
 from twolayer.numerics.precision import float64
+from twolayer.task.problem import Problem
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -48,11 +50,17 @@ def _warned(work: Callable[[], Any]) -> tuple[Any, list[str]]:
     return result, list(dict.fromkeys(str(w.message) for w in heard if w.category.__module__.startswith("twolayer")))
 
 
+@functools.lru_cache(maxsize=64)
+def _problem(text: str) -> Problem:
+    """The problem of a table; a slider asks for the same one again and again, and its functions are checked once."""
+    return Problem(**json.loads(text))
+
+
 def _made(task: TaskFile, word: str, **changes: Any) -> tuple[Method, Task]:
     """The method and its checked run, within the bounds of the page."""
     from twolayer.running.solve import make_task
 
-    problem, algorithm = task.problem(), task.algorithm()
+    problem, algorithm = _problem(json.dumps(task.table.problem.model_dump())), task.algorithm()
     if problem.k > LIMITS.directions:
         raise InputError(f"The page runs at most {LIMITS.directions} directions, but the target has {problem.k}.")
     (method,) = task.methods([word])

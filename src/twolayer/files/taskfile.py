@@ -341,8 +341,9 @@ class TaskFile:
         if self.table.stages:
             raise InputError(f"{self.name}: a sweep follows one algorithm, but the file has [[stages]].")
         over, run, problem, algorithm = self.swept(), self.table.run, self.problem(), self.algorithm()
-        if run.alpha is not None:
-            raise InputError(f"{self.name}: the runs of a sweep end at `run.time` or `run.steps`, not at an alpha.")
+        names_of_ends = ("time", "steps", "alpha")
+        swept = any(f"run.{name}" in over for name in names_of_ends)
+        ends = {} if swept else {name: getattr(run, name) for name in names_of_ends}
         dims = [v for key in ("run.dim", "method.dim") for v in over.get(key, ()) if isinstance(v, int)]
         dim = run.dim or (dims[0] if dims else None)
         methods = self.methods(names, dim) or self.methods(support(problem, algorithm).methods[:1], dim)
@@ -358,8 +359,7 @@ class TaskFile:
             "over": over,
             "start": start,
             "dim": None if methods[0].dimension is not None else dim,
-            "time": None if "run.time" in over or "run.steps" in over else run.time,
-            "steps": None if "run.time" in over or "run.steps" in over else run.steps,
+            **ends,
             "save": run.save,
             "until": self.until(),
             "seeds": run.seeds,

@@ -30,14 +30,13 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 FINITE = 4.0  # runs differ from their limit by no more than this over d
 CLOSE = 0.1  # of the excess risk: deviations from the equation that have to be seen
-SLOPE = 0.25  # of an exponent; allowed are what logarithms of few decades bend it by
-BENT = 0.08
+BENT = 0.08  # of an exponent: what next orders change it by over few decades
 
 
 @figure(
     "heavy-tails",
-    "Clipped and normalised against plain gradients under label noise without a variance",
-    quick={"dims": (100, 300, 900), "seeds": 48},
+    "clipped and normalised against plain gradients under label noise without a variance",
+    quick={"dims": (60, 400, 2400), "seeds": 80},
     group="mean-field",
     papers=("saad1995", "benarous2021"),
 )
@@ -45,7 +44,7 @@ def heavy_tails(
     *,
     seed: int = 0,
     dims: tuple[int, ...] = (100, 300, 1000, 3000, 10_000),
-    seeds: int = 96,
+    seeds: int = 192,
     alpha: float = 12.0,
     gamma: float = 0.5,
     nu: float = 1.5,
@@ -93,7 +92,7 @@ def _runs(
 
 def _limit(problem: tl.Problem, algorithm: tl.SGD, alpha: float) -> dict[str, Any]:
     """The same of the equation, on a grid of its own; every tenth point is a save point of the runs."""
-    run = tl.solve(problem, algorithm, tl.ODE(accuracy=1e-3), tl.Overlaps([[1.0]], [[0.0]]), alpha=alpha, save=240)
+    run = tl.solve(problem, algorithm, tl.ODE(accuracy=1e-2), tl.Overlaps([[1.0]], [[0.0]]), alpha=alpha, save=240)
     left = run.Q.values[0, -1, 0, 0] - run.M.values[0, -1, 0, 0] ** 2
     return {"alpha": run.alpha.values, "excess": run.excess_risk.values[0], "left": np.asarray(left)}
 
@@ -119,10 +118,11 @@ def _verdict(data: xr.Dataset, nu: float) -> Verdict:
         checks.append(
             largest(f"{name}, d = {wide}: excess risk of the runs − ODE", runs.mean(0) - limit, error, **room)
         )
-    for name, expected in (("plain", 2 / nu - 1), *((name, 0.0) for name in data.cut.values)):
+    grows = 2 / nu - 1  # and what is to be told apart from it is no growth
+    for name, expected in (("plain", grows), *((name, 0.0) for name in data.cut.values)):
         slope, error = _slope(data.left.sel(rule=name).values, dims)
         what = f"{name}: exponent in d of the median of Q − M²"
-        checks.append(near(what, slope, expected, error, resolution=SLOPE, allowance=BENT))
+        checks.append(near(what, slope, expected, error, resolution=grows, allowance=BENT))
     return verdict("clipped gradients follow their equation where plain ones have none and blow up with d", checks)
 
 
@@ -152,6 +152,7 @@ def draw(data: xr.Dataset) -> Figure:
     right.set(xlabel=r"$d$", ylabel=r"median of $Q - M^2$ at the end", xscale="log", yscale="log")
     right.set_title("what the noise leaves")
     plain_ticks(right.yaxis)
+    left.set_ylim(top=30 * left.get_ylim()[1])  # room for the legend
     left.legend(fontsize=7, ncols=2)
     right.legend(fontsize=7.5)
     rate = f"lr = {chosen.gamma:g}/d, batch 1; clipped at c = {chosen.threshold:g}"

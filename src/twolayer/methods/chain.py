@@ -24,7 +24,7 @@ from twolayer.compiled.device import DeviceStepper
 from twolayer.compiled.stepper import WrittenStepper
 from twolayer.compiled.suited import no_machine_code, unwritten
 from twolayer.equations.kernel import kernel_of
-from twolayer.equations.layout import Layout
+from twolayer.equations.layout import BlockLayout
 from twolayer.equations.orthogonal import (
     Frame,
     Reduced,
@@ -43,6 +43,7 @@ from twolayer.gaussian.nodes import target_frame
 from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
 from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Watch, accept, watched_value
+from twolayer.methods.structure import rules_of_rotations
 from twolayer.numerics import random
 from twolayer.numerics.errors import InputError, Refused, choice, keep_integers
 from twolayer.numerics.precision import float64
@@ -51,7 +52,6 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Snapshot, Stackable, Task, register_method
 from twolayer.task.overlaps import rank_of
 from twolayer.task.problem import Problem
-from twolayer.task.regimes import rules_of_rotations
 from twolayer.task.rules import Rule
 from twolayer.task.tempo import Tempo
 
@@ -281,12 +281,12 @@ def unsummed(rule: Rule) -> str | None:
     return None
 
 
-def layout_of(method: Chain, task: Task) -> Layout | None:
+def layout_of(method: Chain, task: Task) -> BlockLayout | None:
     """Where rows lie, where inputs have blocks."""
     if task.problem.inputs.plain:
         return None
     most = task.problem.p * form_of(task.algorithm).copies
-    return Layout.of(task.problem.inputs, task.start.P, method.dim, most)
+    return BlockLayout.of(task.problem.inputs, task.start.P, method.dim, most)
 
 
 def gram_factor(method: Chain, task: Task) -> tuple[int, int, GramFactor | GramFactors]:
@@ -468,6 +468,7 @@ class Chain(Stackable):
     batch_sums: str = "auto"
     engine: str = "auto"
     stochastic: ClassVar[bool] = True
+    resumes: ClassVar[bool] = True
     stepwise: ClassVar[bool] = True
     hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("arnaboldi2023escaping", "benarous2021")

@@ -40,6 +40,7 @@ from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.step_spread import StepNodes
 from twolayer.loops.averaged import Precision, check_precision
 from twolayer.loops.mean_step import mean_steps, step_seconds
+from twolayer.methods.structure import carried_in_blocks
 from twolayer.numerics.errors import Refused, choice, keep_integers, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
@@ -48,7 +49,7 @@ from twolayer.task.regimes import instead_of_memory, memory_beyond
 from twolayer.task.rules import unaveraged
 from twolayer.task.tails import no_moment, two_laws
 
-__all__ = ["CORRECTIONS", "LARGEST_FLUCTUATION", "Map", "carried_in_blocks", "reuse_refused"]
+__all__ = ["CORRECTIONS", "LARGEST_FLUCTUATION", "Map", "reuse_refused"]
 
 CORRECTIONS = ("norm", "pairs", "dimension", "ratio")
 LARGEST_FLUCTUATION = 0.4
@@ -68,13 +69,6 @@ def affine(problem: Problem, algorithm: SGD) -> bool:
     sigma, h = problem.activation.polynomial, problem.target.polynomial
     linear = sigma is not None and len(sigma) <= 2 and h is not None and max(map(sum, h), default=0) <= 1
     return linear and algorithm.loss.name == "squared" and algorithm.rule is None and not algorithm.train_second_layer
-
-
-def carried_in_blocks(algorithm: SGD) -> str | None:
-    """Why a mean step in blocks cannot be taken, or None."""
-    if form_of(algorithm).carries:
-        return "with momentum the rows of the step before have overlaps of their own in every block: use Chain"
-    return None
 
 
 @register_method

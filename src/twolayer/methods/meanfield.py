@@ -5,7 +5,8 @@
 
 with directions g uniform on the sphere of the orthogonal complement, dimension d − rank P; Ξ = 1 for d → ∞. The part
 (γ/p) Ψ^Var of the dynamics is gone with p → ∞. In the coordinates (P^{−1/2} m, √q) this is the gradient flow of the
-risk in the Wasserstein metric, ∂_t μ = ∇·(μ ∇ δR/δμ); these are the coordinates integrated here.
+risk in the Wasserstein metric, ∂_t μ = ∇·(μ ∇ δR/δμ); these are the coordinates integrated here. As d → ∞ the output
+is a function of the target's fields alone, and the loss may be any.
 
 Cost per evaluation of the right-hand side: O(particles) for quadratic tasks, O(particles · nodes · orders) otherwise
 (gaussian/wide.py); O(particles²) for up to 2048 particles with closed pair averages.
@@ -35,6 +36,7 @@ from twolayer.loops.windows import Motion, Windows
 from twolayer.methods.ode import ODE
 from twolayer.numerics.errors import InputError, choice, finite_number, keep_integers, positive_integer, require
 from twolayer.task.algorithm import SGD
+from twolayer.task.losses import Loss
 from twolayer.task.method import Evolution, Measure, Method, Task, register_method
 from twolayer.task.overlaps import rank_of
 from twolayer.task.particles import Particles
@@ -237,25 +239,32 @@ class MeanField(Method):
                 f"with lr = {algorithm.lr}, batch = {algorithm.batch} only the variance of single samples moves the "
                 "weights, and that vanishes as 1/p: an infinitely wide network stands still"
             )
-        if algorithm.loss.student is None:
-            return (
-                f"the loss {algorithm.loss.name!r} is not quadratic in the output, so the average over the directions "
-                "of all other neurons does not reduce to pairs"
-            )
         return None
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
-        """Pairs of fields have closed averages where the target is a sum of ridges."""
+        """Pairs of fields have closed averages where the target is a sum of ridges and the loss quadratic."""
+        if algorithm.loss.student is None and (self.dimension is not None or self.self_interaction):
+            return (
+                f"the loss {algorithm.loss.name!r} is not quadratic in the output, so the average over the directions "
+                "of all other neurons does not reduce to pairs: use dim = inf, where outputs do not fluctuate"
+            )
+        if self.interaction == "pairs" and algorithm.loss.student is None:
+            return f"interaction = 'pairs' sums averages of pairs, which the loss {algorithm.loss.name!r} has not"
         if self.interaction == "pairs" and problem.target.ridge is None:
             return "interaction = 'pairs' sums closed averages of pairs of fields, but the target is no sum of ridges"
         return super().objection(problem, algorithm)
 
     def wide(self, task: Task, particles: int) -> Wide:
         """What builds the average over so many particles."""
-        rest, own, problem = self.dim - rank_of(task.problem.P), self.self_interaction, task.problem
-        if problem.labels.flips:  # single samples play no role: only the mean label counts
+        return self.average(task.as_trained.problem, task.algorithm.loss, particles)
+
+    def average(self, problem: Problem, loss: Loss, particles: int) -> Wide:
+        """The same for a problem and a loss."""
+        rest, own = self.dim - rank_of(problem.P), self.self_interaction
+        if problem.labels.flips and loss.student is not None:
+            # single samples play no role: only the mean label counts
             problem = problem.replace(target=problem.target.scaled(problem.labels.keep), gram=problem.P, flips=0.0)
-        return Wide(problem, task.algorithm.loss, rest, particles, own, self.interaction, self.log2_points)
+        return Wide(problem, loss, rest, particles, own, self.interaction, self.log2_points)
 
     def cost(self, task: Task) -> float:
         """A hundred evaluations of the averages, or so."""

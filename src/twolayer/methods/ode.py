@@ -27,12 +27,13 @@ from twolayer.loops.scheduled import integrated
 from twolayer.loops.track import Equation
 from twolayer.loops.watching import watched_value
 from twolayer.loops.windows import Pace
+from twolayer.methods.structure import rules_of_rotations
 from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
-from twolayer.task.regimes import instead_of_memory, layers_apart, memory_beyond, regime_of, rules_of_rotations
+from twolayer.task.regimes import instead_of_memory, layers_apart, memory_beyond, regime_of
 from twolayer.task.rules import unaveraged
 from twolayer.task.scaling import Scaling
 from twolayer.task.tails import no_moment, two_laws

@@ -51,8 +51,8 @@ from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.track import Equation
 from twolayer.loops.watching import Watch, accept, watched_value
 from twolayer.loops.windows import Motion, Pace, Windows
-from twolayer.methods.map import carried_in_blocks
 from twolayer.methods.ode import ODEMotion
+from twolayer.methods.structure import carried_in_blocks
 from twolayer.numerics.errors import InputError, choice, finite_number, keep_integers, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks

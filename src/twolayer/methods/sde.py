@@ -41,6 +41,7 @@ from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
 from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Lane, Watch, accept, watched_value
 from twolayer.methods.ode import ODE
+from twolayer.methods.structure import rules_of_rotations
 from twolayer.numerics import random
 from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.numerics.special import symmetric_root
@@ -50,7 +51,6 @@ from twolayer.task.clocks import Clocks, save_steps
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
 from twolayer.task.overlaps import pseudo_inverse
 from twolayer.task.problem import Problem
-from twolayer.task.regimes import rules_of_rotations
 from twolayer.task.tails import no_moment, two_laws
 from twolayer.task.tempo import Clock, Tempo
 
@@ -134,13 +134,15 @@ def kicked(params: DiffusionNumbers, y: Overlap, normals: Any) -> Overlap:
         if field.form.normalises:
             J = tangent_in_blocks(y, trained)
             sigma = J @ sigma @ J.T
-        return unpack_blocks(symmetric_root(sigma) @ normals, *y.M.shape, trained)
+        b, p, k = y.M.shape
+        return unpack_blocks(symmetric_root(sigma) @ normals, b, p, k, trained)
     assert isinstance(params.spread, Spread)
     sigma = params.spread(y.Q, y.M, y.a, field.noise, params.rho)
     if field.form.normalises:
         J = tangent(y.Q, y.M, trained)
         sigma = J @ sigma @ J.T
-    return Overlap(*unpack(symmetric_root(sigma) @ normals, *y.M.shape, trained))
+    p, k = y.M.shape
+    return Overlap(*unpack(symmetric_root(sigma) @ normals, p, k, trained))
 
 
 def one_step(params: DiffusionNumbers, quantity: str | None, carry: Any, number: Any, on: Any, normals: Any) -> Any:
@@ -195,9 +197,9 @@ class SDEStepper(Stepper):
         problem, algorithm, dim = task.as_trained.problem, task.algorithm, method.dim
         stride = method.stride(problem, algorithm)
         averager = adapt(problem, algorithm.drive, *task.starts())[0]
-        blocks, spread = None, spread_of(problem, algorithm) if problem.inputs.plain else None
-        if spread is None:
-            blocks, spread = blocks_of(problem.inputs, task.start.P, dim), block_spread_of(problem, algorithm)
+        plain = problem.inputs.plain
+        blocks = None if plain else blocks_of(problem.inputs, task.start.P, dim)
+        spread = spread_of(problem, algorithm) if plain else block_spread_of(problem, algorithm)
         self._notes = {"engine": averager.label, "covariance": spread.label, "sgd_steps_per_step": stride}
         eta, limit = algorithm.lr(dim) / problem.divisor, limit_at(algorithm, problem.divisor, dim)
         kick = eta * np.sqrt(stride / algorithm.batch_at(dim))
@@ -259,6 +261,7 @@ class SDE(Method):
     dim: int
     dt: float = TIME_STEP
     stochastic: ClassVar[bool] = True
+    resumes: ClassVar[bool] = True
     stepwise: ClassVar[bool] = True
     hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("arnaboldi2023escaping",)

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.kernel import Push, Sample, kernel_of
-from twolayer.equations.layout import Layout
+from twolayer.equations.layout import BlockLayout
 from twolayer.equations.orthogonal import embed, overlaps, scaled_overlaps
 from twolayer.equations.samples import INPUTS_AT_ONCE, Batch, SampleForm, draw, draw_again, inputs
 from twolayer.equations.step import Coefficients, Layers, Memory, Products, descend, form_of, rates_now
@@ -33,8 +33,11 @@ from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
 from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Watch, accept, watched_value
 from twolayer.numerics import random
-from twolayer.numerics.errors import keep_integers
+from twolayer.numerics.errors import InputError, positive_integer, require
 from twolayer.task.algorithm import SGD
+from twolayer.task.data import Data
+from twolayer.task.inputs import Inputs
+from twolayer.task.labels import Spoilt
 from twolayer.task.method import Evolution, Snapshot, Stackable, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.tempo import Tempo
@@ -56,11 +59,21 @@ class VectorNumbers(NamedTuple):
     engine: Any
     watch: Watch | None
     scale: Any = None
+    rows: Any = None
+    labels: Any = None
 
     def inputs(self, spec: SampleForm, batch: Batch) -> Any:
         """The inputs x (samples, d) of a chunk."""
+        if spec.given:
+            return self.rows[batch.halves[0]]
         z = inputs(spec, batch)
         return z if self.scale is None else z * self.scale
+
+    def spoilt(self, spec: SampleForm, batch: Batch) -> Spoilt:
+        """What is done to the labels of a chunk; given ones take the place of the target."""
+        if spec.given:
+            return Spoilt(0.0, self.labels[batch.halves[0]])
+        return spec.kernel.labels.spoil(batch.noise, self.noise)
 
 
 class VectorState(NamedTuple):
@@ -77,11 +90,9 @@ def contribution(
     """What one chunk of samples adds to the batch means of g zᵀ and e σ(λ); ``key`` is for rules that draw."""
     rates = rates_now(params.rates, params.tempo, state.memory)
     z, star, (W, a) = params.inputs(spec, batch), params.L.shape[1], state.memory.aimed(spec.form, rates)
-    labels, rule = spec.kernel.labels, spec.kernel.rule
-    label_noise = labels.again(labels.spoil(batch.noise, params.noise), batch.again)
-    if (
-        spec.batch == 1 and rule is None
-    ):  # plain products fuse with the step, and the new norms are known without reading W again
+    label_noise, rule = spec.kernel.labels.again(params.spoilt(spec, batch), batch.again), spec.kernel.rule
+    # plain products fuse with the step, and the new norms are known without reading W again
+    if spec.batch == 1 and rule is None:
         fields = (z * W).sum(-1)
         push = spec.kernel.push(Sample(fields[None], z[:, :star] @ params.L.T, label_noise), a)
         g = push.first[0]
@@ -182,7 +193,7 @@ def training_risks(spec: SampleForm, params: VectorNumbers, keys: Any, layers: L
         def body(visit: Any, total: Any) -> Any:
             batch, inside = draw_again(spec, keys, visit, taken)
             z = params.inputs(spec, batch)
-            spoilt = spec.kernel.labels.spoil(batch.noise, params.noise)
+            spoilt = params.spoilt(spec, batch)
             label = spec.kernel.label(z[:, : params.L.shape[1]] @ params.L.T, spoilt)
             error = label - spec.kernel.output(z @ layers.W.T, layers.a)
             return total + jnp.where(inside, error**2, 0.0).sum()
@@ -196,7 +207,7 @@ def training_risks(spec: SampleForm, params: VectorNumbers, keys: Any, layers: L
     return in_groups(group, lane_numbers(params), layers, taken, keys)
 
 
-def spec_of(dim: int, task: Task) -> SampleForm:
+def spec_of(dim: int, task: Task, given: int = 0) -> SampleForm:
     """What fixes the compiled code of a task."""
     algorithm, quantity = task.algorithm, None if task.until is None else task.until.quantity
     rules = (kernel_of(task.problem, algorithm), form_of(algorithm))
@@ -204,7 +215,19 @@ def spec_of(dim: int, task: Task) -> SampleForm:
     if varies:
         batch = task.clocks.steps_line.check(int(task.points[-1]))[1]
     n, sampling, repeat = algorithm.dataset_at(dim), algorithm.sampling, algorithm.repeat
-    return SampleForm(*rules, dim, batch, quantity, n, sampling, repeat, varies)
+    return SampleForm(*rules, dim, batch, quantity, n, sampling, repeat, varies, given)
+
+
+def rotated(data: Data, layout: BlockLayout, inputs: Inputs) -> np.ndarray:
+    """The given rows in the coordinates of a layout, (n, d): along the target's parts first, then beside them."""
+    along, beside = [], {}
+    for i, (V, L) in enumerate(zip(data.parts(inputs), layout.frames, strict=True)):
+        inside = np.linalg.pinv(L) @ data.target @ V  # orthonormal rows
+        basis = np.linalg.qr(np.concatenate([inside, np.eye(V.shape[1])]).T)[0]
+        basis[:, : len(inside)] = inside.T
+        along.append(data.X @ V @ basis[:, : len(inside)])
+        beside[i] = data.X @ V @ basis[:, len(inside) :]
+    return np.concatenate([*along, *(beside[i] for i in layout.order)], axis=1)
 
 
 def lanes_of(dim: int, tasks: Sequence[Task]) -> Lanes:
@@ -226,15 +249,21 @@ class VectorsStepper(Stepper):
 
     block = 1
 
-    def __init__(self, dim: int, lanes: Lanes) -> None:
-        self.spec, self.lanes = spec_of(dim, lanes.task), lanes
+    def __init__(self, dim: int, lanes: Lanes, data: Data | None = None) -> None:
+        self.spec, self.lanes = spec_of(dim, lanes.task, 0 if data is None else data.count), lanes
         self.L, self.inverse = target_frame(lanes.task.problem.P)
         self.layout, scale = None, None
         if not lanes.task.problem.inputs.plain:
-            self.layout = Layout.of(lanes.task.problem.inputs, lanes.task.start.P, dim)
+            self.layout = BlockLayout.of(lanes.task.problem.inputs, lanes.task.start.P, dim)
             self.L, scale = self.layout.L, jnp.asarray(self.layout.scale)
         rates = lanes.rates([dim] * len(lanes.tasks))
-        self.params = VectorNumbers(rates, lanes.tempo, self.L, lanes.noise, lanes.engine, lanes.watch, scale)
+        rows, labels = None, None
+        if data is not None:
+            assert self.layout is not None
+            rows = jnp.asarray(rotated(data, self.layout, lanes.task.problem.inputs))
+            labels = jnp.asarray(data.y)
+        shared = (lanes.engine, lanes.watch, scale, rows, labels)
+        self.params = VectorNumbers(rates, lanes.tempo, self.L, lanes.noise, *shared)
         choosing = (random.Role.BATCHES,) if self.spec.at_random else ()
         more = self.spec.form.jitter or self.spec.kernel.labels.more or draws(self.spec)
         noise = (random.Role.DIFFUSION,) if more else ()
@@ -300,7 +329,11 @@ class Vectors(Stackable):
     Parameters
     ----------
     dim : int
-        d.
+        d; with data, that of its rows.
+    data : tuple (X, y) or (X, y, W_star), optional
+        Given samples instead of drawn ones: rows (n, d), labels (n,) and the target's rows (k, d). Every seed takes
+        them in an order of its own, in one pass, or in many with ``dataset=n``. The problem has the inputs of the
+        Gaussian surrogate, ``Inputs.from_data(X)``; `twolayer.running.surrogate.surrogate` makes all of it.
 
     Notes
     -----
@@ -316,13 +349,30 @@ class Vectors(Stackable):
     """
 
     dim: int
+    data: Data | None = None
     stochastic: ClassVar[bool] = True
+    resumes: ClassVar[bool] = True
     stepwise: ClassVar[bool] = True
     hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("saad1995",)
 
-    def __post_init__(self) -> None:
-        keep_integers(self, 1, "dim")
+    def __init__(self, dim: int | None = None, data: Any = None) -> None:
+        if isinstance(data, str):
+            raise InputError("The data of this result are not kept in files: describe the method again to run it.")
+        rows = data if data is None or isinstance(data, Data) else Data(data)
+        if rows is not None:
+            require(dim in (None, rows.dim), "dim", dim, f"{rows.dim}, that of the data")
+            dim = rows.dim
+        object.__setattr__(self, "dim", positive_integer("dim", dim))
+        object.__setattr__(self, "data", rows)
+
+    def __repr__(self) -> str:
+        return f"Vectors(dim={self.dim})" if self.data is None else f"Vectors(data={self.data!r})"
+
+    def describe(self) -> dict[str, Any]:
+        """The knobs; of data only what they are."""
+        known: dict[str, Any] = {"name": self.name, "dim": self.dim}
+        return known if self.data is None else {**known, "data": repr(self.data)}
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
@@ -340,6 +390,12 @@ class Vectors(Stackable):
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
         """Rules that see inner products of inputs want a whole batch at once."""
         rule = algorithm.rule
+        if self.data is not None and problem.inputs.plain:
+            return "data have a covariance: give the problem `inputs=Inputs.from_data(X)`"
+        if self.data is not None and algorithm.dataset is not None:
+            n = algorithm.dataset_at(self.dim)
+            if n is not None and n > self.data.count:
+                return f"the data have {self.data.count} rows, and dataset = {algorithm.dataset} asks for {n}"
         if rule is not None and rule.products and algorithm.batch_at(self.dim) * self.dim > INPUTS_AT_ONCE:
             return f"the rule {rule} sees a whole batch at once, of 2¹⁸ numbers at most"
         return super().objection(problem, algorithm)
@@ -353,7 +409,25 @@ class Vectors(Stackable):
     def prepare_stack(self, pairs: Sequence[tuple[Vectors, Task]]) -> Evolution:
         """Set up the weights and the random streams."""
         lanes = lanes_of(self.dim, [task for _, task in pairs])
-        return Stepwise(lanes, VectorsStepper(self.dim, lanes))
+        if self.data is not None:
+            self._check_rows(lanes.task)
+        return Stepwise(lanes, VectorsStepper(self.dim, lanes, self.data))
+
+    def _check_rows(self, task: Task) -> None:
+        """The target lies in the data as the start says, and one pass is enough where samples are new."""
+        assert self.data is not None
+        P = self.data.overlaps(task.problem.inputs)
+        if P.shape != task.start.P.shape or not np.allclose(P, task.start.P, atol=1e-6 * max(1.0, np.abs(P).max())):
+            raise InputError(
+                "Argument `start` must have the overlaps of the data's target in every block: draw it with "
+                "Overlaps.random(problem, dim, P=…), as twolayer.running.surrogate.surrogate does."
+            )
+        used = float(task.points[-1]) / task.algorithm.repeat * task.algorithm.batch_at(self.dim)
+        if task.algorithm.dataset is None and used > self.data.count:
+            raise InputError(
+                f"Argument `steps` must stay within one pass of {self.data.count} rows, but takes {used:g} samples: "
+                f"use dataset={self.data.count} for many passes."
+            )
 
     def cost(self, task: Task) -> float:
         """Steps, each of O(n_b p d), and visits to the whole set."""

@@ -31,6 +31,7 @@ LINES = {
     "quenched": (DIRECTIONS[2], "--"),
     "ode": (COLOURS["theory"], "-."),
     "corrected": (COLOURS["theory"], "-"),
+    "noisy": (COLOURS["theory"], ":"),
     "from_zero": (DIRECTIONS[3], (0, (1, 3))),
 }
 """Colour and dash of each formula."""

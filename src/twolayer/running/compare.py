@@ -67,6 +67,7 @@ def compare(
     seeds: int = 32,
     seed: int = 0,
     progress: Any = None,
+    force: bool = False,
 ) -> Comparison:
     """Run several methods from the same start, and judge whether they agree.
 
@@ -88,6 +89,8 @@ def compare(
         For the stochastic methods.
     progress : bool or Monitor, optional
         As for `solve`; where progress is shown, a line tells which run begins.
+    force : bool
+        As for `solve`.
 
     Returns
     -------
@@ -112,6 +115,8 @@ def compare(
             own = grid if not method.stepwise and grid is not None else ends
             announcer.say(_described(method, seeds))
             run: dict[str, Any] = {"save": save, "seeds": seeds, "seed": seed, "progress": announcer.monitor}
+            if not plan.stages:
+                run["force"] = force
             try:
                 results[name] = plan.solve(method, start, own, throw=False, **run)
             except Refused as refused:  # for what only the numbers of the start tell
@@ -232,6 +237,8 @@ def _asked(plan: Plan, methods: Any, start: Overlaps, ends: dict[str, Any], seed
             why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
             raise InputError(f"No method applies of itself ({why}).")
         return found
+    if not isinstance(methods, Sequence) or isinstance(methods, str):
+        reject("methods", methods, "a list of methods such as [ODE(), Chain(dim=1000)]")
     if not methods:
         raise InputError("Argument `methods` must name at least one method, but is empty.")
     for method in methods:

@@ -19,7 +19,9 @@ import contextlib
 import hashlib
 import itertools
 import json
+import math
 import os
+import re
 import shutil
 import tempfile
 import time as wall
@@ -30,7 +32,8 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.numerics.errors import InputError, RunFailed, path_of
+from twolayer.numerics.errors import InputError, RunFailed, path_of, short
+from twolayer.numerics.strangers import check_format, check_size, reading
 from twolayer.sweeps.batch import SEED_BLOCK, Result
 from twolayer.sweeps.grid import FORMAT, text_of
 from twolayer.sweeps.locks import Locks, locks_module
@@ -85,9 +88,38 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         document = json.loads((where / "zarr.json").read_text(encoding="utf-8"))
         header = document["attributes"]["twolayer"]
-        assert header["format"] == FORMAT
-    except (OSError, ValueError, KeyError, TypeError, AssertionError):
+        found = header["format"]
+    except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"The store must be a sweep of twolayer, but {str(path)!r} is none.") from None
+    what = f"The store {short(str(path))}"
+    check_format(what, found, FORMAT)
+    with reading(what):
+        return _checked_header(header, what)
+
+
+def _checked_header(header: dict[str, Any], what: str) -> dict[str, Any]:
+    """A header whose names stay inside the store, and whose arrays fit into memory."""
+    axes, variables = header["axes"], header["variables"]
+    if header["seed_block"] != SEED_BLOCK or not isinstance(header["hash"], str):
+        raise ValueError("its blocks of seeds")
+    if not isinstance(header["description"]["run"], dict) or not isinstance(header["description"]["method"], dict):
+        raise TypeError("its description")
+    for name in [*axes, *variables]:
+        if not re.fullmatch(r"[A-Za-z_][\w.]*", name) or ".." in name or name == "journal":
+            raise ValueError(f"the name {short(name)}")
+    if not all(isinstance(axis, list) for axis in axes.values()):
+        raise TypeError("its axes")
+    total, cells = 0, math.prod(len(axis) for axis in axes.values()) * (int(header["seeds"]) + SEED_BLOCK)
+    for variable in variables.values():
+        sizes = [*variable["shape"], *variable["chunk"]]
+        if not all(isinstance(n, int) and n >= 0 for n in sizes) or len(sizes) != 2 * len(variable["dims"]):
+            raise ValueError("the sizes of an array")
+        if np.dtype(variable["dtype"]).kind not in "fiub" or not all(variable["chunk"]):
+            raise TypeError("the kind of an array")
+        total += cells * math.prod(variable["shape"]) * np.dtype(variable["dtype"]).itemsize
+    if header["seeds"] < 0:
+        raise ValueError("its number of seeds")
+    check_size(what, total + cells)
     return dict(header)
 
 
@@ -161,6 +193,10 @@ class Store:
         if header["hash"] != self.grid.hash:
             raise InputError(f"The store {str(self.path)!r} holds another sweep: {difference(header, self.grid)}.")
         self.header = header
+        with reading(f"The store {short(str(self.path))}"):
+            self._find_places(header)
+
+    def _find_places(self, header: dict[str, Any]) -> None:
         known = {key: {text_of(v): i for i, v in enumerate(axis)} for key, axis in header["axes"].items()}
         self._places = [[known[key].get(text_of(v)) for v in axis] for key, axis in self.grid.names.items()]
         # the store keeps its own order of axes
@@ -209,6 +245,10 @@ class Store:
 
     def _write_header(self) -> None:
         """Array sizes and coordinates first, the group that speaks of them last."""
+        with reading(f"The store {short(str(self.path))}"):
+            self._write_arrays()
+
+    def _write_arrays(self) -> None:
         zarr = zarr_module()
         group = zarr.open_group(self.path, mode="r+")
         outer = [len(axis) for axis in self.header["axes"].values()] + [self.header["seeds"]]
@@ -367,8 +407,9 @@ class Store:
         self._refresh_header()
         for name in fresh:
             self._read.add(name)
-        for index, unit, _ in self.units(fresh):
-            self._load_unit(table, index, unit)
+        with reading(f"The store {short(str(self.path))}"):
+            for index, unit, _ in self.units(fresh):
+                self._load_unit(table, index, unit)
 
     def units(self, names: list[str]) -> Iterator[tuple[Index, dict[str, Any], dict[str, str]]]:
         """Units of journal files that belong to the grid: index, entry, and the versions they were run with."""
@@ -377,6 +418,8 @@ class Store:
             record = json.loads((self.path / "journal" / name).read_text(encoding="utf-8"))
             for unit in record["units"]:
                 index = wanted.get(tuple(unit["place"]))
+                if not 0 <= unit["low"] < unit.get("high", math.inf):
+                    raise ValueError(f"the runs in {name}")
                 if index is not None and unit["key"] == self.grid.cell(index).key:
                     yield index, unit, record["versions"]
 

@@ -101,8 +101,8 @@ class Inputs:
         require(len(w) == len(s), "fractions", fractions, f"{len(s)} numbers, one for each variance")
         require(min(w) > 0, "fractions", fractions, "positive numbers that sum to one")
         require(abs(math.fsum(w) - 1) <= 1e-9, "fractions", fractions, "positive numbers that sum to one")
-        call = (("kind", "blocks"), ("variances", list(s)), ("fractions", list(w)))
-        return cls(s, w, None, call)
+        shares: Any = list(w)
+        return cls(s, w, None, (("kind", "blocks"), ("variances", list(s)), ("fractions", shares)))
 
     @classmethod
     def power_law(cls, exponent: float, dim: int, resolution: int = 4, trace: float | None = None) -> Inputs:
@@ -124,7 +124,7 @@ class Inputs:
         --------
         >>> inputs = Inputs.power_law(1.5, dim=1000)
         >>> inputs.count, sum(inputs.sizes(1000)), round(inputs.effective_dimension(1000), 4)
-        (35, 1000, 2.5492)
+        (34, 1000, 2.5491)
         """
         exponent = finite_number("exponent", exponent, minimum=0.0, accepted="a finite exponent ≥ 0 of the decay")
         dim, resolution = positive_integer("dim", dim), positive_integer("resolution", resolution)
@@ -260,6 +260,11 @@ class Inputs:
     def mean_variance(self) -> float:
         """tr Σ/d."""
         return math.fsum(s * w for s, w in zip(self.variances, self.fractions, strict=True))
+
+    @property
+    def effective_fraction(self) -> float:
+        """d_eff/d = tr Σ/(d ‖Σ‖)."""
+        return self.mean_variance / max(self.variances)
 
     def effective_dimension(self, dim: int) -> float:
         """d_eff = tr Σ/‖Σ‖: overlaps concentrate where it is large."""

@@ -48,14 +48,16 @@ class Outcome:
     DIVERGED = "diverged"
     MAX_STEPS = "max_steps"
     INTERRUPTED = "interrupted"
+    NOT_FINITE = "not_finite"
 
-    CODES: ClassVar[tuple[str, ...]] = (OK, REACHED, DIVERGED, MAX_STEPS, INTERRUPTED)
+    CODES: ClassVar[tuple[str, ...]] = (OK, REACHED, DIVERGED, MAX_STEPS, INTERRUPTED, NOT_FINITE)
     ADVICE: ClassVar[dict[str, str]] = {
         OK: "the run got to its last save point",
         REACHED: "the run stopped where the requested threshold was reached",
         DIVERGED: "the weights grow without bound: use a smaller lr, a larger batch, or geometry='projected'",
         MAX_STEPS: "the integrator used up its steps: raise max_steps, loosen rtol, or shorten the time",
         INTERRUPTED: "the run was interrupted; what was finished is kept",
+        NOT_FINITE: "numbers of the run are too large or too small for double precision: change the scales of the task",
     }
 
 
@@ -118,8 +120,8 @@ class Snapshot(NamedTuple):
     @classmethod
     def in_blocks(cls, inputs: Inputs, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> Snapshot:
         """From overlaps in blocks."""
-        fields = (np.einsum("i,...ijl->...jl", np.asarray(inputs.variances), x) for x in (Q, M))
-        return cls(*fields, a)._replace(Q_block=Q, M_block=M)
+        one, other = (np.einsum("i,...ijl->...jl", np.asarray(inputs.variances), x) for x in (Q, M))
+        return cls(one, other, a, Q_block=Q, M_block=M)
 
 
 class Measure(NamedTuple):
@@ -195,10 +197,8 @@ class Task:
     def block_starts(self) -> tuple[np.ndarray, np.ndarray]:
         """Q (n, blocks, p, p) and M (n, blocks, p, k) of the rows in each block, of every seed."""
         assert isinstance(self.start, Overlaps)
-        Q, M = self.start.Q, self.start.M
-        return np.broadcast_to(Q, (self.seeds, *Q.shape[-3:])).copy(), np.broadcast_to(
-            M, (self.seeds, *M.shape[-3:])
-        ).copy()
+        Q, M = (np.broadcast_to(x, (self.seeds, *x.shape[-3:])).copy() for x in (self.start.Q, self.start.M))
+        return Q, M
 
 
 def from_start(points: np.ndarray) -> tuple[np.ndarray, int]:
@@ -260,6 +260,7 @@ class Method(abc.ABC):
     papers: ClassVar[tuple[str, ...]] = ()
     takes_particles: ClassVar[bool] = False
     hands_over: ClassVar[bool] = False  # whether a stage goes on from all that the one before it left
+    resumes: ClassVar[bool] = False  # whether a state and the steps to come are all that a run is
     in_comparisons: ClassVar[bool] = True  # whether `compare` includes it without being asked
 
     @property

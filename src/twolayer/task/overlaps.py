@@ -15,6 +15,7 @@ import numpy as np
 
 from twolayer.numerics.errors import InputError, choice, expect, positive_integer, require
 from twolayer.numerics.roots import host_root
+from twolayer.numerics.strangers import check_size
 from twolayer.numerics.tracing import traced
 from twolayer.task.inputs import Inputs
 from twolayer.task.problem import Problem, finite_array
@@ -155,6 +156,7 @@ class Overlaps:
         size: int | None = None,
         law: str = "sphere",
         first: int = 0,
+        P: Any = None,
     ) -> Overlaps:
         """Exact law of the overlaps of a random initialisation, without any vector of length dim.
 
@@ -173,6 +175,8 @@ class Overlaps:
             all dimensions: P⁽ⁱ⁾ ∝ d_i, or of random law in blocks of fewer dimensions than it has directions.
         first : int
             Number of the first start: those from ``first`` on are drawn, each as it is in any larger set.
+        P : array (blocks, k, k), optional
+            How the target lies in the blocks of the inputs, if not evenly.
 
         Examples
         --------
@@ -189,12 +193,15 @@ class Overlaps:
             runs = positive_integer("first", first, 0) + np.arange(
                 1 if size is None else positive_integer("size", size)
             )
-            found = _random_in_blocks(problem, positive_integer("dim", dim), seed, runs, law)
+            found = _random_in_blocks(problem, positive_integer("dim", dim), seed, runs, law, P)
             return found[0] if size is None else found
+        require(P is None, "P", P, "None for inputs N(0, I): the target's overlaps are the `gram` of the problem")
         rank = rank_of(problem.P)
         dim = positive_integer("dim", dim)
         require(dim >= rank, "dim", dim, f"at least the {rank} independent directions of the target")
-        runs = positive_integer("first", first, 0) + np.arange(1 if size is None else positive_integer("size", size))
+        count = 1 if size is None else positive_integer("size", size)
+        check_size("Argument `size`", 32 * count * problem.p * (problem.p + problem.k))
+        runs = positive_integer("first", first, 0) + np.arange(count)
         p, rest = problem.p, dim - rank
         frame = cls(np.eye(p), np.zeros((p, problem.k)), problem.P).factors()[0]
         A = random.host_normal(seed, random.Role.START, p * rank, 2 * runs).reshape(len(runs), p, rank)
@@ -346,7 +353,7 @@ def _target_in_blocks(problem: Problem, sizes: tuple[int, ...], seed: int) -> np
     return T @ even @ T.T
 
 
-def _random_in_blocks(problem: Problem, dim: int, seed: int, runs: np.ndarray, law: str) -> Overlaps:
+def _random_in_blocks(problem: Problem, dim: int, seed: int, runs: np.ndarray, law: str, given: Any) -> Overlaps:
     """Random starts for inputs of several variances, exact in law: rows are drawn without regard to the variances.
 
     In block i the coordinates along the target's parts are normals (p, k_i), and what is outside them has a Gram matrix
@@ -356,7 +363,8 @@ def _random_in_blocks(problem: Problem, dim: int, seed: int, runs: np.ndarray, l
     from twolayer.numerics.wishart import GramFactor, factor_from
 
     p, sizes = problem.p, problem.inputs.sizes(dim)
-    P = _target_in_blocks(problem, sizes, seed)
+    P = _target_in_blocks(problem, sizes, seed) if given is None else finite_array("P", given)
+    require(P.shape == (len(sizes), problem.k, problem.k), "P", P, f"an array {(len(sizes), problem.k, problem.k)}")
     frames = [Overlaps(np.eye(1), np.zeros((1, problem.k)), one).factors()[0] for one in P]
     ranks = [L.shape[1] for L in frames]
     outside = [GramFactor(p, n - r) for n, r in zip(sizes, ranks, strict=True)]

@@ -151,6 +151,14 @@ class Problem:
         draws = random.host_normal(seed, random.Role.SECOND_LAYER, self.p, run)
         return draws if self.second_layer == "gaussian" else np.where(draws >= 0, 1.0, -1.0)
 
+    def require_isotropic(self, what: str) -> None:
+        """Refuse inputs other than N(0, I) for formulas that hold for these alone."""
+        if not self.inputs.plain:
+            raise InputError(
+                f"{what} holds for inputs N(0, I), but the problem has {self.inputs}: their effective dimension is "
+                f"{self.inputs.effective_fraction:.3g} d, and what is reached when is measured with solve(…, until=…)."
+            )
+
     def replace(self, **changes: Any) -> Problem:
         """The same problem with some arguments changed.
 

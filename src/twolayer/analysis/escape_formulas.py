@@ -1,0 +1,414 @@
+"""The formulas of escape alone: nothing is integrated in time, and the width may be anything up to infinity.
+
+    c = 4 (1 − ρ C_p),   C_p = 1 + 1/p + 4/p² + Δ/2,   ρ = d·lr/(p n_b),   steps = t d/(ρ n_b)
+    annealed  t = log{ (p+1)(T d + 1 − T)/(2p) } / (2c)
+    exact     p = 1:  t = E log{ u_T (u∞ − u0) / [u0 (u∞ − u_T)] } / (2c),   u = m²,   u∞ = 1 − ρΔ/(2(1 − 6ρ))
+    quenched  t = E log{ (1−T)(1 + b/S) } / (2c),   S = Σ_j m_j²,   b = [T p(p+1) d − (1−T) τ0]/(2 p d (1−T))
+              E log(1 + b/S) = ∫ φ(x)^p (1 − e^{−bx}) dx/x,   φ(x) = E e^{−x m²},   m² ~ Beta(½, (d−1)/2)
+    noisy     p = 1:  t = (2/c) E ∫_{x0}^{xT} D(w) dw,   x² = c d m²/(ρ V_1),   D Dawson's function
+              and from m = 0 with x0 = 0
+              p ≥ 2:  2u − (1 − 1/p) v = (1 + 1/p)(T d + 1 − T),   u = (1 + s) e^{2ct} − s,   s = ρ V_p/(2c),
+                      v = e^{−2ht} + ρ W_p (1 − e^{−2ht})/(2h),   h = (8/p)(1 − 8ρ/p)
+
+The noise of single samples adds s to the variance of the start of each overlap by and by, and W_p is the variance that
+it gives to the overlaps between the neurons, which raise the risk: the last form has both at any T d. For one neuron
+it is exact near m = 0, for the mean exit time of an expansive Ornstein–Uhlenbeck process is known; for several it is
+the time at which the mean of the risk passes the level, to which the spread of the start is added where it is known.
+As T d → ∞ it becomes t − log(1 + s)/(2c).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject, require
+from twolayer.numerics.html import field_summary
+
+__all__ = [
+    "LINEAR",
+    "RESOLVED",
+    "SMALL",
+    "EscapeFormulas",
+    "annealed_time",
+    "contraction_of",
+    "cross_noise_of",
+    "exact_time",
+    "formulas",
+    "growth_of",
+    "noise_strength_of",
+    "noisy_time",
+    "not_linear",
+    "quenched_time",
+    "time_from_zero",
+    "too_noisy",
+    "unresolved",
+]
+
+LINEAR = 10.0  # the linearised formulas are given for p ≥ 2 where T d is at least this
+RESOLVED = {"one": 10.0, "several": 50.0}  # and the correction where it is this many times 1 + s
+SMALL = 0.3  # T up to which growth counts as linear where the noise is followed
+STEP = 0.06  # of the integrals on logarithmic scales, which converge geometrically in 1/STEP
+
+
+def contraction_of(p: float, noise: float) -> float:
+    """C_p, for a width that may be infinite.
+
+    Examples
+    --------
+    >>> contraction_of(1, 0.0), contraction_of(math.inf, 0.5)
+    (6.0, 1.25)
+    """
+    return 1 + 1 / p + 4 / p**2 + noise / 2
+
+
+def growth_of(p: float, noise: float, rho: float) -> float:
+    """c, the rate at which overlaps grow."""
+    return 4 * (1 - rho * contraction_of(p, noise))
+
+
+def noise_strength_of(p: float, noise: float) -> float:
+    """V_p = 4 (10 − 6/p + 8/p² + Δ): variance of the increments of one m_j at m = 0, in units of lr/p."""
+    return 4 * (10 - 6 / p + 8 / p**2 + noise)
+
+
+def cross_noise_of(p: float, noise: float, rho: float) -> float:
+    """W_p = 16 E[λ_j² λ_l² (e + ρ e²)²] at m = 0, Q = I: variance of the increments of one Q_jl, in units of lr/p.
+
+    From E[λ_j² λ_l² e^{se}] = (1 − 2s)^{−½} (1 + 2s/p)^{−p/2−2} e^{Δs²/2}.
+
+    Examples
+    --------
+    >>> round(cross_noise_of(2, 0.0, 0.0), 6)
+    144.0
+    """
+    logarithm = [0.0] * 5
+    for n in range(1, 5):
+        several = (-1.0 if n == 1 else 0.0) if math.isinf(p) else (p / 2 + 2) * (-2 / p) ** n / n
+        logarithm[n] = 2.0 ** (n - 1) / n + several
+    logarithm[2] += noise / 2
+    series = [1.0, 0.0, 0.0, 0.0, 0.0]
+    for n in range(1, 5):
+        series[n] = sum(j * logarithm[j] * series[n - j] for j in range(1, n + 1)) / n
+    second, third, fourth = (math.factorial(n) * series[n] for n in (2, 3, 4))
+    return 16 * (second + 2 * rho * third + rho**2 * fourth)
+
+
+def _laplace(x: np.ndarray, dim: float) -> np.ndarray:
+    """φ at x: E e^{−x m²} for the overlap m of two uniform unit vectors, m = sin ω, density ∝ cos^{d−2} ω."""
+    # ω from far below any scale of e^{−xω²} up to 12 standard deviations, on a logarithmic scale
+    last = min(12 / math.sqrt(dim), math.pi / 2 * (1 - 1e-9))
+    scale = np.arange(0.0, 45.0, STEP)
+    omega = last / np.sqrt(1 + np.exp(2 * scale[::-1] - 8))  # ends smoothly at the last, as a trapezoidal rule needs
+    edge = 1 - (omega / last) ** 2  # dω = ω · edge · d(scale)
+    weight = omega * edge * np.exp((dim - 2) * np.log(np.cos(omega)))
+    weight /= weight.sum()
+    return np.asarray(np.exp(-np.multiply.outer(x, np.sin(omega) ** 2)) @ weight)
+
+
+def quenched_time(p: float, dim: int, T: float, c: float) -> float:
+    """The quenched formula; the spread of τ0, of relative size 2/(p T d), to second order. Cost: milliseconds.
+
+    Examples
+    --------
+    >>> round(quenched_time(10_000, 10_000, 0.1, 2.0), 4)
+    1.5539
+    """
+    if math.isinf(p):
+        return annealed_time(p, dim, T, c)
+    tau, spread = p * (p - 1), 4 * p * (p - 1) * (dim - 1) / (dim + 2)
+    b = (T * p * (p + 1) * dim - (1 - T) * tau) / (2 * p * dim * (1 - T))
+    x = np.exp(np.arange(math.log(1e-17 / b), math.log(dim) + min(74.0, 74.0 / p + 12.0), STEP))
+    mean = float((_laplace(x, dim) ** p * -np.expm1(-b * x)).sum()) * STEP
+    # at the mean of S the argument is (b + S), of which τ0 moves b
+    curvature = spread * ((1 - T) / (2 * p * dim * (1 - T)) / (b + p / dim)) ** 2 / 2
+    return (math.log1p(-T) + mean - curvature) / (2 * c)
+
+
+def annealed_time(p: float, dim: int, T: float, c: float) -> float:
+    """The annealed formula."""
+    return math.log((1 + 1 / p) * (T * dim + 1 - T) / 2) / (2 * c)
+
+
+def exact_time(dim: int, T: float, rho: float, noise: float) -> tuple[float, float]:
+    """The mean time of the ODE of one neuron over random starts, and the share of those that reach the threshold.
+
+    Examples
+    --------
+    >>> round(exact_time(1000, 0.1, 1 / 12, 0.0)[0], 4)
+    1.4972
+    """
+    c, limit = growth_of(1, noise, rho), 1 - rho * noise / (2 * (1 - 6 * rho))
+    if limit <= T:
+        raise InputError(
+            f"Argument `threshold` must be below {max(limit, 0):.4g}, where the ODE settles with d·lr/(p·n_b) = "
+            f"{rho:.4g}, but got {T}."
+        )
+
+    def time(u: float) -> float:
+        # starts already beyond what can be reached count as the last ones
+        end = min(T + (1 - T) * u, limit * (1 - 1e-12))
+        start = min(u, end)
+        return math.log(end * (limit - start) / (start * (limit - end))) / (2 * c)
+
+    return _over_start(time, dim), _over_start(lambda u: float(T + (1 - T) * u < limit), dim)
+
+
+def _over_start(function: Callable[[float], float], dim: int) -> float:
+    """E f(u) over u = m², m the overlap of two uniform unit vectors: m = sin ω, density ∝ cos^{d−2} ω."""
+    from scipy import integrate, special
+
+    log_norm = float(special.betaln(0.5, (dim - 1) / 2)) - math.log(2)
+    root = math.sqrt(dim)
+
+    def integrand(y: float) -> float:
+        omega = y / root
+        return function(math.sin(omega) ** 2) * math.exp((dim - 2) * math.log(math.cos(omega)) - log_norm) / root
+
+    end = root * math.pi / 2
+    cuts = [0.0, *(x for x in (0.01, 1.0, 4.0, 12.0) if x < end), *([end] if end <= 12 else [])]
+    return float(sum(integrate.quad(integrand, a, b, limit=200, epsabs=1e-13)[0] for a, b in itertools.pairwise(cuts)))
+
+
+def time_from_zero(dim: int, T: float, rho: float, noise: float) -> float:
+    """Mean exit time of one neuron that starts exactly at m = 0, which the ODE never leaves.
+
+    Examples
+    --------
+    >>> round(time_from_zero(1000, 0.1, 1 / 12, 0.0), 3)
+    1.466
+    """
+    from scipy import integrate, special
+
+    c = growth_of(1, noise, rho)
+    x = math.sqrt(c * T * dim / (rho * noise_strength_of(1, noise)))
+    return float(2 / c * integrate.quad(special.dawsn, 0, x, limit=200)[0])
+
+
+def noisy_time(p: float, dim: int, T: float, rho: float, noise: float, quenched: float | None = None) -> float:
+    """The form with the noise of single samples at any T d; ``quenched`` adds the spread of the start, p ≥ 2.
+
+    Examples
+    --------
+    >>> round(noisy_time(1, 1000, 0.1, 1 / 12, 0.0), 2)
+    1.3
+    """
+    c = growth_of(p, noise, rho)
+    if p == 1:
+        return _one_neuron(dim, T, c, rho * noise_strength_of(1, noise))
+    noisy = _mean_path(p, dim, T, c, rho, noise, 1.0)
+    return noisy if quenched is None else quenched + noisy - annealed_time(p, dim, T, c)
+
+
+def _one_neuron(dim: int, T: float, c: float, strength: float) -> float:
+    """Mean exit time from ±√(T + (1−T) m²), averaged over the start."""
+    from scipy import special
+
+    def integral(x: np.ndarray) -> np.ndarray:
+        """∫_0^x D(w) dw = (x²/2) ₂F₂(1, 1; 3/2, 2; −x²), by Gauss–Legendre on pieces of a logarithmic scale."""
+        node, weight = np.polynomial.legendre.leggauss(24)
+        edges = np.concatenate([[0.0], np.geomspace(1e-3, max(float(x.max()), 2e-3), 60)])
+        half, middle = np.diff(edges) / 2, (edges[1:] + edges[:-1]) / 2
+        pieces = (half[:, None] * weight * special.dawsn(middle[:, None] + half[:, None] * node)).sum(1)
+        known = np.concatenate([[0.0], np.cumsum(pieces)])
+        at = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, len(half) - 1)
+        rest = (x - edges[at]) / 2
+        inner = special.dawsn(edges[at][:, None] + rest[:, None] * (1 + node))
+        return np.asarray(known[at] + rest * (inner @ weight))
+
+    node, weight = np.polynomial.legendre.leggauss(200)
+    last = min(12.0, math.sqrt(dim) * math.pi / 2)
+    omega = last * (1 + node) / 2 / math.sqrt(dim)
+    density = weight * np.exp((dim - 2) * np.log(np.cos(omega)))
+    density /= density.sum()
+    u, unit = np.sin(omega) ** 2, c * dim / strength
+    ends = integral(np.concatenate([np.sqrt(unit * u), np.sqrt(unit * (T + (1 - T) * u))]))
+    return float(2 / c * density @ (ends[len(u) :] - ends[: len(u)]))
+
+
+def _mean_path(p: float, dim: int, T: float, c: float, rho: float, noise: float, loud: float) -> float:
+    """When the mean of the risk passes the level, with the noise of samples (or without, ``loud = 0``)."""
+    from scipy import optimize
+
+    gain = loud * rho * noise_strength_of(p, noise) / (2 * c)
+    share = 1 - 1 / p
+    fade = 8 / p * (1 - 8 * rho / p)
+    kick = loud * rho * cross_noise_of(p, noise, rho)
+    level = (1 + 1 / p) * (T * dim + 1 - T)
+
+    def beyond(t: float) -> float:
+        lasting = math.exp(-2 * fade * t)
+        made = t if abs(fade * t) < 1e-9 else -math.expm1(-2 * fade * t) / (2 * fade)
+        return 2 * ((1 + gain) * math.exp(2 * c * t) - gain) - share * (lasting + kick * made) - level
+
+    end = 1.0 / c
+    while beyond(end) < 0:
+        end *= 2
+    # the risk may first rise: the last passage of its mean, not an earlier touch
+    return float(optimize.brentq(beyond, 0.0, end, xtol=1e-12))
+
+
+@dataclass(frozen=True)
+class EscapeFormulas:
+    """Escape times by formulas, in time t = lr·step/p; `steps_per_time` turns them into steps.
+
+    Attributes
+    ----------
+    rate : float
+        c, at which overlaps grow.
+    rho, best_rho, largest_rho : float
+        ρ = d·lr/(p n_b), the one with the fewest steps of the linear escape, and that from which on nothing grows.
+    gain : float
+        How many times fewer steps than one neuron, each at its best rate.
+    annealed, quenched : float or None
+        Linearised, at the mean of the start and averaged over it.
+    ode : float or None
+        The whole ODE, known for one neuron; `twolayer.escape_time` integrates it for several.
+    corrected : float or None
+        With the shift by the noise of samples, where T d ≫ 1 + s: of ``ode`` for one neuron, of ``quenched`` for
+        several.
+    noisy : float or None
+        With the noise of samples at any T d, as long as growth is linear.
+    from_zero : float or None
+        Mean exit time of one neuron that starts exactly at m = 0.
+    steps_per_time : float
+        d/(ρ n_b).
+    missing : dict
+        For each number that is None, why its formula does not hold here.
+    """
+
+    width: float
+    dim: int
+    threshold: float
+    rate: float
+    rho: float
+    best_rho: float
+    largest_rho: float
+    gain: float
+    annealed: float | None
+    quenched: float | None
+    ode: float | None
+    corrected: float | None
+    noisy: float | None
+    from_zero: float | None
+    steps_per_time: float
+    missing: dict[str, str] = field(repr=False)
+
+    def __repr__(self) -> str:
+        return field_summary(self, ("width", "dim", "threshold", "rate", "quenched", "corrected", "noisy"))
+
+
+def formulas(
+    width: float = 1,
+    dim: int = 10_000,
+    threshold: float = 0.1,
+    *,
+    noise: float = 0.0,
+    rho: float | None = None,
+    batch: int = 1,
+) -> EscapeFormulas:
+    """Escape of phase retrieval from a random start, R = (1 − T) R(0), by formulas alone.
+
+    Parameters
+    ----------
+    width : int or inf
+        p.
+    dim : int
+        d.
+    threshold : float
+        T in (0, 1).
+    noise : float
+        Δ.
+    rho : float, optional
+        d·lr/(p n_b); by default the value with the fewest steps, 1/(2 C_p).
+    batch : int
+        n_b.
+
+    Examples
+    --------
+    >>> found = formulas(width=10_000, dim=100_000, threshold=0.01)
+    >>> round(found.quenched, 3), round(found.corrected, 3), round(found.noisy, 3)
+    (1.554, 1.106, 1.16)
+    >>> round(formulas(width=math.inf, dim=100_000, threshold=0.01).gain, 2)
+    6.0
+    """
+    p: float = math.inf if width == math.inf else positive_integer("width", width)
+    d, n_b = positive_integer("dim", dim, 2), positive_integer("batch", batch)
+    T = finite_number("threshold", threshold, minimum=0.0, accepted="a number in (0, 1)")
+    if not 0 < T < 1:
+        reject("threshold", threshold, "a number in (0, 1)")
+    delta = finite_number("noise", noise, minimum=0.0, accepted="a finite variance Δ ≥ 0")
+    largest = 1 / contraction_of(p, delta)
+    if rho is not None:
+        rho = finite_number("rho", rho, accepted=f"a number in (0, {largest:.4g}), where the overlap grows")
+        require(0 < rho < largest, "rho", rho, f"a number in (0, {largest:.4g}), where the overlap grows")
+    value = largest / 2 if rho is None else rho
+    c = growth_of(p, delta, value)
+    missing: dict[str, str] = {}
+    annealed = quenched = ode = corrected = noisy = from_zero = None
+    if p == 1 or T * d >= LINEAR:
+        annealed, quenched = annealed_time(p, d, T, c), quenched_time(p, d, T, c)
+    else:
+        missing = dict.fromkeys(("annealed", "quenched"), unresolved(T * d))
+    several = "for one neuron only"
+    if p == 1:
+        ode = exact_time(d, T, value, delta)[0]
+    else:
+        missing |= {"ode": f"it is known {several}; escape_time integrates it", "from_zero": f"it is known {several}"}
+    s = value * noise_strength_of(p, delta) / (2 * c)
+    why = too_noisy(T * d, s, p)
+    if why is None and quenched is not None:
+        corrected = (quenched if ode is None else ode) - math.log1p(s) / (2 * c)
+    else:
+        missing["corrected"] = why or missing["quenched"]
+    if T <= SMALL:
+        noisy = noisy_time(p, d, T, value, delta, quenched)
+        from_zero = time_from_zero(d, T, value, delta) if p == 1 else None
+    else:
+        missing |= {"noisy": not_linear(T), "from_zero": missing.get("from_zero", not_linear(T))}
+    return EscapeFormulas(
+        p,
+        d,
+        T,
+        c,
+        value,
+        largest / 2,
+        largest,
+        contraction_of(1, delta) / contraction_of(p, delta),
+        annealed,
+        quenched,
+        ode,
+        corrected,
+        noisy,
+        from_zero,
+        d / (value * n_b),
+        missing,
+    )
+
+
+def unresolved(scale: float) -> str:
+    """Why the linearised formulas of several neurons are not given at T d."""
+    return (
+        f"T·d = {scale:.3g} is below {LINEAR:g}: the overlaps between the neurons of a random start alone change "
+        "its risk by a fraction 1/d"
+    )
+
+
+def not_linear(T: float) -> str:
+    """Why a form that follows the noise is not given at a large threshold."""
+    return f"T = {T:g} is above {SMALL:g}, where growth is no longer linear in m"
+
+
+def too_noisy(scale: float, s: float, p: float) -> str | None:
+    """Why the limit of the correction is not given at T d, or None where it is."""
+    least = RESOLVED["one" if p == 1 else "several"]
+    if scale >= least * (1 + s):
+        return None
+    return (
+        f"T·d = {scale:.3g} is below {least:g}·(1 + s) = {least * (1 + s):.3g}: the noise of single samples, "
+        f"s = {s:.3g}, is still at work when the threshold is passed"
+    )
