@@ -38,7 +38,7 @@ nb_execution_mode = "force"
 nb_execution_timeout = 300  # a cell on a busy machine
 nb_execution_show_tb = True
 nb_merge_streams = True
-nb_output_stderr = "remove-warn"  # a notebook that complains is a warning, and so an error
+nb_output_stderr = "remove"  # progress of runs that take long on a busy machine
 
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
