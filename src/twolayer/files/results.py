@@ -30,6 +30,15 @@ def save(result: xr.Dataset | xr.DataTree | Comparison, path: str | os.PathLike[
         From `solve` or `compare`; the tree of a comparison will do.
     path : str or path
         A name that ends in ``.nc``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import twolayer as tl
+    >>> problem, start = tl.Problem("z1", "linear"), tl.Overlaps([[1.0]], [[0.0]])
+    >>> result = tl.solve(problem, tl.SGD(lr="0.5/d"), tl.Chain(20), start, steps=4, save=4)
+    >>> save(result, f"{tempfile.mkdtemp()}/run.nc").name
+    'run.nc'
     """
     if path_of("path", path).suffix != ".nc":
         raise InputError(f"Argument `path` must end in .nc, but got {short(str(path))}.")
@@ -46,6 +55,15 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset | Comparison:
     ----------
     path : str or path
         A ``.nc`` file or a ``.zarr`` store.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import twolayer as tl
+    >>> problem, start = tl.Problem("z1", "linear"), tl.Overlaps([[1.0]], [[0.0]])
+    >>> result = tl.solve(problem, tl.SGD(lr="0.5/d"), tl.Chain(20), start, steps=4, save=4)
+    >>> load(save(result, f"{tempfile.mkdtemp()}/run.nc")).identical(result)
+    True
     """
     source = path_of("path", path)
     if source.suffix == ".zarr":

@@ -97,6 +97,14 @@ def compare(
     Comparison
         It prints itself: a table of verdicts, agree, differ or undecided, with what they rest on. ``.verdicts`` are
         its rows, ``.results`` the results by name, ``.tree`` the DataTree that `save` writes.
+
+    Examples
+    --------
+    >>> import twolayer as tl
+    >>> problem, start = tl.Problem("z1", "linear"), tl.Overlaps([[1.0]], [[0.0]])
+    >>> both = tl.compare(problem, tl.SGD(lr="0.5/d"), [tl.Map(64), tl.Chain(64)], start, steps=64, save=2, seeds=16)
+    >>> list(both.results), both.reference
+    (['map', 'chain'], 'map')
     """
     announcer = Announcer(progress)
     plan, ends = _planned(problem, algorithm, time, steps, alpha)
