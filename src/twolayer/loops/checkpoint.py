@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from twolayer.loops.host import Point
+from twolayer.loops.host import Standing
 from twolayer.numerics.errors import InputError, short
 from twolayer.numerics.strangers import check_format, check_size, reading
 from twolayer.numerics.writing import check_writable, write_atomically
@@ -47,7 +47,7 @@ class Checkpoint:
         self.path, self.key, self.every = path, key, every
         self._written = wall.monotonic()
 
-    def read(self, evolution: Evolution) -> Point | None:
+    def read(self, evolution: Evolution) -> Standing | None:
         """Where the run stood, or None where there is no file."""
         if not self.path.exists():
             return None
@@ -62,9 +62,9 @@ class Checkpoint:
             own = [_like(leaf, file[f"state{i}"]) for i, leaf in enumerate(leaves)]
             shown: Any = evolution.snapshot(first)
             seen = type(shown)(*(file.get(name) for name in shown._fields))
-            return Point(jax.tree.unflatten(structure, own), int(file["at"]), seen)
+            return Standing(jax.tree.unflatten(structure, own), int(file["at"]), seen)
 
-    def write(self, point: Point) -> None:
+    def write(self, point: Standing) -> None:
         """Keep where the run stands, unless that was done a moment ago."""
         if wall.monotonic() - self._written < self.every:
             return
