@@ -67,14 +67,15 @@ GOOD = """\
 [problem]
 target = "He2(z1)"
 activation = "He2"
-width = 2
+width = 1
 noise = 0.1
 [algorithm]
 lr = "0.2/d"
 batch = 1
 geometry = "projected"
 [start]
-law = "sphere"
+Q = [[1.0]]
+M = [[0.5]]
 [run]
 dim = 100
 time = 0.1

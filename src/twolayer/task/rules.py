@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from twolayer.functions.syntax import FUNCTIONS
-from twolayer.numerics.errors import (
+from twolayer.numerics.errors import (, short
     InputError,
     choice,
     closest,
@@ -428,7 +428,7 @@ def formula(text: str) -> Rule:
     places = {name: f"z{i + 1}" for i, name in enumerate(names)}
     words = ast_names(text)
     for word in words - set(names) - set(FUNCTIONS):
-        raise InputError(f"Argument `rule`: unknown name {word!r} in {text!r}; a rule knows {', '.join(names)}.")
+        raise InputError(f"Argument `rule`: unknown name {short(word)} in {short(text)}; a rule knows {', '.join(names)}.")
     spelled = renamed(text, places)
     expression = parse(spelled, argument="rule")
 
