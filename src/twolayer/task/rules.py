@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from twolayer.functions.syntax import FUNCTIONS
-from twolayer.numerics.errors import (, short
+from twolayer.numerics.errors import (
     InputError,
     choice,
     closest,
@@ -36,6 +36,7 @@ from twolayer.numerics.errors import (, short
     identifier,
     reject,
     require,
+    short,
 )
 from twolayer.numerics.later import Later
 from twolayer.task.losses import Loss
@@ -428,7 +429,9 @@ def formula(text: str) -> Rule:
     places = {name: f"z{i + 1}" for i, name in enumerate(names)}
     words = ast_names(text)
     for word in words - set(names) - set(FUNCTIONS):
-        raise InputError(f"Argument `rule`: unknown name {short(word)} in {short(text)}; a rule knows {', '.join(names)}.")
+        raise InputError(
+            f"Argument `rule`: unknown name {short(word)} in {short(text)}; a rule knows {', '.join(names)}."
+        )
     spelled = renamed(text, places)
     expression = parse(spelled, argument="rule")
 
