@@ -42,7 +42,7 @@ class Checkpoint:
 
     def __init__(self, path: Path, key: str, every: float = EVERY) -> None:
         if path.suffix != ".npz":
-            raise InputError(f"Argument `checkpoint` must end in .npz, but got {short(str(path))}.")
+            raise InputError(f"Argument `checkpoint` must end in .npz, but got {short(str(path), 200)}.")
         check_writable(path, "Argument `checkpoint`")
         self.path, self.key, self.every = path, key, every
         self._written = wall.monotonic()
@@ -51,7 +51,7 @@ class Checkpoint:
         """Where the run stood, or None where there is no file."""
         if not self.path.exists():
             return None
-        what = f"The checkpoint {short(str(self.path))}"
+        what = f"The checkpoint {short(str(self.path), 200)}"
         first = evolution.initial()
         leaves, structure = jax.tree.flatten(first)
         with reading(what), self.path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
