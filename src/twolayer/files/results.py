@@ -41,7 +41,7 @@ def save(result: xr.Dataset | xr.DataTree | Comparison, path: str | os.PathLike[
     'run.nc'
     """
     if path_of("path", path).suffix != ".nc":
-        raise InputError(f"Argument `path` must end in .nc, but got {short(str(path))}.")
+        raise InputError(f"Argument `path` must end in .nc, but got {short(str(path), 200)}.")
     data = result.tree if isinstance(result, Comparison) else result
     if not isinstance(data, xr.Dataset | xr.DataTree):
         reject("result", result, "a Dataset from solve or a Comparison")
@@ -69,8 +69,8 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset | Comparison:
     if source.suffix == ".zarr":
         return load_sweep(source)
     if not source.is_file():
-        raise InputError(f"Argument `path` must be an existing file, but {str(path)!r} is none.")
-    what = f"The file {short(str(path))}"
+        raise InputError(f"Argument `path` must be an existing file, but {short(str(path), 200)} is none.")
+    what = f"The file {short(str(path), 200)}"
     with reading(what):
         _check_contents(source, what)
         with xr.open_datatree(source, engine="h5netcdf", decode_timedelta=False) as tree:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.errors import InputError, Interrupted, Refused, reject
+from twolayer.numerics.errors import InputError, Interrupted, Refused, positive_integer, reject
+from twolayer.numerics.random import check_seed
 from twolayer.running.announcing import Announcer
 from twolayer.running.comparison import Comparison, tree_of
 from twolayer.running.judging import Judgement, entries, judge, ranges
@@ -107,6 +108,7 @@ def compare(
     (['map', 'chain'], 'map')
     """
     announcer = Announcer(progress)
+    seed, seeds = check_seed(seed), positive_integer("seeds", seeds)
     plan, ends = _planned(problem, algorithm, time, steps, alpha)
     asked, start = _prepared(plan, methods, start, ends, seeds, seed)
     usable, skipped = _usable(plan, asked)
