@@ -69,6 +69,7 @@ def constant(first: float, bounds: tuple[float, float]) -> CurveForm:
 
 def named(name: str, first: float, bounds: tuple[float, float], horizon: float, clock: str) -> CurveForm:
     """One of the schedules with a name, between the bounds."""
+    words: tuple[str, ...]
     scale = ([first], [bounds[0]], [bounds[1]])
     if name in ("cosine", "linear"):
         words, own = ("horizon", "floor"), ([horizon, 0.1], [horizon / 50, 0.0], [horizon, 1.0])
@@ -86,8 +87,8 @@ def named(name: str, first: float, bounds: tuple[float, float], horizon: float, 
         numbers = {word: float(x) for word, x in zip(words, theta[1:], strict=True)}
         return float(theta[0]) * reference * MAKERS[name](**numbers, clock=clock)
 
-    whole = [np.concatenate(pair) for pair in zip(scale, own, strict=True)]
-    return CurveForm(name, values, *whole, law)  # type: ignore[arg-type]
+    start, low, high = (np.concatenate(pair) for pair in zip(scale, own, strict=True))
+    return CurveForm(name, values, start, low, high, law)
 
 
 def free(at: np.ndarray, first: np.ndarray, bounds: tuple[float, float], clock: str) -> CurveForm:

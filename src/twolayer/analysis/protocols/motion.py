@@ -89,7 +89,8 @@ def _paced(limit: Limit, divisor: float, now: Controls, clock: str, one: float) 
         limit, pace = Limit(limit.flow, limit.noise * f / b, limit.decay, limit.second, jitter), one
     else:
         limit, pace = limit.scaled(f, b), one * b if clock == "alpha" else one
-    return Limit(*(None if x is None else x / pace for x in limit))
+    paced: Any = (None if x is None else x / pace for x in limit)
+    return Limit(*paced)
 
 
 class Flowing(eqx.Module):

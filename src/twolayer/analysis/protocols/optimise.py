@@ -411,10 +411,10 @@ class _Task:
         for word in NAMED:
             if wanted and word not in wanted:
                 continue
-            found = self._named(search, state["constant"], moving, word)
-            if found is not None:
-                state["named"][word] = found
-                state["best"] = self._better(found, state["best"])
+            other = self._named(search, state["constant"], moving, word)
+            if other is not None:
+                state["named"][word] = other
+                state["best"] = self._better(other, state["best"])
         if any(kind == "free" for kind in self.forms.values()):
             self._free(search, state, moving)
         self._polish(search, state)
@@ -503,7 +503,7 @@ class _Task:
 
     def _laws(self, found: Found) -> dict[str, Any]:
         """The arguments of SGD that a find stands for."""
-        laws = {}
+        laws: dict[str, Any] = {}
         for name, shape in found.shapes.items():
             if name == "weight_decay":
                 laws[name] = float(found.numbers[name][0])
