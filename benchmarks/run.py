@@ -1,22 +1,27 @@
 """Speed of every method, in one command: side by side with plain NumPy and with the limit of the machine.
 
-uv run python benchmarks/run.py                     all tables, about five minutes on two quiet cores
+uv run python benchmarks/run.py                     all tables, about fifteen minutes on two quiet cores
 uv run python benchmarks/run.py rates methods       some of them
 uv run python benchmarks/run.py --json speed.json   the numbers, too
+uv run python benchmarks/run.py --processor         processor time instead of the clock: on cores shared with others
 
 rates      chain-steps per second: compiled, JAX, the limit program (limit.cpp), NumPy
 methods    each method: import, first call, second call, the same in a second process, peak memory, NumPy or SciPy
-growth     seconds against d, p, k, n_b, seeds and cores, with fitted exponents
-precision  error against seconds of the engines of averages
+growth     seconds against d, p, k, n_b, seeds, steps, particles and cores, with fitted exponents
+general    whole runs without closed averages, or with many neurons, steps or particles
+precision  error against seconds: engines of averages, runs of the ODE and of DMFT
 device     chain-steps per second of many seeds on the device that JAX finds, and what setting up takes
+blocks     seconds of a chain step against the number of blocks of the inputs
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
+import resource
 import subprocess
 import sys
 import tempfile
@@ -43,15 +48,34 @@ def he2(p: int, k: int = 1, noise: float = 0.0) -> tl.Problem:
     return tl.Problem(" + ".join(f"He2(z{r + 1})" for r in range(k)), "He2", width=p, noise=noise)
 
 
+def processor() -> float:
+    """Processor time of this process and of its children that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def peak() -> float:
+    """The peak of memory of this process, in MB. (On Linux `getrusage` begins with that of the process before it.)"""
+    with contextlib.suppress(OSError), open("/proc/self/status", encoding="utf-8") as file:
+        return next(float(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 2**20)
+
+
+CLOCKS = {"clock": time.perf_counter, "processor": processor}
+clock = "clock"
+
+
+def took(job: Callable[[], object]) -> float:
+    """Seconds of one run."""
+    began = CLOCKS[clock]()
+    job()
+    return CLOCKS[clock]() - began
+
+
 def seconds(job: Callable[[], object], repeats: int = 3) -> float:
     """The best of some runs, after one that compiles."""
     job()
-    taken = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        job()
-        taken.append(time.perf_counter() - began)
-    return min(taken)
+    return min(took(job) for _ in range(repeats))
 
 
 def chain_rate(p: int, k: int, seeds: int, engine: str, batch: int = 1, dim: int = DIM, least: float = 0.2) -> float:
@@ -97,6 +121,11 @@ def rates() -> list[dict[str, Any]]:
     return out
 
 
+AUTHORS = (
+    tl.Problem("tanh(z1 + He3(z2))", "relu", width=2, second_layer=[2**0.5, -(2**0.5)]),
+    tl.SGD(0.6, batch=3 * d, dataset=3 * d),
+)
+LARGE = tl.SGD(0.05, batch=4 * d)
 GIANT = tl.SGD(0.05 / d, batch=4 * d, geometry="projected")
 ONLINE = tl.SGD(0.05 / d, geometry="projected")
 REUSED = tl.SGD(0.05, batch=2 * d, dataset=2 * d)
@@ -110,7 +139,7 @@ JOBS: dict[str, tuple[tl.Problem, tl.SGD, Any, dict[str, Any], Callable[[], floa
     "SDE": (he2(2), ONLINE, tl.SDE(1000), {"time": 1, "seeds": 64},
             lambda: 64 * 40_000 * plain.online(1000, 2, steps=1000)),
     "Map": (he2(2), GIANT, tl.Map(1000), {"steps": 50}, lambda: 50 * plain.online(1000, 2, batch=4000, steps=5)),
-    "GiantSteps": (he2(2), tl.SGD(0.05, batch=4 * d), tl.GiantSteps(), {"steps": 20},
+    "GiantSteps": (he2(2), LARGE, tl.GiantSteps(), {"steps": 20},
                    lambda: 20 * plain.online(2000, 2, batch=8000, steps=3)),
     "DMFT": (tl.Problem("tanh(z1)", "tanh", width=1, noise=0.1), REUSED, tl.DMFT(), {"steps": 6},
              lambda: 6 * plain.online(2000, 1, batch=1, steps=3, dataset=4000)),
@@ -126,18 +155,13 @@ def start_of(problem: tl.Problem) -> tuple[np.ndarray, np.ndarray]:
 
 def child(name: str) -> None:
     """One method in a process of its own: seconds of both calls, peak memory in MB, and the plain job."""
-    import resource
-
     warnings.simplefilter("ignore")
     problem, algorithm, method, options, other = JOBS[name]
     start = tl.Overlaps.random(problem, 1000, seed=1)
-    calls = []
-    for _ in range(3):
-        began = time.perf_counter()
-        tl.solve(problem, algorithm, method, start, save=10, progress=False, **options)
-        calls.append(time.perf_counter() - began)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps([calls[0], min(calls[1:]), peak, other()]))
+    calls = [
+        took(lambda: tl.solve(problem, algorithm, method, start, save=10, progress=False, **options)) for _ in range(3)
+    ]
+    print(json.dumps([calls[0], min(calls[1:]), peak(), other()]))
 
 
 def methods() -> list[dict[str, Any]]:
@@ -148,17 +172,55 @@ def methods() -> list[dict[str, Any]]:
             limits = {"JAX_COMPILATION_CACHE_DIR": cache, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1"}
             found = []
             for _ in range(2):
-                began = time.perf_counter()
-                command = [sys.executable, __file__, "--child", name]
+                command = [sys.executable, __file__, "--child", name, *(["--processor"] if clock != "clock" else [])]
                 done = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, **limits})
-                found.append([*json.loads(done.stdout.splitlines()[-1]), time.perf_counter() - began])
-        (first, second, peak, other, _), (again, *_) = found
+                found.append(json.loads(done.stdout.splitlines()[-1]))
+        (first, second, most, other), (again, *_) = found
         out.append({
-            "method": name, "first s": first, "second s": second, "second process s": again, "peak MB": peak,
+            "method": name, "first s": first, "second s": second, "second process s": again, "peak MB": most,
             "plain s": other, "plain/second": other / second,
         })  # fmt: skip
         print(f"  {name}: {first:.2f} s, then {second:.3f} s", flush=True)
-    table("Each method, a small job", list(out[0]), [[*r.values()] for r in out])
+    for words in ("import twolayer", "import twolayer as tl; tl.solve", "import jax"):
+        # the second process, which finds everything in the cache of the file system
+        found = [took(partial(subprocess.run, [sys.executable, "-c", words], check=True)) for _ in range(3)]
+        print(f"  a process that does `{words}`: {min(found):.2f} s", flush=True)
+        out.append({"method": words, "first s": found[0], "second s": None, "second process s": min(found)})
+    rows = [{**dict.fromkeys(out[0]), **r} for r in out]
+    table("Each method, a small job", list(out[0]), [[*r.values()] for r in rows])
+    return out
+
+
+def particles(count: int, end: float = 2.0) -> float:
+    """Seconds of a mean field of erf neurons, k = 2."""
+    problem = tl.Problem(tl.Teacher("erf", 2), "erf")
+    cloud = tl.mean_field.Particles.sample(problem, count, dim=50, seed=1)
+    return seconds(
+        lambda: tl.solve(problem, tl.SGD(1 / d), tl.MeanField(), cloud, time=end, save=10, progress=False), 1
+    )
+
+
+def general() -> list[dict[str, Any]]:
+    """Whole runs of what costs most, the first and the second in one process."""
+    tanh = tl.Problem("tanh(z1*z2)", "tanh", width=3)
+    wide = tl.Problem(tl.Teacher("erf", 4), "erf", width=64, noise=0.01)
+    cloud = tl.mean_field.Particles.sample(tl.Problem(tl.Teacher("erf", 2), "erf"), 100_000, dim=50, seed=1)
+    runs: dict[str, tuple[Any, ...]] = {
+        "ODE, tanh, p = 3, tanh(z1*z2), t = 5": (tanh, tl.SGD(0.5 / d), tl.ODE(), None, {"time": 5}),
+        "ODE, erf, p = 64, k = 4, t = 100": (wide, tl.SGD(0.5 / d), tl.ODE(), None, {"time": 100}),
+        "DMFT, relu, p = 2, 6 steps": (*AUTHORS, tl.DMFT(), None, {"steps": 6}),
+        "DMFT, relu, p = 2, 100 steps": (*AUTHORS, tl.DMFT(), None, {"steps": 100}),
+        "MeanField, erf, k = 2, 10⁵ particles, t = 10": (
+            tl.Problem(tl.Teacher("erf", 2), "erf"), tl.SGD(1 / d), tl.MeanField(), cloud, {"time": 10.0},
+        ),
+    }  # fmt: skip
+    out = []
+    for name, (problem, algorithm, method, start, options) in runs.items():
+        begin = start or tl.Overlaps.random(problem, 1000, seed=1)
+        job = partial(tl.solve, problem, algorithm, method, begin, save=10, progress=False, **options)
+        out.append({"run": name, "first s": took(job), "second s": took(job)})
+        print(f"  {name}: {out[-1]['first s']:.2f} s, then {out[-1]['second s']:.2f} s", flush=True)
+    table("Whole runs", list(out[0]), [[*r.values()] for r in out])
     return out
 
 
@@ -180,10 +242,19 @@ def growth() -> list[dict[str, Any]]:
         job = lambda: tl.solve(problem, PROJECTED, tl.Vectors(dim), start, steps=steps, save=1, seeds=4, progress=False)  # noqa: E731
         return seconds(job, 2) / steps / 4
 
-    def ode(p: int) -> float:
-        problem = tl.Problem(tl.Teacher("erf", 2), "erf", width=p, noise=0.01)
+    def run(problem: tl.Problem, algorithm: tl.SGD, method: Any, **options: Any) -> float:
         start = tl.Overlaps.random(problem, 1000, seed=1)
-        return seconds(lambda: tl.solve(problem, tl.SGD(0.5 / d), tl.ODE(), start, time=10, progress=False), 2)
+        return seconds(lambda: tl.solve(problem, algorithm, method, start, save=10, progress=False, **options), 2)
+
+    def ode(p: int, name: str = "erf") -> float:
+        return run(tl.Problem(tl.Teacher(name, 2), name, width=p, noise=0.01), tl.SGD(0.5 / d), tl.ODE(), time=10)
+
+    def mixed(p: int = 3, k: int = 2) -> float:
+        target = "*".join(f"z{r + 1}" for r in range(k))
+        return run(tl.Problem(f"tanh({target})", "tanh", width=p), tl.SGD(0.5 / d), tl.ODE(), time=5)
+
+    def dmft(steps: int) -> float:
+        return run(AUTHORS[0], AUTHORS[1], tl.DMFT(tolerance=1.0), steps=steps)
 
     def on_cores(cores: int) -> float:
         every = os.sched_getaffinity(0)
@@ -201,7 +272,15 @@ def growth() -> list[dict[str, Any]]:
         ("Chain", "seeds (whole run)", (64, 256, 1024), lambda n: n * per_step(seeds=n)),
         ("Chain", "cores, 1024 seeds", cores, on_cores),
         ("Vectors", "d", (1_000, 10_000, 100_000), vectors),
-        ("ODE, erf", "p", (4, 8, 16), ode),
+        ("ODE, He2", "p", (16, 32, 64), partial(ode, name="He2")),
+        ("ODE, erf", "p", (16, 24, 32), ode),
+        ("ODE, tanh(z1*z2)", "p", (2, 3, 4, 6, 8), mixed),
+        ("ODE, tanh(z1*…*zk), p = 3", "k", (1, 2, 3), lambda k: mixed(k=k)),
+        ("SDE, He2", "p", (4, 8, 16), lambda p: run(he2(p), ONLINE, tl.SDE(1000), time=0.2, seeds=16)),
+        ("Map, He2", "p", (2, 4, 8), lambda p: run(he2(p), GIANT, tl.Map(1000), steps=50)),
+        ("GiantSteps, He2", "p", (8, 16, 32), lambda p: run(he2(p), LARGE, tl.GiantSteps(), steps=50)),
+        ("DMFT, relu, 2¹⁴ points", "steps", (12, 24, 48), dmft),
+        ("MeanField, erf, k = 2", "particles", (4_000, 8_000, 16_000), particles),
     ]
     out = []
     for method, of, sizes, law in laws:
@@ -245,6 +324,32 @@ def precision() -> list[dict[str, Any]]:
             }
         )
     table("Error against seconds of one call of moments", list(out[0]), [[*r.values()] for r in out])
+    return [*out, *run_precision()]
+
+
+def run_precision() -> list[dict[str, Any]]:
+    """Error against cost of whole runs: the risk of an ODE with sampled averages, the overlaps of DMFT."""
+    tanh, out = tl.Problem("tanh(z1*z2)", "tanh", width=3), []
+    knobs = [("ODE", "risk", tanh, tl.SGD(0.5 / d), [tl.ODE(accuracy=10.0**-n) for n in (2, 3, 4, 5)], {"time": 5})]
+    points = [tl.DMFT(log2_points=n, max_log2_points=n, tolerance=1.0) for n in (10, 12, 14, 16)]
+    knobs += [("DMFT", "M", *AUTHORS, points, {"steps": 6})]
+    for name, quantity, problem, algorithm, each, options in knobs:
+        start = tl.Overlaps.random(problem, 1000, seed=1)
+        found = []
+        for method in each:
+            job = partial(tl.solve, problem, algorithm, method, start, save=10, progress=False, **options)
+            found.append((method, job(), seconds(job, 1)))
+        last = found[-1][1][quantity].values
+        for method, result, taken in found[:-1]:
+            error = float(np.abs(result[quantity].values - last).max())
+            told = json.loads(result.attrs["notes"])["engine_error"]
+            knob = method.accuracy if name == "ODE" else method.log2_points
+            out.append({"engine": name, "knob": knob, "s": taken, "error": error, "told": told})
+    table(
+        "Error against seconds of whole runs (error: change against the finest)",
+        list(out[0]),
+        [[*r.values()] for r in out],
+    )
     return out
 
 
@@ -273,15 +378,51 @@ def device() -> list[dict[str, Any]]:
     return out
 
 
-TABLES = {"rates": rates, "methods": methods, "growth": growth, "precision": precision, "device": device}
+def blocks() -> list[dict[str, Any]]:
+    """A step of 64 seeds with p = 4, against isotropic inputs with the same engine and with the compiled one."""
+    dim, seeds = 64_000, 64
+
+    def step(count: int, engine: str) -> float:
+        inputs = None if count == 0 else tl.Inputs.blocks(np.linspace(1.9, 0.1, count), np.full(count, 1 / count))
+        problem = he2(4).replace(inputs=inputs)
+        start, steps, taken = tl.Overlaps.random(problem, dim), 64, 0.0
+        run: dict[str, Any] = {"save": 1, "seeds": seeds, "progress": False}
+        while taken < 0.3:
+            steps *= 2
+            job = partial(tl.solve, problem, PROJECTED, tl.Chain(dim, engine=engine), start, steps=steps, **run)
+            taken = seconds(job, 1)
+        return taken / steps
+
+    alone = {engine: step(0, engine) for engine in ("jax", "compiled")}
+    out = []
+    for count in (4, 16, 64):
+        taken = step(count, "jax")
+        ratios = {f"over isotropic, {engine}": taken / x for engine, x in alone.items()}
+        out.append({"blocks": count, "µs per step of 64 seeds": 1e6 * taken, **ratios})
+    table(f"Chain with inputs in blocks, p = 4, d = {dim}", list(out[0]), [[*r.values()] for r in out])
+    return out
+
+
+TABLES = {
+    "rates": rates,
+    "methods": methods,
+    "growth": growth,
+    "general": general,
+    "precision": precision,
+    "device": device,
+    "blocks": blocks,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Speed of every method.")
     parser.add_argument("table", nargs="*", default=list(TABLES), metavar="TABLE", help=", ".join(TABLES))
     parser.add_argument("--json", help="file for the numbers")
+    parser.add_argument("--processor", action="store_true", help="processor time instead of the clock")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    global clock
+    clock = "processor" if given.processor else "clock"
     if given.child:
         child(given.child)
         return
@@ -292,13 +433,14 @@ def main() -> None:
         "cores": os.cpu_count(),
         "device": jax.devices()[0].device_kind,
         "jax": jax.__version__,
+        "seconds": clock,
     }
     for name in given.table:
         found[name] = TABLES[name]()
+        if given.json:
+            with open(given.json, "w", encoding="utf-8") as file:
+                json.dump(found, file, indent=1)
     print(f"\n{time.perf_counter() - began:.0f} s in all, load average {os.getloadavg()[0]:.1f}")
-    if given.json:
-        with open(given.json, "w", encoding="utf-8") as file:
-            json.dump(found, file, indent=1)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def particle_table() -> None:
     }
     for name, (problem, dim, end) in cases.items():
         for count in (1_000, 10_000, 100_000):
-            cloud = tl.Particles.sample(problem, count, dim=50, seed=1)
+            cloud = tl.mean_field.Particles.sample(problem, count, dim=50, seed=1)
             method = tl.MeanField(dim, interaction="auto" if "square" in name else "nodes")
             seconds = []
             for _ in range(2):

@@ -1,5 +1,5 @@
 /**
- * Builds the page into src/twolayer/explorer/static: `npm run build`, or `npm run build -- --check` to compare what is
+ * Builds the pages into src/twolayer/explorer/static: `npm run build`, or `npm run build -- --check` to compare what is
  * there with what would be built. The same sources give the same bytes.
  *
  *     formulas.json   TeX, typeset by KaTeX now, so that the page needs neither its 270 kB nor the fonts it does not use
@@ -8,13 +8,16 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { dirname, join } from "node:path";
+import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 import katex from "katex";
 
 const ROOT = dirname(fileURLToPath(import.meta.url));
 const STATIC = join(ROOT, "..", "src", "twolayer", "explorer", "static");
 const MOST_BYTES = 400_000;
+const MOST_SENT = 400_000; // bytes of the explorer as its server sends them, compressed
 const FONTS = ["KaTeX_Main-Regular", "KaTeX_Math-Italic", "KaTeX_Size1-Regular", "KaTeX_Size2-Regular"];
+const MORE_FONTS = [...FONTS, "KaTeX_Size3-Regular", "KaTeX_Size4-Regular", "KaTeX_Main-Bold"]; // for what people type
 
 const target = ["es2022", "chrome111", "firefox113", "safari16.4"];
 const common = { bundle: true, minify: true, target, charset: "utf8", write: false, logLevel: "warning", legalComments: "none", absWorkingDir: ROOT };
@@ -44,13 +47,23 @@ function usedStyles(html) {
     });
     return kept.length > 0 ? [`${kept.join(",")}{${body}}`] : [];
   });
-  const faces = FONTS.map((font) => {
+  return [...faces(FONTS), ...used].join("\n");
+}
+
+/** Rules that carry fonts as data. */
+function faces(fonts) {
+  return fonts.map((font) => {
     const [family, style] = font.split("-");
-    const data = readFileSync(join(folder, "fonts", `${font}.woff2`)).toString("base64");
-    const slant = style === "Italic" ? "italic" : "normal";
-    return `@font-face{font-family:${family};font-style:${slant};src:url(data:font/woff2;base64,${data}) format("woff2")}`;
+    const data = readFileSync(join(ROOT, "node_modules/katex/dist/fonts", `${font}.woff2`)).toString("base64");
+    const [slant, weight] = [style === "Italic" ? "italic" : "normal", style === "Bold" ? "font-weight:700;" : ""];
+    return `@font-face{font-family:${family};${weight}font-style:${slant};src:url(data:font/woff2;base64,${data}) format("woff2")}`;
   });
-  return [...faces, ...used].join("\n");
+}
+
+/** KaTeX's whole style sheet with the fonts that formulas of one line need, for formulas that are not known yet. */
+function allStyles() {
+  const css = readFileSync(join(ROOT, "node_modules/katex/dist/katex.min.css"), "utf-8");
+  return [...faces(MORE_FONTS), css.replace(/@font-face\{[^}]*\}/g, "")].join("\n");
 }
 
 /** What the page is made of besides its own sources. */
@@ -66,7 +79,9 @@ function licences() {
     .join("\n----\n\n");
 }
 
-async function page() {
+/** The files of a page: the playground, which stands by itself, or the explorer, which has a server. */
+async function page(name, folder) {
+  const explorer = name === "explorer";
   const formulas = typeset();
   const html = Object.values(formulas).map(([text]) => text).join("");
   const sources = {
@@ -78,23 +93,28 @@ async function page() {
         const { outputFiles } = await build({ ...common, entryPoints: [path], format: "iife" });
         return { contents: outputFiles[0].text, loader: "text" };
       });
-      builder.onResolve({ filter: /^katex-used\.css$/ }, ({ path }) => ({ path, namespace: "katex" }));
-      builder.onLoad({ filter: /.*/, namespace: "katex" }, () => ({ contents: usedStyles(html), loader: "css" }));
+      builder.onResolve({ filter: /^katex-(used|all)\.css$/ }, ({ path, importer }) => ({ path, namespace: "katex", pluginData: importer }));
+      builder.onLoad({ filter: /.*/, namespace: "katex" }, ({ path }) => {
+        // the explorer takes the styles of the playground, but all of KaTeX
+        const contents = path === "katex-all.css" ? allStyles() : explorer ? "" : usedStyles(html);
+        return { contents, loader: "css" };
+      });
     },
   };
-  const script = await build({ ...common, entryPoints: ["src/playground/main.ts"], format: "iife", plugins: [sources] });
-  const style = await build({ ...common, entryPoints: ["src/playground/style.css"], plugins: [sources] });
-  const header = "twolayer playground; built from explorer/; licences of its parts: third-party.txt";
+  const script = await build({ ...common, entryPoints: [`src/${folder}/main.ts`], format: "iife", plugins: [sources] });
+  const style = await build({ ...common, entryPoints: [`src/${folder}/style.css`], plugins: [sources] });
+  const header = `twolayer ${name}; built from explorer/; licences of its parts: third-party.txt`;
   return {
-    "playground.html": readFileSync(join(ROOT, "src/playground/index.html"), "utf-8"),
-    "playground.css": `/* ${header} */\n${style.outputFiles[0].text}`,
-    "playground.js": `// ${header}\n${script.outputFiles[0].text}`,
-    "third-party.txt": licences(),
+    [`${name}.html`]: readFileSync(join(ROOT, `src/${folder}/index.html`), "utf-8"),
+    [`${name}.css`]: `/* ${header} */\n${style.outputFiles[0].text}`,
+    [`${name}.js`]: `// ${header}\n${script.outputFiles[0].text}`,
   };
 }
 
-const files = await page();
-const total = Object.values(files).reduce((sum, text) => sum + Buffer.byteLength(text), 0);
+const [alone, served] = [await page("playground", "playground"), await page("explorer", "page")];
+const files = { ...alone, ...served, "third-party.txt": licences() };
+const total = Object.values(alone).reduce((sum, text) => sum + Buffer.byteLength(text), 0);
+const sent = Object.values(served).reduce((sum, text) => sum + gzipSync(text, { level: 4 }).length, 0);
 if (process.argv.includes("--check")) {
   const there = existsSync(STATIC) ? readdirSync(STATIC).sort() : [];
   const same = (name) => there.includes(name) && readFileSync(join(STATIC, name), "utf-8") === files[name];
@@ -111,9 +131,9 @@ if (process.argv.includes("--check")) {
     writeFileSync(join(STATIC, name), text);
     console.log(`${name.padEnd(18)} ${(Buffer.byteLength(text) / 1000).toFixed(1).padStart(7)} kB`);
   }
-  console.log(`${"in all".padEnd(18)} ${(total / 1000).toFixed(1).padStart(7)} kB`);
+  console.log(`playground ${(total / 1000).toFixed(1)} kB in all; explorer ${(sent / 1000).toFixed(1)} kB as it is sent`);
 }
-if (total > MOST_BYTES) {
-  console.error(`The page has ${total} bytes, more than ${MOST_BYTES}.`);
+if (total > MOST_BYTES || sent > MOST_SENT) {
+  console.error(`The playground has ${total} bytes of at most ${MOST_BYTES}, the explorer sends ${sent} of at most ${MOST_SENT}.`);
   process.exit(1);
 }

@@ -32,6 +32,15 @@ matplotlib.use("Agg")
 gc.set_threshold(200_000, 20, 100)  # traces are many small objects that live long: a third of the time went here
 
 
+OURS = ("AccuracyWarning", "CostWarning", "DivergenceWarning", "HeavyTailWarning", "SweepWarning")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A warning of the package fails the test that did not ask for it, wherever it points to."""
+    for name in OURS:
+        config.addinivalue_line("filterwarnings", f"error::twolayer.errors.{name}")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what long.txt and slow.txt list, whole files or tests by the beginning of their names."""

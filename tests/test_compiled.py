@@ -19,6 +19,7 @@ from scipy import stats
 
 import twolayer as tl
 from twolayer import d
+from twolayer.compiled import device
 from twolayer.compiled import lanes as groups
 from twolayer.compiled.calculus import value_and_slope, value_of
 from twolayer.compiled.elementary import FUNCTIONS
@@ -279,3 +280,24 @@ def test_seeds_are_shared_by_devices_to_the_last_bit(tmp_path: Path) -> None:
     for name, values in found[0].items():
         np.testing.assert_array_equal(found[1][name], values)
         np.testing.assert_allclose(values, compiled[name].values, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "quantity"), [("registers", "overlap"), ("columns", "overlap"), ("columns", "alignment")]
+)
+def test_kernels_of_an_accelerator_take_the_steps_of_the_machine_code(
+    kernel: str, quantity: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interpreted on the processor: every number by itself, and neurons side by side."""
+    monkeypatch.setattr(tl.Chain, "chosen", lambda *_: "device")
+    monkeypatch.setattr(device, "kernel_for", lambda shape: getattr(device, f"in_{kernel}"))
+    problem = tl.Problem("tanh(z1)*z2", "relu", width=2, noise=0.1)
+    algorithm = tl.SGD("8/d", batch=2, geometry="projected", train_second_layer=True)
+    start = tl.Overlaps.random(problem, 400, 1)
+    options = dict(seeds=20, steps=70, save=3, until=tl.Until(quantity, {"overlap": 0.15, "alignment": 0.01}[quantity]))
+    run = tl.solve(problem, algorithm, tl.Chain(400), start, **options)
+    monkeypatch.undo()
+    compiled = tl.solve(problem, algorithm, tl.Chain(400, engine="compiled"), start, **options)
+    assert 0 < (compiled.outcome == "reached").sum() < 20
+    for name in ("Q", "M", "a", "stop_step"):
+        np.testing.assert_allclose(run[name].values, compiled[name].values, rtol=1e-9, atol=1e-11)

@@ -24,8 +24,13 @@ from twolayer.task import losses, rules
 from twolayer.task.method import METHODS
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-TEXTS = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+NOTEBOOKS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))  # run when the site is built
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *(page for folder in ("reference", "sources") for page in sorted((ROOT / "docs" / folder).glob("*.md"))),
+]
+TEXTS = [*PAGES, *NOTEBOOKS, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 RUN = "pip install uv && uv run twolayer compare examples/phase_retrieval.toml"
 TEST = "pip install uv && uv run pytest"
 DOCTEST_FLAGS = doctest.NORMALIZE_WHITESPACE
@@ -159,11 +164,17 @@ def test_the_readme_has_two_shell_commands() -> None:
     assert shell == [RUN, TEST]
 
 
-def test_the_tables_of_the_readme_are_complete() -> None:
-    source = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_tables_of_methods_and_commands_are_complete() -> None:
     own = {cls.__name__ for cls in METHODS.values() if cls.__module__.startswith("twolayer.")}
-    assert set(re.findall(r"^\| `(\w+)\(", source, flags=re.MULTILINE)) == own
+    for page in ("README.md", "docs/methods.md"):
+        source = (ROOT / page).read_text(encoding="utf-8")
+        assert set(re.findall(r"^\| `(\w+)\(", source, flags=re.MULTILINE)) == own, page
+    source = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `twolayer ([\w-]+)", source, flags=re.MULTILINE)) == set(COMMANDS)
+
+
+def test_the_readme_is_a_screen_and_a_half() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 110
 
 
 def test_the_check_of_the_repository_runs_the_tests() -> None:

@@ -28,7 +28,7 @@ from twolayer.numerics.significance import LEVEL, limit_of
 
 NAMES = tuple(registry.figures())
 DOCS = Path(__file__).parents[1] / "docs"
-ONE_OF_EACH = ("mediocrity", "specialisation", "last-mile-angles", "corrections", "staircases")
+ONE_OF_EACH = ("mediocrity", "specialisation", "last-mile-angles", "corrections", "staircases", "three-blocks")
 
 
 COMPUTING = {"solve", "solve_stages", "compare", "moments", "escape_time", "part", "follow", "recovered", "measured"}

@@ -8,12 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import erf
 
 import twolayer as tl
 from conftest import random_overlaps
 from twolayer.equations.averages import Averages, Engine
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.full import FullRule, _averages
+from twolayer.numerics.error_function import error_function
 from twolayer.numerics.special import symmetric_root
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -173,3 +175,18 @@ def test_the_root_of_a_matrix_is_differentiable_where_eigenvalues_coincide() -> 
     inside[0, 0] = 1.0
     found = jax.jvp(symmetric_root, (jnp.diag(jnp.asarray([1.0, 0.0, 0.0])),), (jnp.asarray(inside),))[1]
     np.testing.assert_allclose(found, inside / 2, atol=1e-12)
+
+
+def test_the_error_function_and_its_derivatives() -> None:
+    """To rounding of its values, small ones too, and to that of derivatives; single precision would not do."""
+    x = np.concatenate([np.linspace(-7.0, 7.0, 2001), 10.0 ** -np.arange(1.0, 300.0)])
+    value = np.asarray(error_function(jnp.asarray(x)))
+    np.testing.assert_allclose(value, erf(x), rtol=4e-15)
+    assert np.abs(np.asarray(error_function(jnp.asarray(x, "float32"))) - erf(x)).max() > 1e-8
+    slope: Any = jax.vmap(jax.grad(error_function))
+    bend: Any = jax.vmap(jax.grad(jax.grad(error_function)))
+    exact = 2 / np.sqrt(np.pi) * np.exp(-(x**2))
+    np.testing.assert_allclose(slope(jnp.asarray(x)), exact, rtol=1e-12, atol=1e-30)
+    np.testing.assert_allclose(bend(jnp.asarray(x)), -2 * x * exact, rtol=1e-12, atol=1e-30)
+    assert error_function(jnp.asarray([np.inf, -np.inf])).tolist() == [1.0, -1.0]
+    assert np.isnan(error_function(jnp.asarray(np.nan)))

@@ -15,6 +15,7 @@ from chance import sigmas
 
 import twolayer as tl
 from conftest import random_overlaps
+from twolayer.gaussian import wide as ensembles
 from twolayer.gaussian.ensemble import BLOCK, Cloud, Velocity
 from twolayer.gaussian.families import forms_of
 from twolayer.gaussian.forms import NumericForms
@@ -183,6 +184,30 @@ def test_blocks_of_particles_and_weights_change_nothing(x64: None) -> None:
         for x in (few, many)
     )
     close(one, Velocity(two.A[::copies], two.s[::copies], two.a[::copies], two.excess_risk), 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "parity"), [("erf", -1), ("tanh", -1), ("cos(z)", 1), ("relu", 0), ("tanh(z + 0.7)", 0)]
+)
+@pytest.mark.parametrize(("dimension", "own"), [(math.inf, False), (4, True)])
+def test_half_of_the_nodes_are_enough_for_odd_and_even_activations(
+    name: str, parity: int, dimension: float, own: bool, x64: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target has both parts; of an activation that has no parity, half of the nodes would not do."""
+    problem = tl.Problem("0.4 + z1 + z1*z2 + tanh(z2)", name)
+    particles, builder = cloud(5, 2), wide(problem, dimension, 5, own, "nodes")
+    assert ensembles._parity(problem.activation) == parity
+    found = {}
+    for sign in (0, parity or -1):
+        monkeypatch.setattr(ensembles, "_parity", lambda sigma, sign=sign: sign)
+        ensemble = builder.build(Fineness(16))[0]
+        found[sign] = len(ensemble.weights), builder._rates(ensemble, particles)
+    (every, whole), (half, folded) = found.values()
+    assert half == -(-every // 2)
+    if parity:
+        close(whole, folded, 1e-12)
+    else:
+        assert np.abs(whole.A - folded.A).max() > 1e-2
 
 
 @pytest.mark.parametrize("name", ["erf", "relu", "He3"])
@@ -384,7 +409,7 @@ def test_costs_and_room_are_told_beforehand() -> None:
     assert 10 < seconds[1] < 300
     assert 90 < (seconds[1] - 0.5) / (seconds[0] - 0.5) < 110
     assert 3e8 < room[1] < 2e9
-    assert 3e7 < room[0] < 2e8
+    assert 1e7 < room[0] < 2e8
     paired = task(erf, tl.mean_field.Particles(np.zeros((2000, 2)), np.ones(2000)), MeanField(interaction="pairs"))
     assert MeanField(interaction="pairs").footprint(paired) > 3e8
     square = tl.Problem("z1**2", "square")
@@ -504,3 +529,24 @@ def test_the_covariance_at_a_point_is_that_of_one_neuron(gamma: float) -> None:
     free = tl.rates(problem, tl.SGD(gamma / tl.d), start).covariance
     assert free[0, 0] == pytest.approx(48 * w * (1 + 4 * m**2) + 4 * noise * (1 + 2 * m**2), rel=1e-10)
     assert abs(free[0, 1]) > 0.1 * np.sqrt(free[0, 0] * free[1, 1]) and free[0, 0] != pytest.approx(expected, rel=0.1)
+
+
+def test_any_loss_in_infinite_dimension_is_the_limit_of_wide_students() -> None:
+    """With outputs that do not fluctuate, the ODE of p neurons has the mean field of its loss up to 1/p."""
+    rng, gaps = np.random.default_rng(5), {}
+    for p in (8, 32):
+        problem = tl.Problem("sign(z1)", "erf", width=p, noise=0.05, flips=0.1, second_layer=[2.0] * p)
+        m = 0.4 * rng.permutation(np.linspace(-1, 1, p))[:, None]
+        start = tl.Overlaps(m @ m.T + 0.5 * np.eye(p), m)
+        wide = tl.SGD(lr=1e-6 / tl.d, loss="huber(0.6)")  # the spread of single samples is out of the way
+        field = tl.solve(problem, wide, tl.MeanField(), start, time=1.0, save=1)
+        network = tl.solve(
+            problem, wide, tl.ODE(engine="sobol", log2_points=13, accuracy=1e-3), start, time=1.0, save=1
+        )
+        gaps[p] = np.abs(field.M - network.M).max().item()
+        squared = tl.solve(problem, wide.replace(loss="squared"), tl.MeanField(), start, time=1.0, save=1)
+    assert gaps[32] < 0.4 * gaps[8] and gaps[32] < 0.02
+    assert np.abs(squared.M - field.M).max() > 2 * gaps[32]
+    assert "MeanField" in tl.support(problem, wide)
+    with pytest.raises(tl.InputError, match="use dim = inf"):
+        tl.solve(problem, wide, tl.MeanField(dim=50), start, time=1.0)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from chance import sigmas
+from scipy.linalg import expm
 from scipy.special import erf as erf_of
 from scipy.stats import norm
 
@@ -205,15 +206,17 @@ def test_clipped_averages_of_a_linear_neuron_in_closed_form() -> None:
 
 
 @pytest.mark.usefixtures("x64")
-def test_averages_are_those_of_samples() -> None:
-    """Two neurons, by quadrature over all fields: every rule against a million Gaussian samples of its own ĝ."""
-    problem = tl.Problem("z1", "erf", width=2, noise=0.1)
+@pytest.mark.parametrize("law", ["gaussian", "cauchy"])
+def test_averages_are_those_of_samples(law: str) -> None:
+    """Two neurons, by quadrature over all fields: every rule against a million samples of its own ĝ."""
+    problem = tl.Problem("z1", "erf", width=2, noise=0.1, noise_law=law)
     Q, M, a = np.array([[0.8, 0.2], [0.2, 0.5]]), np.array([[0.3], [-0.2]]), np.array([1.0, -0.7])
     rng = np.random.default_rng(0)
     root = np.linalg.cholesky(np.block([[Q, M], [M.T, np.eye(1)]]))
     u = rng.normal(size=(10**6, 3)) @ root.T
-    lam, star, xi = u[:, :2], u[:, 2:], rng.normal(size=10**6)
-    for rule in (rules.clip(0.35), rules.normalised(), rules.formula("g*exp(-norm) + 0.1*e")):
+    lam, star = u[:, :2], u[:, 2:]
+    xi = rng.normal(size=10**6) if law == "gaussian" else rng.standard_cauchy(size=10**6)
+    for rule in (rules.clip(0.35), rules.normalised(), rules.formula("g*exp(-norm) + 0.1*tanh(e)")):
         drive = tl.SGD("1/d", rule=rule).drive
         found = select(problem, drive)(Q, M, a, 0.1)
         g = np.asarray(
@@ -228,6 +231,56 @@ def test_averages_are_those_of_samples() -> None:
         ):
             error = samples.std(0) / 1000
             assert (np.abs(samples.mean(0) - getattr(found, name)) < sigmas(30) * error).all(), (rule, name)
+
+
+CAUCHY = tl.Problem("erf(z1/1.4142135623730951)", "erf", noise=0.1, noise_law="cauchy")
+
+
+def test_cut_gradients_have_a_limit_where_labels_have_no_mean() -> None:
+    """Under Cauchy noise runs with clipped gradients follow their equation, which is not that of Gaussian noise."""
+    algorithm = tl.SGD(0.5 / d, rule=rules.clip(0.3))
+    runs = tl.solve(CAUCHY, algorithm, tl.Chain(1000), START, time=2, save=1, seeds=48).M.values[:, -1, 0, 0]
+    gaussian = tl.Problem(CAUCHY.target, "erf", noise=0.1)
+    gaps = []
+    for problem in (CAUCHY, gaussian):
+        limit = tl.solve(problem, algorithm, tl.ODE(), START, time=2, save=1)
+        gaps.append(abs(runs.mean() - limit.M.values[0, -1, 0, 0]) / (runs.std() / np.sqrt(48) + 2 / 1000))
+    assert gaps[0] < sigmas(1) < gaps[1]
+
+
+def test_what_bounds_gradients_is_asked_for_where_labels_have_heavy_tails() -> None:
+    bounded = {"clip(1)", "normalised()", "sign()", "formula('g/(1 + norm)')", "private(0.1, 1)"}
+    for rule in (*sorted(bounded), "polyak()", "lookahead(1/d)", "adagrad_norm(1)", "private(0.1)", None):
+        assert ("ODE" in tl.support(CAUCHY, tl.SGD("1/d", rule=rule))) == (rule in bounded), rule
+    both = tl.SGD("1/d", rule="clip(1)", train_second_layer=True)
+    assert "no moment of order 1" in tl.support(CAUCHY, both).reasons["ODE"]
+    assert "ODE" in tl.support(tl.Problem("z1", "erf", noise=0.1, noise_law="student(1.5)"), both)
+
+
+@pytest.mark.usefixtures("x64")
+def test_the_second_layer_feels_no_tails_of_mean_zero() -> None:
+    """E[e σ] of a clipped run is that of the plain gradient without noise, exactly."""
+    problem = tl.Problem("sign(z1)", "erf", noise=0.1, noise_law="student(1.5)", flips=0.1)
+    point = np.array([[0.8]]), np.array([[0.3]]), np.ones(1)
+    found = select(problem, tl.SGD("1/d", rule="clip(0.3)").drive)(*point, 0.1)
+    plain = select(tl.Problem("sign(z1)", "erf", flips=0.1), "squared")(*point, 0.0)
+    np.testing.assert_allclose(found.second, plain.second, rtol=1e-7)
+    np.testing.assert_allclose(found.excess_risk, plain.excess_risk, rtol=1e-7)
+
+
+def test_reused_samples_follow_the_limit_of_their_rule() -> None:
+    """Full batches under noise without a variance: theory and explicit weights, and the plain gradient far off."""
+    problem = tl.Problem("tanh(z1)", "erf", noise=0.1, noise_law="student(1.5)")
+    algorithm = tl.SGD(0.3, batch=2 * d, dataset=2 * d, rule="clip(0.3)")
+    theory = tl.solve(problem, algorithm, tl.DMFT(), START, steps=6, save=2)
+    runs = tl.solve(problem, algorithm, tl.Vectors(300), START, steps=6, save=2, seeds=24)
+    for name in ("M", "Q"):
+        values = runs[name].values[:, 1:, 0, 0]
+        error = np.hypot(values.std(0) / np.sqrt(24), theory[f"{name}_error"].values[0, 1:, 0, 0])
+        assert (np.abs(values.mean(0) - theory[name].values[0, 1:, 0, 0]) < sigmas(8) * error + 2 / 300).all()
+    other = tl.solve(problem, algorithm.replace(rule="clip(0.6)"), tl.DMFT(), START, steps=6, save=2)
+    assert abs(float(other.M[0, -1, 0, 0] - theory.M[0, -1, 0, 0])) > 0.05
+    assert np.isinf(theory.train_risk).all() and "train_risk_error" not in theory
 
 
 def test_rules_that_leave_gradients_alone_change_nothing() -> None:
@@ -252,6 +305,61 @@ def test_own_rules_are_known_by_name() -> None:
     assert (tl.rerun(two).M.values == two.M.values).all()
 
 
+def test_label_noise_of_the_algorithm_is_noise_that_no_risk_knows() -> None:
+    """Limits are those of a problem with so much more noise, to the last bit; runs have their mean, and their risks not."""
+    plain, noisy = tl.SGD(1 / d), tl.SGD(1 / d, rule=rules.label_noise(0.3))
+    more = ERF.replace(noise=0.5)
+    one, two = (tl.solve(*x, tl.ODE(), START, time=2, save=2) for x in ((ERF, noisy), (more, plain)))
+    np.testing.assert_array_equal(one.Q, two.Q)
+    np.testing.assert_allclose(two.risk - one.risk, 0.15, rtol=1e-12)
+    runs = tl.solve(ERF, noisy, tl.Chain(400), START, time=2, save=1, seeds=64).Q.values[:, -1, 0, 0]
+    other = tl.solve(ERF, plain, tl.ODE(), START, time=2, save=1)
+    room = sigmas(1) * runs.std() / 8 + 3 / 400
+    assert abs(runs.mean() - two.Q.values[0, -1, 0, 0]) < room < abs(runs.mean() - other.Q.values[0, -1, 0, 0])
+
+
+def test_label_noise_is_new_at_every_visit() -> None:
+    """On reused samples it is not fitted: theory and explicit weights, and both are off for noise that samples keep."""
+    reused = tl.SGD(0.5, batch=2 * d, dataset=2 * d, rule=rules.label_noise(0.5))
+    theory = tl.solve(ERF, reused, tl.DMFT(), START, steps=6, save=1)
+    runs = tl.solve(ERF, reused, tl.Vectors(300), START, steps=6, save=1, seeds=24)
+    kept = tl.solve(ERF.replace(noise=0.7), reused.replace(rule=None), tl.DMFT(), START, steps=6, save=1)
+    for name in ("Q", "train_risk"):
+        values = runs[name].values[:, -1].reshape(24)
+        gaps = [abs(values.mean() - float(x[name].values[0, -1].squeeze())) for x in (theory, kept)]
+        assert gaps[0] < sigmas(2) * values.std() / np.sqrt(24) + 3 / 300 < gaps[1], name
+
+
+def test_rules_that_draw_get_a_key() -> None:
+    """Half of all gradients are dropped and the others doubled: the same drift, twice the spread of single samples."""
+
+    @tl.extend.register_rule("dropped", random=True)
+    def dropped(x: rules.Sight) -> Any:
+        return 2 * x.g * jax.random.bernoulli(x.key, 0.5, (len(x.g), 1))
+
+    problem, gamma, dim, seeds = tl.Problem("z1", "linear", noise=0.2), 0.8, 400, 64
+    algorithm = tl.SGD(gamma / d, rule="dropped()")
+    # dM/dt = 1 − M, dQ/dt = 2 (M − Q) + 2 γ (1 − 2M + Q + Δ)
+    rate = np.array([[-1.0, 0.0], [2 - 4 * gamma, 2 * gamma - 2]])
+    end = -np.linalg.solve(rate, np.array([1.0, 2 * gamma * 1.2]))
+    M, Q = end + expm(rate) @ (np.array([0.1, 0.5]) - end)
+    for method in (tl.Chain(dim), tl.Vectors(dim)):
+        runs = tl.solve(problem, algorithm, method, START, time=1, save=1, seeds=seeds)
+        for values, limit in ((runs.M.values, M), (runs.Q.values, Q)):
+            last = values[:, -1, 0, 0]
+            assert abs(last.mean() - limit) < sigmas(4) * last.std() / np.sqrt(seeds) + 4 / dim, method.name
+        again = tl.solve(problem, algorithm, method, START, time=1, save=3, seeds=2)
+        np.testing.assert_allclose(again.M[:, -1], runs.M[:2, -1], rtol=1e-10)
+    assert "draws random numbers" in tl.support(problem, algorithm).reasons["ODE"]
+
+
+def test_two_laws_of_label_noise_are_refused_where_they_matter() -> None:
+    laplace, noisy = tl.Problem("z1", "linear", noise=0.1, noise_law="laplace"), tl.SGD("1/d", rule="label_noise(0.2)")
+    assert "ODE" in tl.support(laplace, noisy)
+    assert "over one law" in tl.support(laplace, noisy.replace(loss="huber")).reasons["ODE"]
+    assert "over one law" in tl.support(laplace, noisy).reasons["SDE"]
+
+
 def test_texts_say_everything() -> None:
     for rule in (*PATHS.values(), *(x for x, _ in MEANS.values()), rules.formula("g/(1 + norm)"), rules.private(1, 2)):
         assert rules.Rule.of(str(rule)) == rule
@@ -263,11 +371,12 @@ REASONS = {
         "Map": "more than the fields",
         "MeanField": "not linear",
         "Population": "has none",
-        "DMFT": "plain gradients",
+        "DMFT": "every sample is new",
     },
     "sign()": {"Chain": "lie to the axes", "SDE": "single samples"},
     "adam()": {"Chain": "lie to the axes", "ODE": "every coordinate by its own scale", "Map": "more than the fields"},
-    "adagrad_norm()": {"SDE": "single samples", "GiantSteps": "single samples"},
+    "adagrad_norm()": {"SDE": "single samples", "GiantSteps": "single samples", "DMFT": "single samples"},
+    "private(0.5)": {"DMFT": "of length √d"},
 }
 
 
@@ -284,6 +393,7 @@ def test_what_cannot_be_done_is_refused_with_the_reason(rule: str) -> None:
     [
         ("unknown rule 'clp' .did you mean 'clip'", lambda: tl.SGD("1/d", rule="clp(1)")),
         ("`threshold` must be a positive number, but got -1", lambda: rules.clip(-1)),
+        ("`variance` must be a positive number, but got 0", lambda: rules.label_noise(0)),
         ("`lr` must be a law such as 1.5/d", lambda: rules.lookahead(0.1)),
         ("`beta2` must be a number in", lambda: rules.adam(beta2=1.0)),
         ("unknown name 'w' in 'g.w'", lambda: rules.formula("g*w")),

@@ -67,7 +67,7 @@ def test_the_second_layer_is_fitted_along_a_run() -> None:
         (lambda: tl.layers.fit_second_layer(PROBLEM, tl.Overlaps([[1.0]], [[0.1]])), "`start` must have 3 neurons"),
         (lambda: tl.layers.simulate_second_layer(PROBLEM, FIRST, 3), "`samples` must be more than the width 3"),
         (lambda: tl.layers.simulate_second_layer(PROBLEM, FIRST, 0, 0.1), "`samples` must be a positive integer"),
-        (lambda: tl.layers.layerwise(3), "`result` must be a dataset from solve"),
+        (lambda: tl.layers.layerwise(3), "`result` must be a Dataset from solve"),
     ],
 )
 def test_bad_input_is_refused(call: Any, words: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import warnings
 from pathlib import Path
@@ -21,6 +22,25 @@ from twolayer.sweeps.coordinates import law_values
 @pytest.fixture(scope="module")
 def reference() -> Any:
     return tl.sweep(**task())
+
+
+def test_runs_end_at_an_alpha_with_their_loss_and_error() -> None:
+    """Every cell is what solve gives, with its classification error, whatever else is in the batch."""
+    problem, algorithm = tl.Problem("sign(z1)", "erf", second_layer=[2.0]), tl.SGD(lr="0.5/d")
+    start, method = tl.Overlaps([[1.0]], [[0.5]]), tl.Chain(40)
+    over = {"algorithm.loss": ["squared", "hinge"], "run.alpha": [0.5, 1.0]}
+    result = tl.sweep(problem, algorithm, method, over, start=start, seeds=2, seed=3, streams="common")
+    for loss, alpha in itertools.product(*over.values()):
+        own = algorithm.replace(loss=loss)
+        run = tl.solve(problem, own, method, start, alpha=alpha, save=1, seeds=2, seed=3).isel(time=-1)
+        cell = result.sel({"algorithm.loss": loss, "run.alpha": alpha})
+        np.testing.assert_allclose(cell.alpha, alpha)
+        for name in ("M", "loss", "error", "risk"):
+            np.testing.assert_allclose(cell[name].values.squeeze(), run[name].values.squeeze(), rtol=1e-6)
+    plain = tl.sweep(tl.Problem("z1", "erf"), algorithm, method, {"run.seed": [1]}, start=start, alpha=0.5)
+    assert "error" not in plain and "loss" in plain
+    with pytest.raises(tl.InputError, match="Give one of `time`, `steps` and `alpha`, but got 2"):
+        tl.sweep(problem, algorithm, method, over={"run.seed": [1]}, start=start, alpha=1, time=1)
 
 
 def test_swept_names_are_dimensions(reference: Any) -> None:
@@ -206,7 +226,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"executor": "threads"}, "'processes:N'"),
     ({"executor": "dask://127.0.0.1:9"}, "No Dask scheduler answers"),
     ({"seeds": 0}, "`seeds`"),
-    ({"time": None}, "either `time` or `steps`"),
+    ({"time": None}, "one of `time`, `steps` and `alpha`, but got none"),
     ({"target_se": -1.0}, "positive"),
     ({"start": "uniform"}, "`start`"),
     ({"method": tl.ODE(), "over": {"problem.noise": [0.1]}}, "random start needs a dimension"),

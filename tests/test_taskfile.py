@@ -128,7 +128,11 @@ def test_every_key_arrives(tmp_path: Path) -> None:
 def test_the_example_has_no_key_that_is_not_in_a_table(tmp_path: Path) -> None:
     """WHOLE above uses every key there is, but for the alternatives that exclude others."""
     tables = read(tmp_path, WHOLE).table
-    left_out = {"problem": {"directions"}, "start": {"random", "seed"}, "run": {"steps", "alpha"}}
+    left_out = {
+        "problem": {"directions", "inputs"},
+        "start": {"random", "seed", "blocks"},
+        "run": {"steps", "alpha"},
+    }
     for name in ("problem", "algorithm", "start", "run"):
         table = getattr(tables, name)
         assert set(type(table).model_fields) - table.model_fields_set == left_out.get(name, set())

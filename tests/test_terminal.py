@@ -18,10 +18,10 @@ import pytest
 import twolayer as tl
 from twolayer.cli import COMMANDS, command_of, main
 from twolayer.cli import help as pages
-from twolayer.cli.catalogue import gallery, zoo_titles
 from twolayer.cli.compare import show
 from twolayer.cli.completion import entries
 from twolayer.files.bibtex import entry_of, parts_of
+from twolayer.files.catalogue import gallery, zoo_titles
 from twolayer.files.papers import PAPERS
 from twolayer.running.cost import cost_of, cost_of_comparison, lasting
 
@@ -81,7 +81,7 @@ GROUPS = {
     "lists": ("analyse", "gallery", "zoo", "about", "help"),
     "files": ("solve", "compare", "sweep", "moments", "plot", "rerun", "cite"),
     "measured": ("escape", "recovery", "phase-diagram", "thresholds"),
-    "left": ("completion",),  # which writes into the home folder
+    "left": ("completion", "explore"),  # which write into the home folder, and serve until Ctrl-C
 }
 WRITTEN = {
     "lists": ("target.png",),

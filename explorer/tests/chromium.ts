@@ -50,7 +50,9 @@ export async function open(
   const heard: string[] = [];
   page.on("console", (message) => heard.push(`${message.type()}: ${message.text()}`));
   page.on("pageerror", (error) => heard.push(String(error)));
-  page.on("requestfailed", (request) => heard.push(`failed: ${request.url()}`));
+  page.on("requestfailed", (request) => {
+    if (request.failure()?.errorText !== "net::ERR_ABORTED") heard.push(`failed: ${request.url()}`); // else the page has withdrawn it
+  });
   page.on("request", (request) => {
     if (!/^(blob:|data:)/.test(request.url()) && !request.url().startsWith(address.replace(/[^/]*$/, "")) && !request.url().startsWith("file:")) {
       heard.push(`asked elsewhere: ${request.url()}`);

@@ -9,8 +9,8 @@
 >>> round(float(theory.risk[0, -1]), 4)
 0.0572
 
-Heavy modules load when a name is first used. `errors`, `extend`, `gallery` and `sweeps` are there too, and what makes
-own activations, losses, rules and methods known by name.
+Heavy modules load when a name is first used. `errors`, `extend`, `gallery`, `stability` and `sweeps` are there too, and
+what makes own activations, losses, rules and methods known by name.
 """
 
 from __future__ import annotations
@@ -32,16 +32,21 @@ if TYPE_CHECKING:
         rules,
         schedules,
         single_index,
+        stability,
         sweeps,
     )
     from twolayer.analysis.escape import escape_time
     from twolayer.analysis.mediocrity import optimal_lr
     from twolayer.analysis.phases import phase_diagram
+    from twolayer.analysis.protocols.optimise import optimise
     from twolayer.analysis.rates import rates
     from twolayer.analysis.recovery import recovery
+    from twolayer.analysis.stability.critical import critical_lr
+    from twolayer.analysis.stability.points import fixed_points
     from twolayer.analysis.thresholds.best import best_possible
     from twolayer.analysis.thresholds.weak import thresholds
     from twolayer.analysis.weak_recovery import weak_recovery
+    from twolayer.explorer.launch import explore
     from twolayer.files.environment import about
     from twolayer.files.papers import cite
     from twolayer.files.results import load, save
@@ -59,7 +64,7 @@ if TYPE_CHECKING:
     from twolayer.methods.population import Population
     from twolayer.methods.sde import SDE
     from twolayer.methods.vectors import Vectors
-    from twolayer.numerics.errors import InputError
+    from twolayer.numerics.errors import InputError as InputError
     from twolayer.running.compare import compare
     from twolayer.running.rerun import rerun
     from twolayer.running.solve import solve
@@ -67,8 +72,10 @@ if TYPE_CHECKING:
     from twolayer.running.support import support
     from twolayer.sweeps.api import sweep
     from twolayer.task.algorithm import SGD
+    from twolayer.task.inputs import Inputs
     from twolayer.task.losses import register_loss
-    from twolayer.task.method import Until, register_method
+    from twolayer.task.method import Until as Until
+    from twolayer.task.method import register_method
     from twolayer.task.overlaps import Overlaps
     from twolayer.task.problem import Problem
     from twolayer.task.rules import register_rule
@@ -80,11 +87,15 @@ _HOME = {
     "escape_time": "analysis.escape",
     "optimal_lr": "analysis.mediocrity",
     "phase_diagram": "analysis.phases",
+    "optimise": "analysis.protocols.optimise",
     "rates": "analysis.rates",
     "recovery": "analysis.recovery",
+    "critical_lr": "analysis.stability.critical",
+    "fixed_points": "analysis.stability.points",
     "best_possible": "analysis.thresholds.best",
     "thresholds": "analysis.thresholds.weak",
     "weak_recovery": "analysis.weak_recovery",
+    "explore": "explorer.launch",
     "about": "files.environment",
     "cite": "files.papers",
     **dict.fromkeys(("load", "save"), "files.results"),
@@ -113,6 +124,7 @@ _HOME = {
     "support": "running.support",
     "sweep": "sweeps.api",
     "SGD": "task.algorithm",
+    "Inputs": "task.inputs",
     "Until": "task.method",
     "Overlaps": "task.overlaps",
     "Problem": "task.problem",
@@ -132,6 +144,7 @@ NAMESPACES = (
     "rules",
     "schedules",
     "single_index",
+    "stability",
     "sweeps",
 )
 
@@ -142,7 +155,7 @@ __all__ = [
     "SGD",
     "Chain",
     "GiantSteps",
-    "InputError",
+    "Inputs",
     "Map",
     "MeanField",
     "Overlaps",
@@ -150,21 +163,24 @@ __all__ = [
     "Problem",
     "Stage",
     "Teacher",
-    "Until",
     "Vectors",
     "about",
     "analyse",
     "best_possible",
     "cite",
     "compare",
+    "critical_lr",
     "d",
     "escape",
     "escape_time",
+    "explore",
+    "fixed_points",
     "layers",
     "load",
     "mean_field",
     "moments",
     "optimal_lr",
+    "optimise",
     "phase_diagram",
     "plot",
     "pure",

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from twolayer.equations.averages import Averages
+from twolayer.equations.blocks import Blocks, block_motion
 from twolayer.equations.kernel import Kernel, Push, Sample, kernel_of
 from twolayer.equations.mean import MeanStep, Rows, Terms, Weights
 from twolayer.equations.orthogonal import Frame, Reduced, batch_sums, exact_step, overlaps
@@ -31,13 +32,16 @@ from twolayer.gaussian.engines import Engine, adapt, select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.step_spread import StepNodes
 from twolayer.gaussian.visits import rows_of
-from twolayer.numerics.errors import InputError, Refused, choice, positive_integer
+from twolayer.numerics.errors import InputError, Refused, choice, expect, finite_number, positive_integer, require
+from twolayer.numerics.tracing import traced
 from twolayer.numerics.wishart import GramFactor
 from twolayer.task.algorithm import SGD
 from twolayer.task.losses import Loss
 from twolayer.task.overlaps import Overlaps, register
-from twolayer.task.problem import Problem
+from twolayer.task.problem import Problem, finite_array
 from twolayer.task.regimes import layers_apart, memory_beyond, regime_of
+from twolayer.task.rules import unaveraged
+from twolayer.task.tails import two_laws
 
 __all__ = [
     "ChainStep",
@@ -61,6 +65,10 @@ register()  # overlaps may have been described before JAX was imported
 
 def _engine(problem: Problem, loss: Loss | str, at: Overlaps | None) -> Engine:
     """The engine of a problem, refined at a point if one is given."""
+    expect(Problem, "problem", problem)
+    if at is not None:
+        expect(Overlaps, "at", at)
+    problem.require_isotropic("tl.pure")
     if not jax.config.read("jax_enable_x64"):  # type: ignore[no-untyped-call]
         raise InputError("tl.pure needs double precision: call jax.config.update('jax_enable_x64', True) first.")
     if at is None:
@@ -119,9 +127,19 @@ class VectorField(eqx.Module):
     layer: Any
     form: Form = eqx.field(static=True)
     noisy: bool = eqx.field(static=True, default=True)  # False: the second-order part is not even computed
+    blocks: Blocks | None = None  # of the inputs; Q and M have an axis for them
+
+    def fields(self, y: Overlap) -> Overlap:
+        """Overlaps of the fields."""
+        return y if self.blocks is None else self.blocks.fields(y)
 
     def rate(self, t: Any, y: Overlap, args: Any = None) -> Overlap:
         """dy/dt of (Q, M, a)."""
+        if self.blocks is not None:
+            Q, M, a = self.fields(y)
+            at = ((Q + Q.T) / 2, M, a, self.noise)
+            averages, gradient = self.engine(*at), self.engine.gradient(*at)
+            return block_motion(self.form, self.limit, self.blocks, y, averages, gradient, self.noisy)
         average = self.engine((y.Q + y.Q.T) / 2, y.M, y.a, self.noise)
         return motion(self.form, self.limit, y, average, self.noisy)
 
@@ -155,26 +173,31 @@ def vector_field(problem: Problem, algorithm: SGD, at: Overlaps | None = None) -
     ...     round(float(pull(0.1)), 6), round(float(jax.grad(pull)(0.1)), 6)
     (0.6, -9.0)
     """
-    algorithm.check_constant("tl.pure.vector_field")
+    expect(Problem, "problem", problem)
+    expect(SGD, "algorithm", algorithm).check_constant("tl.pure.vector_field")
     if algorithm.rule is not None and algorithm.rule.adapts is not None:
         raise Refused("vector_field", f"the rate of {algorithm.rule} is part of the state, and no number")
     regime = regime_of(algorithm)
     if algorithm.reused or not regime.continuous:
         why = "samples are reused" if algorithm.reused else f"the regime is {regime.name}"
         raise Refused("vector_field", f"there is no equation of motion where {why}")
-    reason = layers_apart(algorithm) or memory_beyond(algorithm)
-    if reason is not None:
+    reason = layers_apart(algorithm) or memory_beyond(algorithm) or unaveraged(algorithm.rule)
+    if reason is not None or (reason := two_laws(problem, algorithm)) is not None:
         raise Refused("vector_field", reason)
+    if algorithm.rule is not None and algorithm.rule.relabels:
+        problem = problem.replace(noise=problem.noise + algorithm.rule.relabels)
     return field_with(_engine(problem, algorithm.mean_drive, at), problem, algorithm)
 
 
-def field_with(engine: Engine, problem: Problem, algorithm: SGD, limit: Limit | None = None) -> VectorField:
+def field_with(
+    engine: Engine, problem: Problem, algorithm: SGD, limit: Limit | None = None, blocks: Blocks | None = None
+) -> VectorField:
     """The right-hand side with a given engine; the limit is that of the regime, or another one."""
     regime = regime_of(algorithm)
     noisy = limit is not None or regime.noise > 0
     limit = as_data(limit_in(regime, algorithm, problem.divisor) if limit is None else limit)
     noise = jnp.asarray(problem.noise, float)
-    return VectorField(engine, limit, noise, problem.a(), form_of(algorithm).flow, noisy)
+    return VectorField(engine, limit, noise, problem.a(), form_of(algorithm).flow, noisy, blocks)
 
 
 def integrate(
@@ -221,6 +244,12 @@ def integrate(
     import diffrax  # takes half a second, which `solve` does without
 
     forward = choice("mode", mode, MODES) == "forward"
+    expect(VectorField, "field", field)
+    expect(Overlaps, "start", start)
+    rtol = finite_number("rtol", rtol, minimum=1e-15, accepted="a number ≥ 1e-15")
+    if not traced(times):
+        times = jnp.asarray(finite_array("times", times))
+        require(times.ndim == 1 and times.size > 0, "times", times, "an array (n,)")
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(field.rate),
         diffrax.Dopri8(),
@@ -231,7 +260,7 @@ def integrate(
         saveat=diffrax.SaveAt(ts=times),
         stepsize_controller=diffrax.PIDController(rtol=rtol, atol=rtol * 1e-2),
         adjoint=diffrax.ForwardMode() if forward else diffrax.RecursiveCheckpointAdjoint(),
-        max_steps=max_steps,
+        max_steps=positive_integer("max_steps", max_steps),
     )
     path = solution.ys
     return Overlaps.unchecked(path.Q, path.M, start.P, path.a, start.dim)
@@ -265,7 +294,13 @@ def increment(problem: Problem, algorithm: SGD) -> Increment:
     >>> push(jnp.array([[0.5]]), jnp.array([[2.0]]), jnp.zeros(1)).first.tolist()
     [[1.5]]
     """
-    algorithm.check_constant("tl.pure.increment")
+    expect(Problem, "problem", problem)
+    expect(SGD, "algorithm", algorithm).check_constant("tl.pure.increment")
+    if algorithm.rule is not None and (algorithm.rule.relabels or algorithm.rule.draws):
+        raise InputError(
+            f"Argument `rule` must be a function of the samples for tl.pure.increment, but got {algorithm.rule}, which "
+            "draws random numbers."
+        )
     return Increment(kernel_of(problem, algorithm), problem.a(), problem.noise)
 
 
@@ -309,7 +344,9 @@ def mean_step(problem: Problem, algorithm: SGD, dim: int | None = None, at: Over
     ...     step.overlaps(step(step.start(Overlaps([[1.0]], [[0.0]])))).M.tolist()
     [[0.5]]
     """
-    algorithm.check_plain("tl.pure.mean_step")
+    expect(Problem, "problem", problem)
+    expect(SGD, "algorithm", algorithm).check_plain("tl.pure.mean_step")
+    dim = None if dim is None else positive_integer("dim", dim)
     reason = memory_beyond(algorithm) or (layers_apart(algorithm) if dim is None else None)
     if reason is not None:
         raise Refused("mean_step", reason)
@@ -321,7 +358,7 @@ def mean_step(problem: Problem, algorithm: SGD, dim: int | None = None, at: Over
         batch = algorithm.batch
         weights = Weights(1 / batch.coefficient if batch.exponent < 1 + 1e-9 else 0.0, 0.0, True, problem.noise)
     else:
-        n_b = algorithm.batch_at(positive_integer("dim", dim))
+        n_b = algorithm.batch_at(dim)
         weights = Weights(dim / n_b, 1 / n_b, True, problem.noise)
         terms = Terms(finite=True, ratio=form.normalises and not form.carries)
         nodes = StepNodes.build(problem, algorithm, *target_frame(problem.P))
@@ -384,13 +421,16 @@ def chain_step(problem: Problem, algorithm: SGD, dim: int) -> ChainStep:
     ...     jax.vmap(run)(jax.random.split(jax.random.key(0), 8)).shape
     (8,)
     """
-    algorithm.check_plain("tl.pure.chain_step")
+    expect(Problem, "problem", problem)
+    expect(SGD, "algorithm", algorithm).check_plain("tl.pure.chain_step")
+    dim = positive_integer("dim", dim)
+    problem.require_isotropic("tl.pure.chain_step")
     if algorithm.reused:
         raise Refused("chain_step", "samples are reused, so the overlaps are no Markov chain")
     L, inverse = target_frame(problem.P)
     form, batch, p = form_of(algorithm), algorithm.batch_at(dim), problem.p
     least = p * (1 + form.copies) + L.shape[1]
-    if positive_integer("dim", dim) < least:
+    if dim < least:
         raise InputError(
             f"Argument `dim` must be at least {least} for {p} neurons, but got {dim}; use solve and Chain."
         )

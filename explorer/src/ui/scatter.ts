@@ -124,12 +124,12 @@ export class Scatter {
     }
     cast.clouds.forEach((points, j) => {
       context.globalAlpha = 0.5;
-      context.fillStyle = c.neurons[j];
-      for (const [x, y] of points) context.fill(outline(MARKERS[j], X(x), Y(y), 2));
+      context.fillStyle = c.neurons[j % c.neurons.length];
+      for (const [x, y] of points) context.fill(outline(MARKERS[j % MARKERS.length], X(x), Y(y), 2));
       context.globalAlpha = 1;
     });
     cast.trails.forEach((points, j) => {
-      context.strokeStyle = c.neurons[j];
+      context.strokeStyle = c.neurons[j % c.neurons.length];
       context.lineWidth = 1.5;
       context.globalAlpha = 0.55;
       context.stroke(trace(points));
@@ -146,8 +146,8 @@ export class Scatter {
     }
     cast.trails.forEach((points, j) => {
       const [x, y] = points[points.length - 1];
-      const path = outline(MARKERS[j], X(x), Y(y), 5.5);
-      context.fillStyle = c.neurons[j];
+      const path = outline(MARKERS[j % MARKERS.length], X(x), Y(y), 5.5);
+      context.fillStyle = c.neurons[j % c.neurons.length];
       context.strokeStyle = c.surface;
       context.lineWidth = 1.5;
       context.fill(path);

@@ -44,6 +44,7 @@ from twolayer.analysis.passage import Passage, first_passage
 from twolayer.methods.ode import ODE
 from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject
 from twolayer.running.solve import solve
+from twolayer.running.support import check_description
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Until
 from twolayer.task.overlaps import Overlaps
@@ -151,6 +152,7 @@ def escape_time(
     >>> round(times.annealed, 3), round(times.quenched, 3), round(times.corrected, 2)
     (1.153, 1.47, 1.32)
     """
+    check_description(problem, algorithm)
     algorithm.check_plain("escape_time")
     dim = positive_integer("dim", dim, 2)
     T = finite_number("threshold", threshold, minimum=0.0, accepted="a number in (0, 1)")
@@ -232,9 +234,10 @@ def passage_law(
     >>> float(passage_law(problem, algorithm, 1000).mean().round(1))
     1.5
     """
+    dim = positive_integer("dim", dim, 2)
     c = require_growth(problem, algorithm, noise_ratio(problem, algorithm, dim))
     T = finite_number("threshold", threshold, minimum=0.0, accepted="a number in (0, 1)")
-    return _linear(problem, positive_integer("dim", dim, 2), T, seed, positive_integer("samples", samples), c)
+    return _linear(problem, dim, T, seed, positive_integer("samples", samples), c)
 
 
 def _linear(problem: Problem, dim: int, T: float, seed: int, samples: int, c: float) -> np.ndarray:

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from twolayer.numerics.errors import choice, positive_integer, reject, require
+from twolayer.numerics.strangers import reading
+from twolayer.running.dataset import check_result, description_of
 from twolayer.running.meanings import with_meanings
 from twolayer.task.overlaps import pseudo_inverse
 from twolayer.task.problem import finite_array
@@ -21,24 +22,25 @@ __all__ = ["measure_histogram", "measure_moments", "orthogonal_norms", "particle
 
 def particle_weights(dataset: xr.Dataset) -> np.ndarray:
     """The weights of the neurons, (neuron,)."""
-    if not isinstance(dataset, xr.Dataset) or "M" not in dataset:
-        reject("dataset", type(dataset).__name__, "a result of solve")
+    if "stages" in check_result(dataset):
+        reject("dataset", "a run in stages", "a result of solve")
     n = dataset.sizes["neuron"]
     return np.asarray(dataset.weight.values) if "weight" in dataset else np.full(n, 1 / n)
 
 
 def _inside(dataset: xr.Dataset) -> np.ndarray:
     """The norm m P⁺ mᵀ of every neuron, (seed, time, neuron)."""
-    gram = json.loads(dataset.attrs["description"])["problem"]["gram"]
+    gram = description_of(dataset)["problem"]["gram"]
     M = dataset.M.values
     return np.asarray((M * M if gram is None else (M @ pseudo_inverse(np.array(gram))) * M).sum(-1))
 
 
 def orthogonal_norms(dataset: xr.Dataset) -> np.ndarray:
     """The squared norm q of the part of every neuron orthogonal to the target directions, (seed, time, neuron)."""
-    if "q" in dataset:
-        return np.asarray(dataset.q.values)
-    return np.maximum(np.diagonal(dataset.Q.values, axis1=2, axis2=3) - _inside(dataset), 0.0)
+    with reading("Argument `dataset`"):
+        if "q" in dataset:
+            return np.asarray(dataset.q.values)
+        return np.maximum(np.diagonal(dataset.Q.values, axis1=2, axis2=3) - _inside(dataset), 0.0)
 
 
 def measure_moments(dataset: xr.Dataset) -> xr.Dataset:

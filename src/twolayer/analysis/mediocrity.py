@@ -15,7 +15,7 @@ import math
 
 from twolayer.analysis.escape_formulas import contraction_of, growth_of, noise_strength_of
 from twolayer.analysis.symmetric import drift, excess_risk, learning_time
-from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject
+from twolayer.numerics.errors import InputError, expect, finite_number, positive_integer, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
 from twolayer.task.scaling import Scaling
@@ -35,8 +35,8 @@ __all__ = [
 
 def check_problem(problem: Problem) -> None:
     """Refuse what is not phase retrieval: σ = x² (+ constant), h = z1² (+ the same constant), a = 1."""
-    if not isinstance(problem, Problem):
-        reject("problem", problem, "a Problem")
+    expect(Problem, "problem", problem)
+    problem.require_isotropic("The theory of escape")
     sigma, h = problem.activation.polynomial, problem.target.polynomial
     square = sigma is not None and len(sigma) == 3 and sigma[1] == 0 and sigma[2] == 1
     shift = sigma[0] if sigma is not None else 0.0
@@ -108,6 +108,7 @@ def optimal_lr(problem: Problem, batch: int = 1) -> Scaling:
     >>> optimal_lr(Problem("z1**2", "square", noise=0.3)).coefficient * 12.3
     1.0
     """
+    check_problem(problem)
     return Scaling(problem.p * positive_integer("batch", batch) / (2 * contraction(problem)), -1.0)
 
 
@@ -131,7 +132,8 @@ def escape_gain(problem: Problem) -> float:
     >>> escape_gain(Problem("z1**2", "square", width=10_000, noise=1.0)).__round__(2)
     4.33
     """
-    return contraction(problem.replace(width=1)) / contraction(problem)
+    many = contraction(problem)
+    return contraction(problem.replace(width=1)) / many
 
 
 def learning_lr(problem: Problem, dim: int, threshold: float = 0.99, batch: int = 1) -> Scaling:
@@ -200,8 +202,8 @@ def stationary_risk(problem: Problem, algorithm: SGD) -> float:
     >>> round(stationary_risk(problem, algorithm), 6)
     0.125
     """
-    algorithm.check_plain("stationary_risk")
     rho = noise_ratio(problem, algorithm)
+    algorithm.check_plain("stationary_risk")
     p, noise = problem.p, problem.noise
     if 6 * rho >= 1:
         raise InputError(
@@ -224,8 +226,7 @@ def stationary_risk(problem: Problem, algorithm: SGD) -> float:
 def noise_ratio(problem: Problem, algorithm: SGD, dim: int | None = None) -> float:
     """ρ = d·lr/(p n_b), in the limit or at a dimension; refuses what the formulas do not describe."""
     check_problem(problem)
-    if not isinstance(algorithm, SGD):
-        reject("algorithm", algorithm, "an SGD")
+    expect(SGD, "algorithm", algorithm)
     plain = algorithm.geometry == "free"
     if plain or algorithm.loss.name != "squared" or algorithm.momentum or algorithm.weight_decay:
         raise InputError(

@@ -9,7 +9,6 @@ be larger, and it counts as such in the median and in the distribution.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ import xarray as xr
 
 from twolayer.numerics.errors import InputError
 from twolayer.numerics.html import field_summary
+from twolayer.running.dataset import check_result
 from twolayer.task.method import Outcome
 
 __all__ = ["Passage", "first_passage"]
@@ -123,9 +123,7 @@ def first_passage(result: xr.Dataset) -> Passage:
     >>> round(first_passage(run).mean, 3)
     0.624
     """
-    if not isinstance(result, xr.Dataset) or "description" not in result.attrs:
-        raise InputError(f"Argument `result` must be a dataset from solve, but got {type(result).__name__}.")
-    if "until" not in json.loads(result.attrs["description"])["run"]:
+    if "until" not in check_result(result, "result").get("run", {}):
         raise InputError("Argument `result` must come from solve(…, until=…): without a threshold nothing is passed.")
     outcome = result.outcome.values
     hit = outcome == Outcome.REACHED

@@ -27,7 +27,7 @@ from numpy.polynomial import Chebyshev, Polynomial
 from twolayer.functions.hermite import gauss_panels, hermite_coefficients
 from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.nodes import vanishes
-from twolayer.numerics.errors import InputError, choice, positive_integer, reject, require
+from twolayer.numerics.errors import InputError, choice, expect, positive_integer, reject, require
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.precision import float64
 from twolayer.task.losses import Loss
@@ -71,8 +71,8 @@ def sufficient_alpha(dim: int, ell: int) -> float:
 
 def require_single_index(problem: Problem) -> float:
     """Refuse what is not one neuron and one unit direction; the second layer of that neuron."""
-    if not isinstance(problem, Problem):
-        reject("problem", problem, "a Problem")
+    expect(Problem, "problem", problem)
+    problem.require_isotropic("The theory of recovery")
     if problem.p != 1 or problem.k != 1:
         raise InputError(
             f"Argument `problem` must be a single-index task, one neuron and one direction, but has {problem.p} "

@@ -23,6 +23,7 @@ from twolayer.functions.hermite import gauss_panels
 from twolayer.gaussian.moments import moments
 from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject
 from twolayer.numerics.precision import float64
+from twolayer.running.support import check_description
 from twolayer.task.algorithm import SGD
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
@@ -151,6 +152,7 @@ def recovery_steps(
     >>> round(recovery_steps(Problem("h3(z1)", "h3"), algorithm, 10**6).steps)
     15635
     """
+    check_description(problem, algorithm)
     algorithm.check_plain("recovery_steps")
     dim = positive_integer("dim", dim, 2)
     eta = check_threshold(threshold)

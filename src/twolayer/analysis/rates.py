@@ -25,9 +25,10 @@ from twolayer.gaussian.engines import LOG2_POINTS, adapt, relative_error
 from twolayer.gaussian.moments import check_point
 from twolayer.gaussian.spread import spread_of
 from twolayer.methods.ode import ODE
-from twolayer.numerics.errors import Refused
+from twolayer.numerics.errors import Refused, expect
 from twolayer.numerics.precision import float64
 from twolayer.pure import VectorField, field_with
+from twolayer.running.support import check_description
 from twolayer.task.algorithm import SGD
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
@@ -122,8 +123,10 @@ def rates(problem: Problem, algorithm: SGD, start: Overlaps, method: ODE | None 
     >>> float(abs(rates(problem, SGD(lr="0.2*d**-2"), start).variance.Q).max())
     0.0
     """
+    check_description(problem, algorithm)
     algorithm.check_plain("rates")
-    method = ODE() if method is None else method
+    problem.require_isotropic("rates")
+    method = ODE() if method is None else expect(ODE, "method", method)
     check_point(problem, start)
     reason = method.objection(problem, algorithm)
     if reason is not None:

@@ -29,7 +29,9 @@ from twolayer.numerics.html import field_summary
 from twolayer.numerics.random import check_seed
 from twolayer.numerics.statistics import Fraction, Median, median, told, wilson
 from twolayer.running.cost import Cost, cost_of
+from twolayer.running.progress import monitor_for
 from twolayer.running.solve import solve
+from twolayer.running.support import check_description
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Until
 from twolayer.task.overlaps import Overlaps
@@ -212,6 +214,7 @@ def recovery(
     >>> found.weak_probability.value, bool(found.search.value < found.strong.max())
     (1.0, True)
     """
+    monitor_for(progress)  # refused before anything is computed
     thresholds, landscape, starts, steps = _prepared(problem, algorithm, dim, threshold, start, samples, seeds, seed)
     batch = algorithm.batch_at(dim)
     pieces = max(1, min(PIECES, steps // STRIDE))
@@ -308,8 +311,7 @@ def _prepared(
     dim, seeds = positive_integer("dim", dim, 2), positive_integer("seeds", seeds)
     thresholds = thresholds_of(threshold)
     check_seed(seed)
-    if not isinstance(algorithm, SGD):
-        reject("algorithm", algorithm, "an SGD")
+    check_description(problem, algorithm)
     algorithm.check_plain("recovery")
     landscape = population_loss(problem, algorithm.loss)
     if algorithm.geometry == "free":

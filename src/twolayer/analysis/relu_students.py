@@ -14,7 +14,6 @@ The bound: where v·z < 0 the label is 0 and no student is negative, so there f 
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any, NamedTuple
 
@@ -26,6 +25,7 @@ import xarray as xr
 from twolayer.gaussian.descent import sine_excess
 from twolayer.numerics.errors import InputError, finite_number, positive_integer, require
 from twolayer.numerics.precision import float64
+from twolayer.running.dataset import check_result
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps
 from twolayer.task.method import from_start
@@ -161,9 +161,9 @@ def relu_students(result: xr.Dataset) -> ReluStudents:
     >>> bool((relu_students(run).bound <= run.excess_risk.values[..., None]).all())
     True
     """
-    if not isinstance(result, xr.Dataset) or "Q_perp" not in result:
+    told = check_result(result, "result").get("problem", {})
+    if "Q_perp" not in result:
         raise InputError("Argument `result` must be a result of Population, which knows Q_perp to all digits.")
-    told = json.loads(result.attrs["description"])["problem"]
     gram = np.eye(1) if told["gram"] is None else np.asarray(told["gram"])
     teacher = told["target"] in ("relu(z1)", {"teacher": "relu", "k": 1, "weights": [1.0]})
     if not (teacher and told["activation"] == "relu" and (result.a.values > 0).all()):

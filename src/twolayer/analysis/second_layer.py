@@ -24,11 +24,11 @@ from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.moments import check_start
 from twolayer.gaussian.risk import irreducible
 from twolayer.numerics import random
-from twolayer.numerics.errors import InputError, finite_number, positive_integer, require
+from twolayer.numerics.errors import InputError, expect, finite_number, positive_integer, require
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import sobol_normals
-from twolayer.running.dataset import unpack
+from twolayer.running.dataset import check_result, unpack
 from twolayer.running.meanings import with_meanings
 from twolayer.task.losses import Loss
 from twolayer.task.overlaps import Overlaps
@@ -90,6 +90,8 @@ def _linear(engine: Engine, Q: Any, M: Any, layers: Any) -> Any:
 
 
 def _check(problem: Problem, start: Overlaps) -> None:
+    expect(Problem, "problem", problem)
+    expect(Overlaps, "start", start)
     check_start(problem, start)
     why = infinite(problem, Loss.of("squared"), 2)
     if why is not None:
@@ -127,6 +129,7 @@ def fit_second_layer(problem: Problem, start: Overlaps, ridge: float = 0.0) -> S
     ([0.76], 0.6836, 0.6861)
     """
     _check(problem, start)
+    start = start.fields(problem.inputs)
     rho = finite_number("ridge", ridge, minimum=0.0, accepted="a finite number ≥ 0")
     lead, p = start.batch, problem.p
     Q, M = start.Q.reshape(-1, p, p), start.M.reshape(-1, p, problem.k)
@@ -193,6 +196,7 @@ def simulate_second_layer(
     True
     """
     _check(problem, start)
+    start = start.fields(problem.inputs)
     if start.batch:
         raise InputError(f"Argument `start` must be a single point, but holds {start.batch[0]}.")
     rho = finite_number("ridge", ridge, minimum=0.0, accepted="a finite number ≥ 0")
@@ -236,13 +240,13 @@ def layerwise(result: xr.Dataset, ridge: float = 0.0) -> xr.Dataset:
     >>> layerwise(run).risk.shape, bool((layerwise(run).risk < run.risk).all())
     ((1, 4), True)
     """
-    if not isinstance(result, xr.Dataset):
-        raise InputError(f"Argument `result` must be a dataset from solve, but got {type(result).__name__}.")
+    check_result(result, "result")
     known = unpack(result)
     problem: Problem = known["problem"]
     lead = result.a.shape[:2]
     Q, M = (x.values.reshape(-1, *x.shape[2:]) for x in (result.Q, result.M))
-    fit = fit_second_layer(problem, Overlaps(Q, M, problem.P), ridge)
+    # overlaps of the fields say everything, whatever the inputs
+    fit = fit_second_layer(problem.replace(inputs=None), Overlaps(Q, M, problem.P), ridge)
     names = ("risk", "excess_risk", "excess_per_sample")
     variables: dict[str, Any] = {name: (("seed", "time"), getattr(fit, name).reshape(lead)) for name in names}
     variables["a"] = ("seed", "time", "neuron"), fit.a.reshape(result.a.shape)

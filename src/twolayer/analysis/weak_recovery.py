@@ -27,9 +27,12 @@ from twolayer.methods.chain import Chain, tail_of
 from twolayer.methods.vectors import Vectors
 from twolayer.numerics.errors import InputError, choice, positive_integer, reject
 from twolayer.numerics.html import field_summary
+from twolayer.numerics.random import check_seed
 from twolayer.numerics.statistics import Fit, Median, median, median_power_law, resolved, told
 from twolayer.running.cost import Cost, cost_of
+from twolayer.running.progress import monitor_for
 from twolayer.running.solve import solve
+from twolayer.running.support import check_description
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Until
 from twolayer.task.overlaps import Overlaps
@@ -214,6 +217,7 @@ def weak_recovery(
     (True, (2, 16))
     """
     eta, seeds, sizes = _checked(problem, algorithm, dim, threshold, seeds, sign, start, batch_sums)
+    seed, _ = check_seed(seed), monitor_for(progress)  # refused before anything is measured
     limits = tuple(_limit(problem, algorithm, size, eta, sign, start, steps) for size in sizes)
     rows, sums, each = [], [], []
     for size, limit in zip(sizes, limits, strict=True):
@@ -287,7 +291,9 @@ def _checked(
     problem: Problem, algorithm: SGD, dim: Any, threshold: float, seeds: int, sign: str, start: str, batch_sums: str
 ) -> tuple[float, int, tuple[int, ...]]:
     """Level, seeds and dimensions."""
+    check_description(problem, algorithm)
     algorithm.check_plain("weak_recovery")
+    problem.require_isotropic("weak_recovery")
     eta = check_threshold(threshold)
     choice("sign", sign, SIGNS)
     choice("start", start, ("random", "typical"))

@@ -10,6 +10,7 @@ import importlib
 import io
 import os
 import re
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -33,6 +34,7 @@ COMMANDS = {
     "gallery": "figures of the sources, each with its data and a verdict",
     "zoo": "published set-ups, and whether the package gives their numbers",
     "moments": "the averages that drive the dynamics, with engine and error",
+    "explore": "a page in the browser: describe, see and compare, at once",
     "plot": "draw a saved result, sweep or comparison again",
     "rerun": "run a saved result or comparison again from its description",
     "cite": "the papers behind a saved result or a method, and the package",
@@ -123,7 +125,8 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def script() -> int:
-    """The console command."""
+    """The console command; a request to end is heard like Ctrl-C, so that what is finished is kept."""
+    signal.signal(signal.SIGTERM, _stop)
     code = main()
     if code == 1:
         # compiled code of an interrupted run may still be at work, and crashes when the interpreter is taken down
@@ -132,6 +135,10 @@ def script() -> int:
             stream.flush()
         os._exit(code)
     return code
+
+
+def _stop(*_: Any) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -61,6 +61,13 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="say what it will take; run and write nothing")
 
 
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """The flag that lifts the bounds on the work of a command."""
+    parser.add_argument(
+        "--force", action="store_true", help="begin even what is estimated to take a day, or the memory"
+    )
+
+
 def idle(args: argparse.Namespace, why: str, *flags: str) -> None:
     """Refuse flags that were given and would do nothing."""
     for flag in flags:

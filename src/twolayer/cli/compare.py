@@ -12,6 +12,7 @@ from twolayer.cli.common import (
     CHANGE,
     add_common,
     add_dry_run,
+    add_force,
     emit,
     idle,
     keep,
@@ -40,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--methods", metavar="A,B", help="methods to compare, instead of the file's")
     parser.add_argument("--dim", type=int, metavar="D", help="dimension, instead of the file's run.dim")
     add_dry_run(parser)
+    add_force(parser)
     add_common(parser, "write PATH.nc and PATH.png (default: results/TASK)", "instead of the file's run.seed", CHANGE)
 
 
@@ -64,7 +66,9 @@ def run(args: argparse.Namespace) -> int:
     base = output_base(args.out, Path(args.task).stem)
     try:
         with one_line_warnings():
-            done = compare(problem, algorithm, methods or None, start, progress=not args.json, **arguments)
+            done = compare(
+                problem, algorithm, methods or None, start, progress=not args.json, force=args.force, **arguments
+            )
     except Interrupted as stop:
         (path,) = keep(stop.result, base, figure=False)
         done_so_far = ", ".join(stop.result.results)

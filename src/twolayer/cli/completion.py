@@ -10,7 +10,7 @@ import shlex
 from typing import NamedTuple
 
 from twolayer.cli import COMMANDS, command_of
-from twolayer.cli.catalogue import gallery, zoo_titles
+from twolayer.files.catalogue import gallery, zoo_titles
 
 EXAMPLES = (
     ("twolayer completion bash >> ~/.bashrc", "from the next shell on"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from twolayer.cli.catalogue import Listed, gallery
 from twolayer.cli.common import add_common, add_dry_run, emit, fold, idle, wrapped
+from twolayer.files.catalogue import Listed, gallery
 from twolayer.numerics.errors import InputError, choice
 
 EXAMPLES = (

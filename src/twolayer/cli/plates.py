@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from twolayer.cli.catalogue import gallery
 from twolayer.cli.common import emit, fold, one_line_warnings, wrote
+from twolayer.files.catalogue import gallery
 from twolayer.numerics.errors import InputError, RunFailed, choice
 from twolayer.numerics.writing import check_writable
 

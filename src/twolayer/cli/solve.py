@@ -11,6 +11,7 @@ from twolayer.cli.common import (
     CHANGE,
     add_common,
     add_dry_run,
+    add_force,
     emit,
     idle,
     keep,
@@ -33,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", metavar="NAME", help="chain, vectors, ode, …; the first of the file by default")
     parser.add_argument("--dim", type=int, metavar="D", help="dimension, instead of the file's run.dim")
     add_dry_run(parser)
+    add_force(parser)
+    parser.add_argument("--checkpoint", metavar="FILE.npz", help="keep the run there, to go on after a kill")
     add_common(
         parser, "write PATH.nc and PATH.png (default: results/TASK-METHOD)", "instead of the file's run.seed", CHANGE
     )
@@ -120,9 +123,11 @@ def run(args: argparse.Namespace) -> int:
     try:
         with one_line_warnings():
             if stages:
+                idle(args, "on a run in stages", "--checkpoint", "--force")
                 dataset = solve_stages(problem, stages, method, start, **arguments)
             else:
-                dataset = solve(problem, algorithm, method, start, **arguments)
+                more = {"checkpoint": args.checkpoint, "force": args.force}
+                dataset = solve(problem, algorithm, method, start, **arguments, **more)
     except Interrupted as stop:
         (path,) = keep(stop.result, base, figure=False)
         print(f"interrupted; the finished part is in {path}: draw it with 'twolayer plot {path}'")

@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import Any
 
-from twolayer.cli.catalogue import zoo_titles
 from twolayer.cli.common import add_common, fold, idle, tell, wrapped
+from twolayer.files.catalogue import zoo_titles
 
 EXAMPLES = (
     ("twolayer zoo", "the list"),

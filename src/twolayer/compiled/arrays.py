@@ -1,6 +1,7 @@
-"""The arithmetic of a written-out step in JAX: one array over seeds for every single number.
+"""The arithmetic of a written-out step in JAX: one array over seeds for every single number, or for every column.
 
-Seeds are the last and only axis, so all of a step is elementwise, and XLA makes few kernels of it.
+Seeds are the last axis, so all of a step is elementwise in them. With neurons as the first axis the code of a step
+is shorter by a factor p, and the sums over neurons are the only other operation.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 
 from twolayer.functions.syntax import FUNCTIONS
 
-__all__ = ["Arrays"]
+__all__ = ["Arrays", "Columns"]
 
 
 class Arrays:
@@ -42,3 +43,38 @@ class Arrays:
         """A function of the formula language, and its slope."""
         value, slope = jax.jvp(FUNCTIONS[name].array, (x,), (jnp.ones_like(x),))
         return value, slope
+
+    def total(self, x: Any) -> Any:
+        """x: every neuron has arrays of its own."""
+        return x
+
+    def every(self, mask: Any) -> Any:
+        """The mask: every neuron has arrays of its own."""
+        return mask
+
+    def of(self, j: int, x: Any) -> Any:
+        """x: every neuron has arrays of its own."""
+        return x
+
+
+class Columns(Arrays):
+    """Arithmetic on arrays (p, seeds), and (1, seeds) for what all neurons share."""
+
+    def __init__(self, p: int) -> None:
+        self.number = jax.lax.broadcasted_iota(jnp.int32, (p, 1), 0)
+
+    def total(self, x: Any) -> Any:
+        """Sum over neurons."""
+        return jnp.sum(x, axis=0, keepdims=True)
+
+    def every(self, mask: Any) -> Any:
+        """Whether the mask holds for all neurons."""
+        return jnp.min(jnp.where(mask, 1.0, 0.0), axis=0, keepdims=True) > 0.0
+
+    def of(self, j: int, x: Any) -> Any:
+        """The entry of neuron j."""
+        return self.total(jnp.where(self.number == j, x, 0.0))
+
+    def put(self, j: int, value: Any, x: Any) -> Any:
+        """x with another entry of neuron j."""
+        return jnp.where(self.number == j, value, x)

@@ -41,7 +41,7 @@ def push(code: Arithmetic, shape: Shape, state: UnrolledState, xi: Row, root: An
     fields = [dot(code, w, xi[:n]) for w in W]
     pairs = [value_and_slope(code, shape.activation, field) for field in fields]
     if shape.student:
-        f = dot(code, a, [value for value, _ in pairs])
+        f = code.total(dot(code, a, [value for value, _ in pairs]))
         e = code.fma(f, -shape.student / shape.p, e)
     weighted = e if shape.batch == 1 else e * (1.0 / shape.batch)
     first = [x * slope * weighted for x, (_, slope) in zip(a, pairs, strict=True)]
@@ -50,9 +50,10 @@ def push(code: Arithmetic, shape: Shape, state: UnrolledState, xi: Row, root: An
 
 def few_samples(code: Arithmetic, shape: Shape, state: UnrolledState, numbers: UnrolledNumbers, draw: Draw) -> Totals:
     """Of at most as many samples as neurons: C = Gᵀ."""
-    p, n = shape.p, shape.rank + shape.p
+    n = shape.rank + shape.p
     draws = [[draw(nu, i) for i in range(shape.used)] for nu in range(shape.batch)]
     pushes = [push(code, shape, state, xi, numbers.root) for xi in draws]
+    p = len(state.W)
     C = [[g[j] for g, _ in pushes] for j in range(p)]
     along = [[dot(code, C[j], [xi[i] for xi in draws]) for i in range(n)] for j in range(p)]
     second = [sum((s[j] for _, s in pushes[1:]), pushes[0][1][j]) for j in range(p)] if shape.form.trained else []

@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from twolayer.compiled.arrays import Arrays
+from twolayer.compiled.arrays import Arrays, Columns
 from twolayer.compiled.batch import few_samples
-from twolayer.compiled.shape import Shape, UnrolledNumbers, UnrolledState
+from twolayer.compiled.shape import Row, Shape, UnrolledNumbers, UnrolledState
 from twolayer.compiled.step import new_state
 from twolayer.compiled.stepper import WrittenStepper
 from twolayer.equations.orthogonal import overlaps
@@ -32,7 +32,8 @@ __all__ = ["DeviceStepper"]
 
 TOGETHER = 128  # seeds of one block of the kernel
 HELD = 2**27  # normals held at once
-LONGEST = 150  # p² (p + min(p, n_b)) up to which the steps are one kernel
+LONGEST = 150  # p² (p + min(p, n_b)) up to which the steps are one kernel, every number by itself,
+LONGEST_COLUMNS = 600  # and with neurons side by side, if p is a power of two
 STEPS = 64  # and steps whose normals are held, at most
 
 OVER_SEEDS = PartitionSpec("seeds")  # type: ignore[no-untyped-call]
@@ -40,31 +41,31 @@ LAST_OVER_SEEDS = PartitionSpec(None, "seeds")  # type: ignore[no-untyped-call]
 EVERYWHERE = PartitionSpec()  # type: ignore[no-untyped-call]
 
 
-def watched(shape: Shape, W: Any) -> Any:
+def watched(shape: Shape, code: Arrays, W: Any) -> Any:
     """‖M‖ or M_11 of rows written out; 0 where nothing is watched."""
     if shape.quantity is None:
         return jnp.zeros_like(W[0][0])
     M = [[sum(w * c for w, c in zip(row, l, strict=False)) for l in shape.frame] for row in W]
-    return M[0][0] if shape.quantity == "alignment" else jnp.sqrt(sum(m * m for row in M for m in row))
+    if shape.quantity == "alignment":
+        return code.of(0, M[0][0])
+    return jnp.sqrt(code.total(sum(m * m for row in M for m in row)))
 
 
-def one_step(shape: Shape, numbers: Any, normal: Any, carry: Any, number: Any, stop: Any) -> Any:
+def one_step(shape: Shape, code: Arrays, numbers: Any, normal: Any, carry: Any, number: Any, stop: Any) -> Any:
     """Step ``number`` of seeds side by side.
 
-    ``normal(i)`` are the normals of the samples and then those of the Gram factor; the carry is the numbers of the
-    states, in a row, and their bookkeeping.
+    ``normal(i)`` are the normals of the samples and then those of the Gram factor; the carry is the states and their
+    bookkeeping.
     """
-    code, p, n = Arrays(), shape.p, shape.rank + shape.p
-    state, lane = carry
+    old, lane = carry
     table = [[numbers[5 + i * (DEGREE + 2) + j] for j in range(DEGREE + 2)] for i in range(shape.rows)]
     rates = UnrolledNumbers(numbers[0], numbers[1], numbers[2], table)
     watch = None if shape.quantity is None else Watch(numbers[3], numbers[4])
-    old = UnrolledState([list(state[j * n : (j + 1) * n]) for j in range(p)], list(state[p * n :]))
     totals = few_samples(code, shape, old, rates, lambda nu, i: normal(nu * shape.used + i))
     new, fine = new_state(code, shape, old, rates, totals, lambda i: normal(shape.batch * shape.used + i))
-    flat = tuple(jnp.broadcast_to(x, number.shape) for x in (*(x for row in new.W for x in row), *new.a))
+    new = jax.tree.map(lambda x, y: jnp.broadcast_to(x, y.shape), new, old)
     size = jnp.where(fine, 0.0, jnp.inf)
-    return accept(tuple(state), flat, lane, size, watched(shape, new.W), watch, number, number < stop)
+    return accept(old, new, lane, size, watched(shape, code, new.W), watch, number, number < stop)
 
 
 def draw(shape: Shape, keys: Any, first: Any, steps: int) -> Any:
@@ -79,31 +80,55 @@ def draw(shape: Shape, keys: Any, first: Any, steps: int) -> Any:
     return jnp.concatenate([of(0, own), of(1, np.arange(shape.entries, dtype=np.uint32))], axis=1)
 
 
-def kernel(shape: Shape, steps: Any, numbers: Any, normals: Any, start: Any, stop: Any, *places: Any) -> None:
-    """The steps of a block for some seeds, whose states stay in registers; of the places half are to be filled."""
-    given, filled = places[: len(places) // 2], places[len(places) // 2 :]
-    own = [numbers[i, ...] for i in range(numbers.shape[0])]
-    first, last = start[...], stop[...]
+def opened(shape: Shape, columns: bool, flat: Any) -> UnrolledState:
+    """Numbers (p (n + 1), seeds) of states one by one, or as columns of neurons side by side, a first axis."""
+    p, n = shape.p, shape.rank + shape.p
+    if columns:
+        return UnrolledState([[flat[i * p : (i + 1) * p] for i in range(n)]], [flat[n * p :]])
+    return UnrolledState([[flat[i * p + j] for i in range(n)] for j in range(p)], [flat[n * p + j] for j in range(p)])
+
+
+def in_line(state: UnrolledState) -> Row:
+    """What was opened, in its order in memory."""
+    return [x for column in zip(*state.W, strict=True) for x in column] + state.a
+
+
+def kernel(
+    shape: Shape, columns: bool, steps: Any, numbers: Any, normals: Any, start: Any, stop: Any, *rest: Any
+) -> None:
+    """The steps of a block for some seeds, whose states stay in registers; of the rest half are to be filled."""
+    given, filled = rest[: len(rest) // 2], rest[len(rest) // 2 :]
+    code, size = (Columns(shape.p), shape.p) if columns else (Arrays(), 1)
+
+    def line(x: Any) -> Any:
+        return x[None] if columns else x
+
+    own = [line(numbers[i, ...]) for i in range(numbers.shape[0])]
+    first, last = line(start[...]), line(stop[...])
 
     def body(s: Any, carry: Any) -> Any:
-        return one_step(shape, own, lambda i: normals[s, i, ...], carry, first + s, last)
+        return one_step(shape, code, own, lambda i: line(normals[s, i, ...]), carry, first + s, last)
 
-    state = tuple(given[0][i, ...] for i in range(given[0].shape[0]))
-    state, lane = jax.lax.fori_loop(0, steps[0], body, (state, Lane(*(x[...] for x in given[1:]))))
-    for i, x in enumerate(state):
-        filled[0][i, ...] = x
+    state = opened(shape, columns, given[0])
+    state, lane = jax.lax.fori_loop(0, steps[0], body, (state, Lane(*(line(x[...]) for x in given[1:]))))
+    for i, x in enumerate(in_line(state)):
+        filled[0][slice(i * size, (i + 1) * size) if columns else i] = x
     for place, x in zip(filled[1:], lane, strict=True):
-        place[...] = x
+        place[...] = x[0] if columns else x
 
 
-def in_registers(shape: Shape, steps: Any, numbers: Any, normals: Any, carry: Any, first: Any, stop: Any) -> Any:
+def as_kernel(
+    shape: Shape, columns: bool, steps: Any, numbers: Any, normals: Any, carry: Any, first: Any, stop: Any
+) -> Any:
     """A block of steps as one kernel."""
     from jax.experimental import pallas as pl  # takes half a second, and only GPUs need it
+    from jax.experimental.pallas import triton
 
     state, lane = carry
+    together = 32 if columns else TOGETHER  # one warp, so that the neurons of a seed stay in one thread
 
     def part(x: Any) -> Any:
-        return pl.BlockSpec((*x.shape[:-1], TOGETHER), lambda i: (*(0,) * (x.ndim - 1), i))
+        return pl.BlockSpec((*x.shape[:-1], together), lambda i: (*(0,) * (x.ndim - 1), i))
 
     def whole(x: Any) -> Any:
         return pl.BlockSpec(x.shape, lambda i: (0,) * x.ndim)
@@ -111,28 +136,59 @@ def in_registers(shape: Shape, steps: Any, numbers: Any, normals: Any, carry: An
     parts = (normals, first, stop, state, *lane)
     count = steps[None].astype(jnp.int32)
     state, *lane = pl.pallas_call(
-        partial(kernel, shape),
+        partial(kernel, shape, columns),
         out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in parts[3:]],  # type: ignore[no-untyped-call]
-        grid=(len(first) // TOGETHER,),
+        grid=(len(first) // together,),
         in_specs=[whole(count), whole(numbers) if numbers.shape[1] == 1 else part(numbers), *map(part, parts)],
         out_specs=[*map(part, parts[3:])],
+        compiler_params=triton.CompilerParams(num_warps=together // 32),
+        interpret=jax.default_backend() == "cpu",  # to be tested there
     )(count, numbers, *parts)
     return state, Lane(*lane)
+
+
+def in_registers(shape: Shape, *rest: Any) -> Any:
+    """A block of steps as one kernel, every number by itself."""
+    return as_kernel(shape, False, *rest)
+
+
+def in_columns(shape: Shape, *rest: Any) -> Any:
+    """The same with neurons side by side, which makes shorter code."""
+    return as_kernel(shape, True, *rest)
 
 
 def in_memory(shape: Shape, steps: Any, numbers: Any, normals: Any, carry: Any, first: Any, stop: Any) -> Any:
     """The same in operations of XLA."""
 
     def body(s: Any, carry: Any) -> Any:
-        state, lane = one_step(shape, numbers, lambda i: normals[s, i], carry, first + s, stop)
-        return jnp.stack(state), lane
+        old = opened(shape, False, carry[0]), carry[1]
+        state, lane = one_step(shape, Arrays(), numbers, lambda i: normals[s, i], old, first + s, stop)
+        return jnp.stack(in_line(state)), lane
 
     return jax.lax.fori_loop(0, steps, body, carry)
 
 
+def kernel_for(shape: Shape) -> Any:
+    """How a block of steps is taken here."""
+    length, even = shape.p**2 * (shape.p + shape.rows), shape.p & (shape.p - 1) == 0
+    if jax.default_backend() not in ("gpu", "cuda"):
+        return in_memory
+    if length <= LONGEST:
+        return in_registers
+    return in_columns if even and length <= LONGEST_COLUMNS else in_memory
+
+
 @partial(jax.jit, static_argnames=("shape", "mesh", "block"))
 def advance(shape: Shape, mesh: Any, block: Any, numbers: Any, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
-    """Steps start … stop − 1 of all seeds, which are the last axis of every array, a share on each device."""
+    """Steps start … stop − 1 of all seeds, a share on each device.
+
+    They are the last axis of states, keys and numbers, with places that no seed takes, and the first one of their
+    bookkeeping and of the steps (seeds, 1).
+    """
+    state, lane = carry
+
+    def along(x: Any, beyond: float = 0) -> Any:
+        return jnp.pad(x[:, 0], (0, keys.shape[1] - len(x)), constant_values=beyond)
 
     def share(numbers: Any, keys: Any, carry: Any, start: Any, stop: Any, longest: Any) -> Any:
         draws = shape.batch * shape.used + shape.entries
@@ -149,57 +205,63 @@ def advance(shape: Shape, mesh: Any, block: Any, numbers: Any, keys: Any, carry:
     shared = EVERYWHERE if numbers.shape[1] == 1 else LAST_OVER_SEEDS
     places = (shared, LAST_OVER_SEEDS, state_and_lane, OVER_SEEDS, OVER_SEEDS, EVERYWHERE)
     spread = jax.shard_map(share, mesh=mesh, in_specs=places, out_specs=state_and_lane, check_vma=False)
-    return spread(numbers, keys, carry, start, stop, (stop - start).max())
+    given = state, Lane(along(lane.code, DIVERGED), along(lane.stop), along(lane.watched))
+    state, lane = spread(numbers, keys, given, along(start), along(stop), (stop - start).max())
+    return state, Lane(*(x[: len(start), None] for x in lane))
+
+
+@partial(jax.jit, static_argnames=("mesh", "places"))
+def spread_out(state: Any, mesh: Any, places: int) -> Any:
+    """The same state (numbers, 1) for all seeds."""
+    wide = jnp.broadcast_to(state, (len(state), places))
+    return jax.lax.with_sharding_constraint(wide, NamedSharding(mesh, LAST_OVER_SEEDS))  # type: ignore[no-untyped-call]
 
 
 @partial(jax.jit, static_argnames="p")
 def seen(state: Any, L: Any, p: int) -> Any:
     """Q, M and a of states (numbers, seeds)."""
-    rows = state.T
-    return *overlaps(rows[:, :-p].reshape(len(rows), p, -1), L), rows[:, -p:]
+    columns = state.reshape(-1, p, state.shape[1])
+    return *overlaps(columns[:-1].transpose(2, 1, 0), L), columns[-1].T
 
 
 class DeviceStepper(WrittenStepper):
     """All seeds on all devices; places that no seed takes count as stopped."""
 
     def start(self) -> Any:
-        """Numbers (numbers of a state, places) on the devices."""
+        """Numbers (numbers of a state, places) on the devices; one column where all seeds start alike."""
         self.seeds, devices = len(self.keys), jax.devices()
         whole = TOGETHER * len(devices)
         self.places = -(-self.seeds // whole) * whole
         self.mesh = Mesh(np.array(devices), ("seeds",))
-        at, on_gpu = self.shape, jax.default_backend() in ("gpu", "cuda")
-        self.how = in_registers if on_gpu and at.p**2 * (at.p + at.rows) <= LONGEST else in_memory
+        self.how = kernel_for(self.shape)
         self.given = self.put(self.numbers)
         self.words = self.put(self.keys)
-        return self.put(np.broadcast_to(rows := self.rows(), (self.seeds, rows.shape[1])))
+        rows, p = self.rows(), self.at.p
+        by_columns = rows[:, :-p].reshape(len(rows), p, -1).swapaxes(1, 2).reshape(len(rows), -1)
+        return self.put(np.concatenate([by_columns, rows[:, -p:]], axis=1))
 
     def put(self, x: np.ndarray) -> Any:
         """(seeds, n) as (n, places) on the devices; one row for all seeds as it is."""
-        if len(x) == 1 < self.seeds:
+        if len(x) == 1 < self.places:
             return jax.device_put(np.ascontiguousarray(x.T), NamedSharding(self.mesh, EVERYWHERE))
         filled = np.zeros((x.shape[1], self.places), x.dtype)
         filled[:, : self.seeds] = x.T
         filled[:, self.seeds :] = filled[:, :1]
         return jax.device_put(filled, NamedSharding(self.mesh, LAST_OVER_SEEDS))
 
-    def along(self, x: Any, beyond: float = 0) -> Any:
-        """(seeds, 1) as (places,) on the devices."""
-        filled = jnp.pad(x[:, 0], (0, self.places - self.seeds), constant_values=beyond)
-        return jax.device_put(filled, NamedSharding(self.mesh, OVER_SEEDS))
-
     def run(self, carry: Any, start: Any, stop: Any) -> Any:
         """Compiled steps of all seeds."""
         state, lane = carry
-        lane = Lane(self.along(lane.code, DIVERGED), self.along(lane.stop), self.along(lane.watched))
-        span = (self.along(start), self.along(stop))
-        state, lane = advance(self.shape, self.mesh, self.how, self.given, self.words, (state, lane), *span)
-        return state, Lane(*(x[: self.seeds, None] for x in lane))
+        if state.shape[1] < self.places:
+            state = spread_out(state, self.mesh, self.places)
+        return advance(self.shape, self.mesh, self.how, self.given, self.words, (state, lane), start, stop)
 
     def snapshot(self, state: Any) -> Snapshot:
         """Overlaps of all seeds."""
-        found = seen(state, self.L, self.at.p)
-        return Snapshot(*(np.asarray(x)[: self.seeds][self.lanes.index, None] for x in found))
+        found = [np.asarray(x) for x in seen(state, self.L, self.at.p)]
+        if state.shape[1] < self.places:
+            found = [np.broadcast_to(x, (self.seeds, *x.shape[1:])) for x in found]
+        return Snapshot(*(self.lanes.of_seeds(x[: self.seeds])[:, None] for x in found))
 
     def notes(self, diverged: bool) -> dict[str, Any]:
         """How the steps were taken."""

@@ -36,6 +36,12 @@ class Arithmetic(Protocol):
     def function(self, name: str, x: Any) -> tuple[Any, Any]:
         """A function of the formula language, and its slope."""
 
+    def total(self, x: Any) -> Any:
+        """Sum over the neurons that share a lane; x itself where each has its own."""
+
+    def every(self, mask: Any) -> Any:
+        """Whether the mask holds for all neurons that share a lane."""
+
 
 Row = list[Any]
 Matrix = list[Row]

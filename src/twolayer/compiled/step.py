@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from twolayer.compiled.arrays import Columns
 from twolayer.compiled.batch import Totals
-from twolayer.compiled.shape import Arithmetic, Matrix, Shape, UnrolledNumbers, UnrolledState, dot, reflection
+from twolayer.compiled.shape import Arithmetic, Matrix, Row, Shape, UnrolledNumbers, UnrolledState, dot, reflection
 from twolayer.loops.watching import LIMIT
 from twolayer.numerics.wishart import DEGREE, REACH
 
@@ -31,6 +32,18 @@ def lower(code: Arithmetic, X: Matrix) -> Matrix:
             along = -(scale * dot(code, X[k][i:], v))
             X[k][i:] = [code.fma(along, u, x) for u, x in zip(v, X[k][i:], strict=True)]
     return [row[:p] for row in X]
+
+
+def lower_columns(code: Columns, X: Row, p: int) -> Row:
+    """The same of columns (p, seeds)."""
+    for i in range(p):
+        row = [code.of(i, x) for x in X[i:]]
+        head, scale = reflection(code, row[0], dot(code, row, row))
+        v = [row[0] + head, *row[1:]]
+        along = -(scale * dot(code, X[i:], v))
+        left = [-head] + [code.constant(0.0)] * (len(row) - 1)
+        X[i:] = [code.put(i, y, code.fma(along, u, x)) for y, u, x in zip(left, v, X[i:], strict=True)]
+    return X[:p]
 
 
 def factor(code: Arithmetic, shape: Shape, table: Matrix, normal: Callable[[int], Any]) -> Matrix:
@@ -63,7 +76,7 @@ def new_state(
     T = factor(code, shape, numbers.table, outside)
     beyond = [[dot(code, row[l:], [T[m][l] for m in range(l, len(row))]) for l in range(len(row))] for row in C]
     rows, fine = [], None
-    for j in range(p):
+    for j in range(len(W)):
         full = along[j] + beyond[j]
         keep = numbers.shrink
         if shape.form.tangent:
@@ -83,6 +96,7 @@ def new_state(
         layer = [code.fma(numbers.step, s, x) for s, x in zip(second, a, strict=True)]
         for x in layer:
             fine = fine & (x * x < LIMIT)
-    B = lower(code, [row[r:] for row in rows])
+    outer = [row[r:] for row in rows]
+    B = [lower_columns(code, outer[0], p)] if isinstance(code, Columns) else lower(code, outer)
     assert fine is not None
-    return UnrolledState([row[:r] + b for row, b in zip(rows, B, strict=True)], layer), fine
+    return UnrolledState([row[:r] + b for row, b in zip(rows, B, strict=True)], layer), code.every(fine)

@@ -201,6 +201,14 @@ class Code:
         yes, no = self.like(like, yes), self.like(like, no)
         return Vector(self, self.builder.select(mask.value, yes.value, no.value), yes.kind)
 
+    def total(self, x: Vector) -> Vector:
+        """x: every neuron has lanes of its own."""
+        return x
+
+    def every(self, mask: Vector) -> Vector:
+        """The mask: every neuron has lanes of its own."""
+        return mask
+
     def rarely(self, mask: Vector, value: Callable[[], Vector], otherwise: Vector) -> Vector:
         """``where(mask, value(), otherwise)``, where the value is computed only if some lane asks for it."""
         any_lane = mask.value

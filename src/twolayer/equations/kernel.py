@@ -10,6 +10,7 @@ in the place of g. What else a step does is in step.py.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ __all__ = ["Kernel", "Push", "Sample", "kernel_of"]
 class Sample(NamedTuple):
     """Fields of a batch, λ (n, p) and λ* (n, k), and what is done to its labels; for rules also |z|²/d and z·z'/d.
 
-    Where these are not known they are those of the limit, 1 and δ.
+    Where these are not known they are those of the limit, 1 and δ. ``key`` is for rules that draw random numbers.
     """
 
     student: Float[Real, "n p"]
@@ -40,6 +41,7 @@ class Sample(NamedTuple):
     noise: Spoilt
     size: Any = 1.0
     products: Any = None
+    key: Any = None
 
 
 class Push(NamedTuple):
@@ -94,9 +96,12 @@ class Kernel:
         def at(fields: Any) -> Any:
             return a * self.activation.slope(fields) * loss.residual(label, self.output(fields, a))[..., None]
 
-        return loss.rule.push(Sight(g, sample.student, e, sample.size, shift, at, N, loss.batch, loss.rate))
+        return loss.rule.push(Sight(g, sample.student, e, sample.size, shift, at, N, loss.batch, loss.rate, sample.key))
 
 
 def kernel_of(problem: Problem, algorithm: SGD) -> Kernel:
     """The increment kernel of a problem and an algorithm."""
-    return Kernel(problem.activation, problem.target, algorithm.drive, problem.normalisation, problem.labels)
+    labels = problem.labels
+    if algorithm.rule is not None and algorithm.rule.relabels:
+        labels = dataclasses.replace(labels, more=algorithm.rule.relabels)
+    return Kernel(problem.activation, problem.target, algorithm.drive, problem.normalisation, labels)

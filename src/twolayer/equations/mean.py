@@ -104,6 +104,10 @@ class MeanStep(eqx.Module):
         p = y.a.shape[-1] // self.form.copies
         return Overlap(y.gram[..., :p, :p], y.star[..., :p, :], y.a[..., :p])
 
+    def norms(self, y: Rows) -> Any:
+        """Squared norms of the present rows."""
+        return jnp.diagonal(self.overlaps(y).Q)
+
     def __call__(self, y: Rows) -> Rows:
         """One step."""
         if self.tempo is not None:

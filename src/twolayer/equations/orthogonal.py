@@ -10,7 +10,9 @@ in the place of C T. Only B Bᵀ matters, so B is brought back to c columns by a
 positivity cannot be lost, no matrix is inverted, and coincident neurons, singular Ω and d ≤ p + k need no special
 case. A step that carries the rows before it, or the average of all, has p more rows for each.
 
-Cost O(n_b p (p + k) + p³), whatever d.
+Inputs with blocks (layout.py) have a B⁽ⁱ⁾ and a factor √s_i C T⁽ⁱ⁾ in each, with the same C and independent T⁽ⁱ⁾.
+
+Cost O(n_b p (p + k) + p³) for each block, whatever d.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -26,9 +29,9 @@ from twolayer.equations.kernel import Kernel, Push, Sample
 from twolayer.equations.step import Coefficients, Form, Layers, Memory, descend
 from twolayer.numerics.errors import InputError
 from twolayer.numerics.types import Numbers, Scalar
-from twolayer.numerics.wishart import GramFactor
+from twolayer.numerics.wishart import GramFactor, GramFactors
 
-__all__ = ["Frame", "Reduced", "Sums", "batch_sums", "embed", "exact_step", "gram", "lq", "overlaps"]
+__all__ = ["Frame", "Reduced", "Sums", "batch_sums", "embed", "exact_step", "gram", "lq", "overlaps", "scaled_overlaps"]
 
 UNROLLED = (8, 32)  # LQ by unrolled reflections up to this many rows and columns, by LAPACK beyond
 
@@ -45,7 +48,7 @@ class Reduced:
         Rows, columns of A and columns of B.
     batch : int
         n_b, or the largest.
-    factor : GramFactor
+    factor : GramFactor or GramFactors
         How to draw what the samples have outside both spans.
     varies : bool
         Whether batches have a schedule: the rates then say how many samples belong to one.
@@ -57,8 +60,14 @@ class Reduced:
     rank: int
     columns: int
     batch: int
-    factor: GramFactor
+    factor: GramFactor | GramFactors
     varies: bool = False
+    each: int = 0  # columns of B in every block that is not held whole, where inputs have blocks
+
+    @property
+    def blocks(self) -> bool:
+        """Whether inputs have blocks."""
+        return isinstance(self.factor, GramFactors)
 
     @property
     def sized(self) -> bool:
@@ -73,16 +82,21 @@ class Reduced:
     @property
     def width(self) -> int:
         """Normals per sample: ξ*, ξ⊥ and the label noise."""
-        return self.rank + self.columns + 1
+        return self.rank + self.columns + self.kernel.labels.normals
 
 
 class Frame(NamedTuple):
-    """Numbers of a step: its rates, L_P, the table of the Gram factor, and Δ."""
+    """Numbers of a step: its rates, L_P, the table of the Gram factor, and Δ.
+
+    Where inputs have blocks, also √s_i of every coordinate held, and of every block that is not held whole.
+    """
 
     rates: Coefficients
     L: Numbers
     table: Any
     noise: Scalar
+    scale: Any = None
+    spread: Any = None
 
 
 class Sums(NamedTuple):
@@ -139,15 +153,26 @@ def overlaps(rows: Any, L: Numbers) -> tuple[Numbers, Numbers]:
     return gram(rows), rows[..., : L.shape[1]] @ L.T
 
 
-def batch_sums(at: Reduced, frame: Frame, layers: Layers, normals: Any, first: Any = None, T: Any = None) -> Sums:
+def scaled_overlaps(W: Any, L: Numbers, scale: Any) -> tuple[Numbers, Numbers]:
+    """Q and M of the fields where coordinates of inputs have standard deviations ``scale``, with any leading axes."""
+    scaled = W * scale
+    return gram(scaled), (scaled * scale)[..., : L.shape[1]] @ L.T
+
+
+def batch_sums(
+    at: Reduced, frame: Frame, layers: Layers, normals: Any, first: Any = None, T: Any = None, key: Any = None
+) -> Sums:
     """Sums over samples given by their normals (samples, width), of a whole batch or of a chunk from ``first`` on.
 
-    The first rows of ``T`` (…, t) are what they have outside, where a rule looks at it.
+    The first rows of ``T`` (…, t) are what they have outside, where a rule looks at it; ``key`` is for rules that draw.
     """
-    p, r, c = at.p, at.rank, at.columns
+    p, r, c, labels = at.p, at.rank, at.columns, at.kernel.labels
+    if frame.scale is not None:
+        normals = normals.at[:, : r + c].multiply(frame.scale)
     xi_star, xi_own = normals[:, :r], normals[:, r : r + c]
     student = xi_star @ layers.W[:, :r].T + xi_own @ layers.W[:, r:].T
-    sample = Sample(student, xi_star @ frame.L.T, at.kernel.labels.spoil(normals[:, -1], frame.noise))
+    spoilt = labels.again(labels.spoil(normals[:, r + c], frame.noise), normals[:, -1])
+    sample = Sample(student, xi_star @ frame.L.T, spoilt, key=key)
     if at.sized:
         inputs = jnp.concatenate([normals[:, : r + c], T[: len(normals)]], axis=1)
         products = inputs @ inputs.T / frame.rates.dim
@@ -164,27 +189,70 @@ def batch_sums(at: Reduced, frame: Frame, layers: Layers, normals: Any, first: A
 
 
 def exact_step(
-    at: Reduced, rates: Coefficients, state: Memory, sums: Sums, T: Any, jitter: Any = None
+    at: Reduced, rates: Coefficients, state: Memory, sums: Sums, T: Any, jitter: Any = None, spread: Any = None
 ) -> tuple[Memory, Any]:
     """The step from the sums of a batch and the orthogonal factor T; and the largest squared norm met.
 
     ``jitter`` (p, r + c) are the normals of the noise on a step along the known directions, where there is any.
+    ``spread`` are √s_i where inputs have blocks.
     """
+    if at.blocks:
+        return _step_in_blocks(at, rates, state, sums, T, jitter, spread)
     p, r, c, t = at.p, at.rank, at.columns, T.shape[1]
     if jitter is not None:
         star, own = sums.star + at.form.jitter * jitter[:, :r], sums.own + at.form.jitter * jitter[:, r:]
         C = jnp.concatenate([sums.C, at.form.jitter * jnp.eye(p)], axis=1)
         sums = sums._replace(star=star, own=own, C=C if at.sized else lq(C))
 
-    def padded(layers: Layers) -> Layers:
-        return Layers(jnp.concatenate([layers.W, jnp.zeros((p, t))], axis=1), layers.a)
-
-    wide = state.moved([padded(layers) for layers in state.every])
+    wide = _widened(state, t)
     push = Push(jnp.concatenate([sums.star, sums.own, sums.C @ T], axis=1), sums.second)
     new, _, size = descend(at.form, rates, wide, push)
     every = new.every
     rows = jnp.concatenate([layers.W for layers in every])
     B = rows[:, r:] if t == 0 else lq(rows[:, r:])
     rows = jnp.concatenate([rows[:, :r], B[:, :c]], axis=1)
+    held = [Layers(rows[i * p : (i + 1) * p], layers.a) for i, layers in enumerate(every)]
+    return new.moved(held), size
+
+
+def _widened(state: Memory, t: int) -> Memory:
+    """The same rows with t more coordinates, in which they are zero."""
+
+    def padded(layers: Layers) -> Layers:
+        return Layers(jnp.concatenate([layers.W, jnp.zeros((len(layers.W), t))], axis=1), layers.a)
+
+    return state.moved([padded(layers) for layers in state.every])
+
+
+def _step_in_blocks(
+    at: Reduced, rates: Coefficients, state: Memory, sums: Sums, T: Any, jitter: Any, spread: Any
+) -> tuple[Memory, Any]:
+    """The step where inputs have blocks: T (members, rows, width) for each group of blocks of one form."""
+    p, r, factor = at.p, at.rank, at.factor
+    assert isinstance(factor, GramFactors)
+    if jitter is not None:
+        star, own = sums.star + at.form.jitter * jitter[:, :r], sums.own + at.form.jitter * jitter[:, r:]
+        sums = sums._replace(star=star, own=own)
+    known, extra, first = r + at.columns, [], 0
+    for group, factors in zip(factor.groups, T, strict=True):
+        own = spread[first : first + group.members, None, None] * sums.C
+        if jitter is not None:  # the same in all blocks, whatever their variance
+            noise = jnp.broadcast_to(at.form.jitter * jnp.eye(p), (group.members, p, p))
+            own = jnp.concatenate([own, noise], axis=2)
+        extra.append((own @ factors).swapaxes(0, 1).reshape(p, -1))
+        first += group.members
+    push = Push(jnp.concatenate([sums.star, sums.own, *extra], axis=1), sums.second)
+    new, _, size = descend(at.form, rates, _widened(state, push.first.shape[1] - known), push)
+    every = new.every
+    rows = jnp.concatenate([layers.W for layers in every])
+    count, begin, end = len(rows), known - at.each * factor.count, known
+    kept = [rows[:, :begin]]
+    for group in factor.groups:
+        B = rows[:, begin : begin + group.members * at.each].reshape(count, group.members, at.each)
+        E = rows[:, end : end + group.members * group.width].reshape(count, group.members, group.width)
+        both = jnp.concatenate([B, E], axis=2).swapaxes(0, 1)
+        kept.append(jax.vmap(lq)(both)[:, :, : at.each].swapaxes(0, 1).reshape(count, -1))
+        begin, end = begin + group.members * at.each, end + group.members * group.width
+    rows = jnp.concatenate(kept, axis=1)
     held = [Layers(rows[i * p : (i + 1) * p], layers.a) for i, layers in enumerate(every)]
     return new.moved(held), size

@@ -9,6 +9,8 @@
 Step t has batch b = ⌊t/r⌋: every batch is used in r steps. Inputs are functions of their number (random.py), so a
 fixed set is never stored: it is drawn again whenever it is visited, which costs about as much as one product with the
 weights. The first pass through a set in sequence uses the very numbers of fresh samples.
+
+Given rows have numbers too: sample i is row π(i) of them, with a permutation of its own for every seed.
 """
 
 from __future__ import annotations
@@ -46,11 +48,12 @@ class SampleForm:
     sampling: str = "sequence"
     repeat: int = 1
     varies: bool = False
+    given: int = 0  # rows that are given, if they are
 
     @property
     def remembers(self) -> bool:
-        """Whether samples come back."""
-        return self.dataset is not None or self.repeat > 1
+        """Whether samples come back, or are given."""
+        return self.dataset is not None or self.repeat > 1 or self.given > 0
 
     @property
     def chunk(self) -> int:
@@ -70,7 +73,7 @@ class SampleForm:
     @property
     def size(self) -> int:
         """Samples that the training risk is taken over: the set, or the batch in use."""
-        return self.batch if self.dataset is None else self.dataset
+        return (self.given or self.batch) if self.dataset is None else self.dataset
 
     @property
     def visits(self) -> int:
@@ -79,25 +82,37 @@ class SampleForm:
 
 
 class Batch(NamedTuple):
-    """Inputs, as two halves, and noise of one chunk of samples.
+    """Inputs, as two halves, and noise of one chunk of samples; ``again`` is noise that labels get at this visit alone.
 
     The halves are those of the flattened (samples, d) array, or where samples are chosen one by one those of each row.
     """
 
     halves: tuple[Any, Any]
     noise: Scalar
+    again: Any = None
 
 
 def draw(spec: SampleForm, keys: Any, number: Any, chunk: Any) -> Batch:
     """Inputs z (samples, d), in single precision, and label noise of one chunk of step ``number``.
 
-    ``keys`` (2 or 3, 2) are those of inputs, labels and, where there is one, of the choice of samples.
+    ``keys`` (2 to 4, 2) are those of inputs, labels and, where there are such, of the choice of samples and of what the
+    algorithm itself draws.
     """
-    number = jnp.asarray(number) // spec.repeat
+    batch = _drawn(spec, keys, jnp.asarray(number) // spec.repeat, chunk)
+    if not spec.kernel.labels.more:
+        return batch
+    step = jnp.asarray(number).astype(jnp.uint32)
+    return batch._replace(again=random.normal(keys[-1], step, _positions(spec, chunk)))
+
+
+def _drawn(spec: SampleForm, keys: Any, number: Any, chunk: Any) -> Batch:
+    """Inputs and label noise of one chunk of batch ``number``."""
     if spec.at_random:
         return _by_number(spec, keys, _chosen(spec, keys[2], number, _positions(spec, chunk)))
     if spec.dataset is not None:
         number = number % (spec.dataset // spec.batch)
+    if spec.given:
+        return _by_number(spec, keys, number * spec.batch + _positions(spec, chunk))
     word, part = number.astype(jnp.uint32), jnp.asarray(chunk).astype(jnp.uint32)
     key = jnp.stack(random.threefry((keys[0, 0], keys[0, 1]), jnp.uint32(0x5EED), part))
     index = jnp.arange(-(-spec.chunk * spec.dim // 2), dtype=jnp.uint32)
@@ -113,7 +128,8 @@ def draw_again(spec: SampleForm, keys: Any, visit: Any, taken: Any) -> tuple[Bat
         number = _positions(spec, visit)
         return _by_number(spec, keys, number), number < spec.size
     batch, chunk = visit // spec.chunks, visit % spec.chunks
-    step = batch * spec.repeat if spec.dataset is not None else jnp.maximum(taken, 1) - 1
+    whole = spec.dataset is not None or spec.given
+    step = batch * spec.repeat if whole else jnp.maximum(taken, 1) - 1
     return draw(spec, keys, step, chunk), _positions(spec, chunk) < spec.batch
 
 
@@ -142,8 +158,11 @@ def _chosen(spec: SampleForm, key: Any, batch: Any, position: Any) -> Any:
 
 
 def _by_number(spec: SampleForm, keys: Any, number: Any) -> Batch:
-    """Samples of the set by their numbers."""
+    """Samples of the set by their numbers; given ones are known by the numbers of their rows."""
     number = number.astype(jnp.uint32)
+    if spec.given:
+        row = shuffled(keys[0], 0, jnp.minimum(number, np.uint32(spec.given - 1)), spec.given)
+        return Batch((row, row), jnp.zeros(row.shape))
     index = jnp.arange(-(-spec.dim // 2), dtype=jnp.uint32)
     halves = random.normal_32(keys[0], number[:, None], index[None, :])
     return Batch(halves, random.normal(keys[1], jnp.uint32(0), number))

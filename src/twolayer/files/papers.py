@@ -8,7 +8,8 @@ from typing import Any
 import xarray as xr
 
 from twolayer.files.bibtex import entry_of
-from twolayer.numerics.errors import InputError, choice
+from twolayer.numerics.errors import choice, reject
+from twolayer.numerics.strangers import reading
 from twolayer.task.method import Method
 
 __all__ = ["PAPERS", "cite"]
@@ -159,15 +160,24 @@ def cite(*results: Any, style: str = "text") -> str:
             keys += result.papers
         elif isinstance(tree, xr.DataTree):
             for child in [tree, *tree.children.values()]:
-                keys += json.loads(child.attrs.get("papers", "[]"))
+                keys += _keys(child.attrs)
         elif isinstance(result, xr.Dataset):
-            keys += json.loads(result.attrs.get("papers", "[]"))
+            keys += _keys(result.attrs)
         else:
-            raise InputError(f"Argument `results` must be methods or results of twolayer, but got {result!r}.")
+            reject("results", result, "methods or results of twolayer")
     chosen = list(dict.fromkeys(keys))
     if style == "text":
-        return "\n".join([*(PAPERS[key] for key in chosen), package()])
-    return "\n\n".join([*(entry_of(key, PAPERS[key]) for key in chosen), _software()])
+        return "\n".join([*(PAPERS.get(key, key) for key in chosen), package()])
+    return "\n\n".join([*(entry_of(key, PAPERS.get(key, key)) for key in chosen), _software()])
+
+
+def _keys(attrs: dict[Any, Any]) -> list[str]:
+    """The papers that a result names."""
+    with reading("Argument `results`"):
+        found = json.loads(attrs.get("papers", "[]"))
+        if not isinstance(found, list) or not all(isinstance(key, str) for key in found):
+            raise TypeError("papers")
+    return found
 
 
 def _software() -> str:

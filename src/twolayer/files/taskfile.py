@@ -1,9 +1,10 @@
 """Task files: one TOML description for every lens.
 
-[problem]    target, activation, width, noise, gram, second_layer, directions, normalisation, noise_law, flips
+[problem]    target, activation, width, noise, gram, second_layer, directions, normalisation, noise_law, flips,
+             inputs = {kind = "blocks" | "power_law" | "isotropic", …} with the arguments of `Inputs`
 [algorithm]  lr, batch, loss, rule, geometry, momentum, nesterov, weight_decay, dataset, sampling, repeat,
              train_first_layer, train_second_layer, second_lr, average
-[start]      random = "sphere" | "hemisphere" | "gaussian" with seed, or Q, M, a
+[start]      random = "sphere" | "hemisphere" | "gaussian" with seed, or Q, M, a; or [start.blocks] with Q, M, P
 [run]        dim, time | steps | alpha, save, seeds, seed, methods, until
 [[stages]]   steps | time | alpha, save, until, algorithm.… and problem.…: what a stage changes; instead of run.time
 [method.ode] knobs of one method
@@ -24,7 +25,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from twolayer.numerics.errors import InputError, closest, short
 
-__all__ = ["TaskFile", "assign", "read_task"]
+__all__ = ["TaskFile", "assign", "read_task", "task_from"]
 
 
 Integer = Annotated[int, BeforeValidator(lambda x: int(x) if isinstance(x, float) and x.is_integer() else x)]
@@ -62,6 +63,7 @@ class ProblemTable(Table):
     normalisation: str = "mean"
     noise_law: str = "gaussian"
     flips: float = 0.0
+    inputs: dict[str, Any] | None = None
 
 
 class AlgorithmTable(Table):
@@ -84,6 +86,14 @@ class AlgorithmTable(Table):
     rule: str | None = None
 
 
+class BlocksTable(Table):
+    """[start.blocks]: overlaps in the blocks of the inputs."""
+
+    Q: list[list[list[float]]]
+    M: list[list[list[float]]]
+    P: list[list[list[float]]]
+
+
 class StartTable(Table):
     """[start]."""
 
@@ -92,6 +102,7 @@ class StartTable(Table):
     Q: list[list[float]] | None = None
     M: list[list[float]] | None = None
     a: list[float] | None = None
+    blocks: BlocksTable | None = None
 
 
 class UntilTable(Table):
@@ -140,7 +151,7 @@ class TaskTable(Table):
     sweep: dict[str, Any] = Field(default_factory=dict)
 
 
-TABLES: dict[str, type[Table]] = {"until": UntilTable, "stages": StageTable}
+TABLES: dict[str, type[Table]] = {"until": UntilTable, "stages": StageTable, "blocks": BlocksTable}
 """Tables that are optional or stand in lists."""
 
 
@@ -262,6 +273,11 @@ class TaskFile:
         from twolayer.task.overlaps import Overlaps
 
         start, dim = self.table.start, self.table.run.dim
+        if start.blocks is not None:
+            for name in ("Q", "M", "random", "seed"):
+                if name in start.model_fields_set:
+                    raise InputError(f"{self.name}: [start] takes either `blocks` or `{name}`, but has both.")
+            return Overlaps.in_blocks(**start.blocks.model_dump(), a=start.a, dim=dim)
         if start.Q is None and start.M is None:
             if start.a is not None:
                 raise InputError(
@@ -325,13 +341,15 @@ class TaskFile:
         if self.table.stages:
             raise InputError(f"{self.name}: a sweep follows one algorithm, but the file has [[stages]].")
         over, run, problem, algorithm = self.swept(), self.table.run, self.problem(), self.algorithm()
-        if run.alpha is not None:
-            raise InputError(f"{self.name}: the runs of a sweep end at `run.time` or `run.steps`, not at an alpha.")
+        names_of_ends = ("time", "steps", "alpha")
+        swept = any(f"run.{name}" in over for name in names_of_ends)
+        ends = {} if swept else {name: getattr(run, name) for name in names_of_ends}
         dims = [v for key in ("run.dim", "method.dim") for v in over.get(key, ()) if isinstance(v, int)]
         dim = run.dim or (dims[0] if dims else None)
         methods = self.methods(names, dim) or self.methods(support(problem, algorithm).methods[:1], dim)
         start: Any = self.table.start.random
-        if self.table.start.Q is not None or self.table.start.M is not None:
+        given = self.table.start
+        if given.Q is not None or given.M is not None or given.blocks is not None:
             start = self.start(problem)
             start = Overlaps(start.Q, start.M, start.P, start.a)
         return {
@@ -341,8 +359,7 @@ class TaskFile:
             "over": over,
             "start": start,
             "dim": None if methods[0].dimension is not None else dim,
-            "time": None if "run.time" in over or "run.steps" in over else run.time,
-            "steps": None if "run.time" in over or "run.steps" in over else run.steps,
+            **ends,
             "save": run.save,
             "until": self.until(),
             "seeds": run.seeds,
@@ -392,7 +409,18 @@ def read_task(path: str | Path, assignments: list[str] | None = None) -> TaskFil
         raise InputError(f"The task file must be valid TOML, but {short(str(path))} is not: {error}.") from None
     for assignment in assignments or []:
         assign(document, assignment)
+    return task_from(document, source.name)
+
+
+def task_from(document: dict[str, Any], name: str) -> TaskFile:
+    """Check the tables of a task, read from a file of that name or made elsewhere.
+
+    Examples
+    --------
+    >>> task_from({"problem": {"target": "z1", "activation": "relu"}, "algorithm": {"lr": 0.1}}, "page").problem().k
+    1
+    """
     try:
-        return TaskFile(TaskTable.model_validate(document), source.name)
+        return TaskFile(TaskTable.model_validate(document), name)
     except ValidationError as error:
-        raise _one_sentence(error, source.name, TaskTable) from None
+        raise _one_sentence(error, name, TaskTable) from None

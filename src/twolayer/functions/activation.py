@@ -19,7 +19,7 @@ from twolayer.functions.hermite import hermite_coefficients
 from twolayer.functions.integrable import difference, square_integrable
 from twolayer.functions.kinks import derivative, find_kinks
 from twolayer.functions.syntax import FUNCTIONS, LEAK
-from twolayer.numerics.errors import InputError, closest, failed, reject, short
+from twolayer.numerics.errors import InputError, closest, expect, failed, finite_numbers, identifier, reject, short
 from twolayer.numerics.precision import float64
 
 __all__ = ["Activation", "in_jax", "register_activation"]
@@ -267,11 +267,11 @@ def register_activation(
     >>> Activation.of("bump").name
     'bump'
     """
-    if not re.fullmatch(r"[A-Za-z_]\w*", name):
-        reject("name", name, "an identifier")
-    if name in BUILT_IN or name == "z" or HERMITE.fullmatch(name):
+    if identifier("name", name) in BUILT_IN or name == "z" or HERMITE.fullmatch(name):
         reject("name", name, "another name: this one means a function of the package, and files rely on it")
-    given = None if kinks is None else tuple(float(k) for k in kinks)
+    given = None if kinks is None else finite_numbers("kinks", kinks)
+    if family is not None:
+        expect(tuple, "family", family)
 
     def decorate(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         key = ("registered", name, function, given, family)

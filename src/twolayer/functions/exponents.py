@@ -23,6 +23,7 @@ import numpy as np
 from twolayer.functions.activation import Activation
 from twolayer.functions.hermite import gauss_panels, hermite_table
 from twolayer.functions.target import Target
+from twolayer.numerics.errors import reject
 from twolayer.numerics.rules import Nodes, draw_sobol_normals, hermite_rule, product_rule
 
 __all__ = ["Analysis", "Staircase", "analyse", "complement", "sparse_basis"]
@@ -299,6 +300,8 @@ class Analysis:
         Directions that enter, but only beyond the orders or below the size that the search resolves.
     tolerance : float
         Smallest moment (for y of unit variance) that the chain can see.
+    effective_fraction : float
+        d_eff/d, d_eff = tr Σ/‖Σ‖ of the inputs: exponents count powers of d_eff.
     """
 
     target: Target
@@ -310,6 +313,7 @@ class Analysis:
     unresolved: np.ndarray
     tolerance: float
     _nodes: _Nodes = field(repr=False)
+    effective_fraction: float = 1.0
 
     @property
     def latex(self) -> str:
@@ -419,6 +423,8 @@ class Analysis:
             f"fresh batches          {self.staircase()}",
             f"reused batches         {self.staircase(reuse=True)}",
         ]
+        if self.effective_fraction != 1:
+            lines.append(f"effective dimension    {self.effective_fraction:.4g} d")
         if len(self.unused):
             lines.append(f"does not enter         {_written(*self.unused)}")
         if len(self.unresolved):
@@ -451,7 +457,7 @@ def _varies(target: Target, hidden: np.ndarray, accuracy: float) -> bool:
     return bool(np.mean((y - other) ** 2) > accuracy * max(np.var(y), 1e-300))
 
 
-def analyse(target: Any, directions: int | None = None) -> Analysis:
+def analyse(target: Any, directions: int | None = None, inputs: Any = None) -> Analysis:
     """Exponents, leap chain and staircase of a target.
 
     Polynomials are treated exactly, smooth targets and kinks along the axes by quadrature (k ≤ 3), all others
@@ -464,6 +470,9 @@ def analyse(target: Any, directions: int | None = None) -> Analysis:
         As for `Problem`; inputs are taken with P = I.
     directions : int, optional
         k, for a callable.
+    inputs : Inputs, optional
+        The law of the inputs. The fields are Gaussian whatever it is, so exponents, leaps and staircases stay; what
+        they are powers of is the effective dimension tr Σ/‖Σ‖, which the result then tells.
 
     Examples
     --------
@@ -471,8 +480,11 @@ def analyse(target: Any, directions: int | None = None) -> Analysis:
     >>> result.information, result.leap, result.chain
     (1, 2, [(1, 1), (2, 2)])
     """
+    fraction = 1.0 if inputs is None else getattr(inputs, "effective_fraction", None)
+    if fraction is None:
+        reject("inputs", inputs, "Inputs such as Inputs.blocks(…)")
     kept = _analysed(Target.of(target, directions))
-    return replace(kept, chain=list(kept.chain))
+    return replace(kept, chain=list(kept.chain), effective_fraction=float(fraction))
 
 
 @lru_cache(maxsize=16)

@@ -59,15 +59,19 @@ class _Parser:
 
     def __init__(self, text: str, argument: str, allowed: str) -> None:
         self.text, self.argument, self.allowed = text, argument, allowed
+        self.at = 0
+        self.depth = 0
+        self.places: list[int] = []  # where each symbol begins
         self.tokens = list(self._tokens())
         if len(self.tokens) > MAX_TOKENS:
             raise self.fail(f"it has more than {MAX_TOKENS} symbols")
-        self.at = 0
-        self.depth = 0
 
-    def fail(self, why: str) -> InputError:
+    def fail(self, why: str, position: int | None = None) -> InputError:
+        """The error, with the place in the text: that of the symbol taken last, unless it is given."""
         shown = self.text if len(self.text) <= 60 else self.text[:59] + "…"
-        return InputError(f"Argument `{self.argument}`: cannot read the expression {shown!r}: {why}.")
+        error = InputError(f"Argument `{self.argument}`: cannot read the expression {shown!r}: {why}.")
+        error.position = self.places[self.at - 1] if position is None and self.at else position or 0
+        return error
 
     def _tokens(self) -> Iterator[tuple[str, str]]:
         position, text = 0, self.text.rstrip()
@@ -78,8 +82,9 @@ class _Parser:
             if match is None or match.end() == position:
                 bad = text[position:].lstrip()[0]
                 hint = "; write powers as **" if bad == "^" else ""
-                raise self.fail(f"unexpected character {bad!r}{hint}")
+                raise self.fail(f"unexpected character {bad!r}{hint}", text.index(bad, position))
             kind = str(match.lastgroup)
+            self.places.append(match.start(kind))
             yield kind, match[kind]
             position = match.end()
 
@@ -89,7 +94,7 @@ class _Parser:
 
     def take(self) -> tuple[str, str]:
         if self.at >= len(self.tokens):
-            raise self.fail("it ends too early")
+            raise self.fail("it ends too early", len(self.text.rstrip()))
         token = self.tokens[self.at]
         self.at += 1
         return token
@@ -97,7 +102,7 @@ class _Parser:
     def whole(self) -> Node:
         node = self.sum()
         if self.at < len(self.tokens):
-            raise self.fail(f"unexpected {self.tokens[self.at][1]!r}")
+            raise self.fail(f"unexpected {self.tokens[self.at][1]!r}", self.places[self.at])
         for part in walk(node):
             value = constant(part)
             if value is not None and not math.isfinite(value):

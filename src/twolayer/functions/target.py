@@ -20,7 +20,7 @@ from twolayer.functions.integrable import square_integrable
 from twolayer.functions.kinks import find_kinks
 from twolayer.functions.normalisation import NORMALISATIONS, divisor
 from twolayer.functions.syntax import Binary, Call, Negative, Node
-from twolayer.numerics.errors import InputError, choice, failed, positive_integer, reject, require
+from twolayer.numerics.errors import InputError, choice, failed, finite_numbers, positive_integer, reject, require
 from twolayer.numerics.precision import float64
 
 __all__ = ["Ridge", "Target", "Teacher"]
@@ -316,9 +316,8 @@ def Teacher(
     """
     k = positive_integer("k", k)
     sigma = Activation.of(activation)
-    a = [1.0] * k if weights is None else [float(w) for w in np.ravel(np.asarray(weights, float))]
+    a = [1.0] * k if weights is None else list(finite_numbers("weights", weights))
     require(len(a) == k, "weights", weights, f"{k} numbers, one for each teacher neuron")
-    require(bool(np.isfinite(a).all()), "weights", weights, "finite numbers")
     divided = divisor(choice("normalisation", normalisation, NORMALISATIONS), k)
     scaled = tuple(w / divided for w in a)
     plain = normalisation == "mean"

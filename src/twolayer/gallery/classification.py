@@ -30,7 +30,7 @@ FINITE = 4.0  # the chain differs from its limit by no more than this over d
 
 @figure(
     "classification-error",
-    "Classification error of squared, logistic and hinge loss, with true and with flipped labels",
+    "classification error of squared, logistic and hinge loss, with true and with flipped labels",
     quick={"dim": 300, "seeds": 24, "alpha": 6.0},
     group="mean-field",
     papers=("saad1995", "goldt2019"),

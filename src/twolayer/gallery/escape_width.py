@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, known, plain_ticks, points, power, sheet, task_of, told
 from twolayer.gallery.shared.judging import Check, Verdict, holds, largest, near, verdict
-from twolayer.gallery.shared.measuring import measured, phase_retrieval, predicted, projected
+from twolayer.gallery.shared.measuring import growth, measured, phase_retrieval, predicted, projected
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer
@@ -71,6 +71,14 @@ def escape_width(
     per_time = dim * data.width / xr.DataArray([optima[p] for p in widths], dims="width")
     for name in ("time", "error", "annealed", "quenched", "corrected"):
         data[f"{name}_steps"] = data[name] * per_time
+    every = np.arange(1, max(widths) + 1)
+    lines = np.array([_lines(int(p), noise, dim, small, seed) for p in every])
+    for i, name in enumerate(("annealed", "quenched", "corrected")):
+        data[f"{name}_line"] = "every", lines[:, i] * dim
+    many = np.unique(np.geomspace(1, max(wide), 25).round().astype(int))
+    over = [[_over_annealed(int(p), n, noise, rho, wide_threshold, seed) for n in wide_dims] for p in many]
+    data["quenched_over"] = ("many", "wide_dim"), np.array(over)
+    data = data.assign_coords(every=every, many=many)
     fine = np.geomspace(1, max(widths), 60)
     data["gain"] = ("width", [tl.escape.escape_gain(phase_retrieval(p, noise)) for p in widths])
     data["gain_line"] = "fine", (6 + noise / 2) / (1 + 1 / fine + 4 / fine**2 + noise / 2)
@@ -80,6 +88,29 @@ def escape_width(
         data[name] = ("wide", "wide_dim"), np.array([[cell[i] for cell in row] for row in cells])
     data = data.assign_coords(fine=fine, wide=list(wide), wide_dim=list(wide_dims))
     return Finding(data, _verdict(data, seeds), task_of(phase_retrieval(1, noise)).replace("p = 1", "width p"))
+
+
+def _lines(p: int, noise: float, dim: int, threshold: float, seed: int) -> list[float]:
+    """Steps per dimension at the best rate by the three formulas."""
+    problem = phase_retrieval(p, noise)
+    gamma = tl.optimal_lr(problem).coefficient
+
+    def compute() -> dict[str, Any]:
+        theory = predicted(problem, gamma, dim, threshold, seed).theory
+        return {"row": [known(x) * p / gamma for x in (theory.annealed, theory.quenched, theory.corrected)]}
+
+    return [float(x) for x in part(f"line p={p}", compute).row.values]
+
+
+def _over_annealed(p: int, dim: int, noise: float, rho: float, threshold: float, seed: int) -> float:
+    """The quenched formula over the annealed one."""
+    problem = phase_retrieval(p, noise)
+    if p == 1:
+        found = tl.escape_time(problem, projected(rho), dim, threshold)
+        return known(found.quenched) / known(found.annealed)
+    law = tl.escape.passage_law(problem, projected(rho * p), dim, threshold, samples=max(256, 20_000 // p), seed=seed)
+    rate = growth(problem, rho)[0]
+    return float(law.mean() / (np.log((p + 1) * (threshold * dim + 1 - threshold) / (2 * p)) / (2 * rate)))
 
 
 def _ratio(p: int, dim: int, noise: float, rho: float, threshold: float, seed: int) -> list[float]:
@@ -156,7 +187,7 @@ def draw(data: xr.Dataset) -> Figure:
     chosen = told(data)
     figure, (left, gain, ratio, right) = sheet(2, rows=2)
     for name, style in {"annealed": "--", "quenched": "-.", "corrected": "-"}.items():
-        left.plot(data.width, data[f"{name}_steps"] / chosen.dim, style, color=COLOURS[name], label=name)
+        left.plot(data.every, data[f"{name}_line"] / chosen.dim, style, color=COLOURS[name], label=name)
     points(left, data.width, data.time_steps / chosen.dim, data.error_steps / chosen.dim, COLOURS["chain"], "chain")
     left.set(xlabel="width $p$", ylabel=r"steps per dimension $n_{\mathrm{ext}}/d$", ylim=(0, None), xticks=data.width)
     left.set_title(rf"at $\gamma_{{\mathrm{{opt}}}}(p)$, $d = {power(chosen.dim)}$, $T = {chosen.small:g}$")
@@ -168,9 +199,9 @@ def draw(data: xr.Dataset) -> Figure:
     gain.plot(data.fine, data.gain_line, color=COLOURS["theory"], label="leading order, $C_1/C_p$")
     limit = float(data.gain_limit)
     gain.axhline(limit, color=GREY, ls=":", lw=1.2, label=rf"$(12+\Delta)/(2+\Delta) = {limit:.3g}$")
-    finite = first.corrected_steps / data.corrected_steps
+    finite = data.corrected_line[0] / data.corrected_line
     gain.plot(
-        data.width, finite, "--", color=COLOURS["annealed"], label=f"corrected formula, $d = {power(chosen.dim)}$"
+        data.every, finite, "--", color=COLOURS["annealed"], label=f"corrected formula, $d = {power(chosen.dim)}$"
     )
     points(gain, data.width, fewer, error, COLOURS["chain"], "chain")
     gain.set(xlabel="width $p$", ylabel="steps of one neuron / steps", ylim=(0, None), xticks=data.width)
@@ -184,7 +215,7 @@ def draw(data: xr.Dataset) -> Figure:
             ratio, data.wide, row.ode / under, row.ode_error / under, DIRECTIONS[i], f"ODE, $d = {d}$", "os^D"[i % 4]
         )
         label = "quenched formula" if i == 0 else "_"
-        ratio.plot(data.wide, row.wide_quenched / under, "-.", color=DIRECTIONS[i], lw=1.1, label=label)
+        ratio.plot(data.many, row.quenched_over, "-.", color=DIRECTIONS[i], lw=1.1, label=label)
     ratio.axhline(1, color=COLOURS["theory"], lw=0.9, label="annealed formula")
     ratio.set(xscale="log", xlabel="width $p$", ylabel="exit time / annealed formula")
     plain_ticks(ratio.xaxis)

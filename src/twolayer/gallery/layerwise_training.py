@@ -25,12 +25,13 @@ from twolayer.gallery.shared.stepping import orthogonal
 from twolayer.numerics.errors import positive_integer
 
 RESOLUTION = 0.1  # of the fall of the risk
+FINE = 9  # values of α of the lines of theory
 
 
 @figure(
     "layerwise",
     "test risk after t giant steps and a ridge fit of the second layer, against steps and alpha",
-    quick={"activation": "erf", "alphas": (1.0, 3.0), "dim": 400, "seeds": 8, "steps": 2, "samples": 1000, "width": 2},
+    quick={"dim": 200, "seeds": 6, "samples": 1000},
     group="giant-steps",
 )
 def layerwise(
@@ -55,9 +56,35 @@ def layerwise(
     settings = (geometry, lr, ridge, dim, seeds, samples, steps, seed)
     parts = [part(f"alpha={alpha:g}", partial(_measure, problem, alpha, *settings)) for alpha in alphas]
     data = xr.concat(parts, xr.DataArray(list(alphas), dims="alpha", name="alpha"))
+    fine = np.geomspace(min(alphas), max(alphas), FINE)
+    lines = [part(f"line-{x:.6g}", partial(_theory, problem, float(x), *settings)).risk_finite.values for x in fine]
+    data["risk_line"] = ("fine_alpha", "step"), np.stack(lines)
+    data = data.assign_coords(fine_alpha=fine)
     algorithm = tl.SGD(lr=lr, batch=tl.d, geometry=geometry)
     task = task_of(problem, algorithm).replace("batch d", "batches of αd")
     return Finding(data, _verdict(data, seeds), task)
+
+
+def _theory(
+    problem: tl.Problem,
+    alpha: float,
+    geometry: str,
+    lr: float,
+    ridge: float,
+    dim: int,
+    seeds: int,
+    samples: int,
+    steps: int,
+    seed: int,
+) -> xr.Dataset:
+    """Risks of the limit, after a fit to infinitely many samples and to n₂ of them."""
+    algorithm = tl.SGD(lr=lr, batch=alpha * tl.d, geometry=geometry)
+    limit = tl.solve(problem, algorithm, tl.GiantSteps(), orthogonal(problem), steps=steps, save=steps, seed=seed)
+    theory = tl.layers.layerwise(limit, ridge)
+    finite = theory.risk.values[0] + theory.excess_per_sample.values[0] / samples
+    return xr.Dataset(
+        {"risk": ("step", theory.risk.values[0]), "risk_finite": ("step", finite)}, {"step": np.arange(steps + 1)}
+    )
 
 
 def _measure(
@@ -74,12 +101,7 @@ def _measure(
 ) -> xr.Dataset:
     algorithm = tl.SGD(lr=lr, batch=alpha * tl.d, geometry=geometry)
     arguments: dict[str, Any] = {"steps": steps, "save": steps, "seed": seed}
-    limit = tl.solve(problem, algorithm, tl.GiantSteps(), orthogonal(problem), **arguments)
-    theory = tl.layers.layerwise(limit, ridge)
-    finite = theory.risk.values[0] + theory.excess_per_sample.values[0] / samples
-    data = xr.Dataset(
-        {"risk": ("step", theory.risk.values[0]), "risk_finite": ("step", finite)}, {"step": np.arange(steps + 1)}
-    )
+    data = _theory(problem, alpha, geometry, lr, ridge, dim, seeds, samples, steps, seed)
     for suffix, d in (("", dim), ("_pilot", dim // 4)):
         runs = tl.solve(problem, algorithm, tl.Chain(d), orthogonal(problem), seeds=seeds, **arguments)
         risks = np.empty((seeds, steps + 1))
@@ -133,7 +155,7 @@ def draw(data: xr.Dataset) -> Figure:
     for i, step in enumerate(t):
         row = data.sel(step=step)
         label = "theory, 1 step" if step == 1 else f"theory, {step} steps"
-        right.plot(alphas, row.risk_finite, color=DIRECTIONS[i], label=label)
+        right.plot(data.fine_alpha, row.risk_line, color=DIRECTIONS[i], label=label)
         points(
             right, alphas, row.risk_runs, row.risk_runs_error, DIRECTIONS[i], "runs" if i == 0 else "_", marks[i % 5]
         )

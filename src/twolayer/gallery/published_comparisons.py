@@ -32,7 +32,7 @@ WIDE = 20  # from so many neurons on, vectors of small dimension are cheaper tha
 @figure(
     "published-comparisons",
     "SGD against the ODE and mean fields at the sizes of the paper",
-    quick={"panels": (1, 2, 3), "noises": (0.0, 0.1), "dims": (10, 50), "cosine_dim": 50, "seeds": 4, "time": 4.0},
+    quick={"cosine_dim": 50, "wide_square": 60, "seeds": 3, "time": 6.0},
     group="mean-field",
 )
 def published_comparisons(

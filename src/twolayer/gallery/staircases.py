@@ -35,14 +35,13 @@ TARGETS = (
 )
 ACTIVATIONS = ("tanh(z + 0.7)", "relu", "erf")
 EDGE = 3e-4  # smallest overlap that is drawn where it is
-POINTS = 20  # overlaps that stay zero are told from small ones, which asks more of sampled averages than the risk does
 SEEN, LEARNED = 1e-3, 5e-3  # overlaps at the step of discovery, and at the last one
 
 
 @figure(
     "staircases",
     "steps at which fresh giant batches learn each direction of nine targets, for three activations",
-    quick={"targets": ("z1 + z1*z2", "z1 + He2(z1)*z2"), "dim": 300, "seeds": 16, "steps": 3},
+    quick={"dim": 150, "seeds": 8, "log2_points": 18},
     group="giant-steps",
 )
 def staircases(
@@ -56,8 +55,12 @@ def staircases(
     lr: float = 4.0,
     steps: int = 4,
     geometry: str = "projected",
+    log2_points: int = 20,
 ) -> Finding:
-    """Projected steps of four neurons that start orthogonal to the target."""
+    """Projected steps of four neurons that start orthogonal to the target.
+
+    Overlaps that stay zero are told from small ones, which asks for more ``log2_points`` than a risk does.
+    """
     positive_integer("seeds", seeds, 2)
     positive_integer("steps", steps, 3)
     algorithm = tl.SGD(lr=lr, batch=alpha * tl.d, geometry=geometry)
@@ -68,7 +71,7 @@ def staircases(
         for activation in activations:
             problem = tl.Problem(target, activation, width=4, second_layer=[1.0, -1.2, 0.8, -0.9])
             key = target, activation
-            lenses = (tl.GiantSteps(log2_points=POINTS), tl.Chain(dim))
+            lenses = (tl.GiantSteps(log2_points=log2_points), tl.Chain(dim))
             pairs[key] = follow("-".join(key), problem, algorithm, *lenses, steps, seeds, seed)
             stairs[key] = analysis.staircase(activation)
     data = _data(pairs, stairs, targets, activations)

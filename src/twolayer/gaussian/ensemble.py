@@ -8,6 +8,7 @@ c_n = E[cⁿ] (zero for odd n; c_n → 0 for n > 0 as d → ∞)
 
     E[σ(λ) σ(λ') | ξ] = Σ_n c_n α_n(ξ) α'_n(ξ)     ⇒     F_n(ξ) = ∫ a α_n(ξ) dμ  carries the whole interaction
 
+As d → ∞ the output is F_0(ξ), without fluctuations, and e any residual of label and output.
 Cost O(particles · nodes · orders) by nodes over ξ; O(particles) for quadratic tasks; O(particles²) by pairs.
 """
 
@@ -28,7 +29,7 @@ from twolayer.numerics.types import Layer, Numbers
 
 __all__ = ["Cloud", "Ensemble", "NodeEnsemble", "PairEnsemble", "QuadraticEnsemble", "Velocity"]
 
-BLOCK = 2**19  # particles × nodes that are looked at together
+BLOCK = 2**16  # particles × nodes that are looked at together: they stay in cache
 
 
 class Cloud(NamedTuple):
@@ -109,15 +110,22 @@ class QuadraticEnsemble(Ensemble):
 
 
 class NodeEnsemble(Ensemble):
-    """Any activation and target, at nodes of ξ; ``moments`` are c_0, c_2, c_4, …"""
+    """Any activation and target, at nodes of ξ; ``moments`` are c_0, c_2, c_4, …
+
+    ``beyond`` is E[·²] of a part of the target that is orthogonal to everything that the student can say.
+    ``residual`` (h, f) → e is that of a loss that is not linear, whose labels are ``keep``·h in the mean.
+    """
 
     forms: Forms = eqx.field(static=True)
     student: float = eqx.field(static=True)
     own: bool = eqx.field(static=True)
     rule: str = eqx.field(static=True)
+    residual: Callable[[Any, Any], Any] | None = eqx.field(static=True)
+    keep: float = eqx.field(static=True)
     xi: np.ndarray
     weights: np.ndarray
     h: np.ndarray
+    beyond: np.ndarray
     moments: np.ndarray
 
     @property
@@ -152,6 +160,8 @@ class NodeEnsemble(Ensemble):
         F = _by_blocks(outputs, cloud, size, total=True)
         head = jnp.zeros_like(F).at[0].set(self.h)
         pull = self.weights * (head - self.student * c * F)
+        if self.residual is not None:
+            pull = (self.weights * self.residual(jnp.asarray(self.h), F[0]))[None]
 
         def rates(block: Cloud) -> Any:
             alpha, slopes = kept or self._rungs(block.A, block.s)
@@ -160,14 +170,14 @@ class NodeEnsemble(Ensemble):
                 share = (block.weights * block.a)[:, None] * self.weights
                 e = e + self.student * c[:, None] * share * alpha
             even, odd = slopes[: 2 * K - 1 : 2], slopes[1 : 2 * K : 2]
-            lower = jnp.concatenate([jnp.zeros_like(odd[:1]), odd[:-1]])
-            ds = (e * (np.sqrt(n + 1) * odd + np.sqrt(n) * lower)).sum((0, 2))
+            ds = (e * np.sqrt(n + 1) * odd).sum((0, 2)) + (e[1:] * np.sqrt(n[1:]) * odd[:-1]).sum((0, 2))
             square = jnp.einsum("n,njx,x->j", c[:, 0], alpha**2, self.weights) if self.own else jnp.zeros_like(ds)
             return (e * even).sum(0) @ self.xi, ds * jnp.sign(block.s), (e * alpha).sum((0, 2)), square
 
         dA, ds, da, square = _by_blocks(rates, cloud, size)
         u = cloud.weights * cloud.a
-        risk = (self.weights * ((self.h - F[0]) ** 2 + (c[1:] * F[1:] ** 2).sum(0))).sum() / 2
+        risk = (self.weights * ((self.keep * self.h - F[0]) ** 2 + (c[1:] * F[1:] ** 2).sum(0))).sum() / 2
+        risk = risk + self.beyond / 2
         if self.own:
             norm = (cloud.A**2).sum(1) + cloud.s**2
             pair = self.forms.pair(norm, norm, norm)

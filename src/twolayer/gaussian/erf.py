@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.gaussian.forms import Forms, Ladder, Pair, PairOf, Single, orthonormal
+from twolayer.numerics.error_function import error_function
 from twolayer.numerics.special import arcsine
 from twolayer.numerics.types import Cross, Gram, Layer, Numbers
 
@@ -39,15 +40,15 @@ class ErfForms(Forms):
         """E[σ], E[σ'], E[σ''] at given mean and variance."""
         wide = 1.0 + variance
         slope = math.sqrt(TWO_OVER_PI) * jnp.exp(-(mean**2) / (2 * wide)) / jnp.sqrt(wide)
-        value = jax.lax.erf(mean / jnp.sqrt(2 * wide))
+        value = error_function(mean / jnp.sqrt(2 * wide))
         return Single(value, slope, -mean / wide * slope)
 
     def ladder(self, mean: Numbers, width: Any, orders: int) -> Ladder:
         """Hermite coefficients: σ' is a Gaussian, so each is (−s/√(1+s²))^n h_n(μ/√(1+s²)) times the first."""
-        wide = jnp.sqrt(1.0 + width**2)
-        x = mean / wide
-        slope = math.sqrt(TWO_OVER_PI) * jnp.exp(-(x**2) / 2) / wide
-        return Ladder(jax.lax.erf(x / math.sqrt(2)), slope * orthonormal(x, orders, -width / wide))
+        narrow = jax.lax.rsqrt(1.0 + width**2)
+        x = mean * narrow
+        slope = math.sqrt(TWO_OVER_PI) * narrow * jnp.exp(-(x**2) / 2)
+        return Ladder(error_function(math.sqrt(0.5) * x), slope * orthonormal(x, orders, -width * narrow))
 
     def pair_with(self, other: Forms) -> PairOf | None:
         """Two of them."""
@@ -116,7 +117,7 @@ class ErfNodes(eqx.Module):
                 to = perp[:, both]  # (p, 2)
                 tilted = mean - shift @ to.T
                 spread = jnp.diagonal(perp) - jnp.einsum("mi,ij,mj->m", to, inverse, to)
-                f = jax.lax.erf(tilted / jnp.sqrt(2 * (1 + spread))) @ weights
+                f = error_function(tilted / jnp.sqrt(2 * (1 + spread))) @ weights
                 total = total - 2 * student * (t.weights * t.h * f) @ density
             return total
 
@@ -129,8 +130,9 @@ class ErfNodes(eqx.Module):
 def four_point(C: Numbers, weights: Numbers, p: int) -> Numbers:
     """Σ_{q,s} w_q w_s E[σ'_j σ'_l σ_q σ_s] for j, l < p, fields with covariance C (n, n).
 
-    Symmetric in (j, l), so that p(p + 1)/2 · n² terms are computed. (To use the symmetry q ↔ s too would cost more in
-    looking things up than it saves.) Cost O(p² n²) time; memory O(n²): the pairs (j, l) are taken a few at a time.
+    Symmetric in (j, l), so that p(p + 1)/2 · n² terms are computed. (Strips above the diagonal of (q, s) would save a
+    sixth at p = 64 and compile a second longer.) Cost O(p² n²) time; memory O(n²): the pairs (j, l) are taken a few at
+    a time.
     """
     variance = jnp.diagonal(C)
 

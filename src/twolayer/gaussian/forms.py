@@ -36,6 +36,7 @@ __all__ = ["Forms", "Ladder", "NumericForms", "Pair", "PairOf", "Single", "cross
 
 TINY = 1e-12  # added to variances, so that derivatives with respect to a vanishing one are those of the limit
 NODES_PER_ORDER = 3  # of equidistant nodes, where panels have so many as order says
+FEW = 4  # Hermite polynomials that are written out
 TERMS_PER_ORDER, NODES_PER_TERM = 4, 1.5  # of Mehler's sum
 
 
@@ -174,6 +175,11 @@ def orthonormal(x: Any, count: int, scale: Any = 1.0) -> Any:
         return (pair[1], above), above
 
     first = jnp.ones_like(x)
+    if count <= FEW:  # fused with what uses them
+        found = [jnp.zeros_like(x), first]
+        for n in range(count - 1):
+            found.append(step((found[-2], found[-1]), float(n))[1])
+        return jnp.stack(found[1:])
     _, rest = jax.lax.scan(step, (jnp.zeros_like(x), first), jnp.arange(count - 1, dtype=x.dtype))
     return jnp.concatenate([first[None], rest])
 

@@ -28,10 +28,11 @@ from twolayer.gaussian.forms import TINY
 from twolayer.gaussian.quadrature import Partial, crossing, last_axis, nested_rule, panel_rule
 from twolayer.numerics.special import root, symmetric_root
 from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
-from twolayer.task.labels import Spoilt
+from twolayer.task.labels import LabelNoise, Spoilt
+from twolayer.task.losses import Loss
 from twolayer.task.rules import RuledLoss
 
-__all__ = ["FullEngine", "FullRule", "triangular_root"]
+__all__ = ["FullEngine", "FullRule", "spoilt_residual", "triangular_root"]
 
 SINGULAR = 1e-10  # eigenvalues of Ω below this, relative to the largest, count as zero
 NOISE_ORDER = 8  # nodes per panel of the label noise
@@ -208,21 +209,7 @@ class FullRule(eqx.Module):
         if loss.student is not None:
             e = h - loss.student * f
             return Residual(h, f, e, e**2 + noise)
-        parts = [(chance, *self._spoilt(sign * h, f, noise)) for chance, sign in self.kernel.labels.signs]
-        return Residual(h, f, sum(c * mean for c, mean, _ in parts), sum(c * square for c, _, square in parts))
-
-    def _spoilt(self, h: Any, f: Any, noise: Scalar) -> tuple[Any, Any]:
-        """E and e² averaged over the additive noise of labels h."""
-        loss, law = self.kernel.loss, self.kernel.labels.law
-        if not self.noisy:
-            e = loss.residual(h, f)
-            return e, e**2
-        width = root(noise)
-        ends = [law.to_normal(crossing(y, h, width * jnp.ones_like(h))) for y in loss.labels(f)]
-        ends += [kink * jnp.ones_like(h) for kink in law.kinks]
-        x, w = panel_rule(jnp.stack(ends, -1) if ends else jnp.zeros((*h.shape, 0)), NOISE_ORDER)
-        e = loss.residual(h[..., None] + width * law.from_normal(x), f[..., None])
-        return (w * e).sum(-1), (w * e**2).sum(-1)
+        return Residual(h, f, *spoilt_residual(loss, self.kernel.labels, h, f, noise if self.noisy else None))
 
     def averages(self, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Any = (0.0, 0.0)) -> Averages:
         """All five averages; in psi, phi and second with e − α h + β f in the place of e, fit = (α, β)."""
@@ -239,6 +226,24 @@ class FullRule(eqx.Module):
         inverse = jnp.linalg.pinv(omega, rtol=SINGULAR, hermitian=True)
         both = jnp.concatenate([average.phi, average.psi], axis=1) @ inverse
         return both[:, : len(Q)], both[:, len(Q) :]
+
+
+def spoilt_residual(loss: Loss, labels: LabelNoise, h: Any, f: Any, noise: Scalar | None) -> tuple[Any, Any]:
+    """E and e² averaged over what is done to labels h, at outputs f; ``noise`` is None where nothing is added."""
+    mean, square, law = 0.0, 0.0, labels.law
+    for chance, sign in labels.signs:
+        y = sign * h
+        if noise is None:
+            e = loss.residual(y, f)
+            mean, square = mean + chance * e, square + chance * e**2
+            continue
+        width = root(noise)
+        ends = [law.to_normal(crossing(x, y, width * jnp.ones_like(h))) for x in loss.labels(f)]
+        ends += [kink * jnp.ones_like(h) for kink in law.kinks]
+        x, w = panel_rule(jnp.stack(ends, -1) if ends else jnp.zeros((*h.shape, 0)), NOISE_ORDER)
+        e = loss.residual(y[..., None] + width * law.from_normal(x), f[..., None])
+        mean, square = mean + chance * (w * e).sum(-1), square + chance * (w * e**2).sum(-1)
+    return mean, square
 
 
 def _turned(B: Numbers, a: Layer) -> Numbers:
@@ -279,7 +284,10 @@ def _ruled(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Any)
         both = chance * (w[:, None] * v).reshape(-1)
         here = [(both[:, None] * y).reshape(len(w), count, -1).sum(1) for y in push]
         first, second, chi = first + here[0], second + here[1], chi + (both[:, None] * push.first).T @ push.first
-    h, f = kernel.target(target), kernel.output(student, a)
+    h, f, keep = kernel.target(target), kernel.output(student, a), kernel.labels.keep
+    if isinstance(kernel.loss, RuledLoss) and kernel.loss.linear is not None:
+        # noise of mean zero, however heavy its tails: quadratures of these would be rough
+        second = (w * (keep * h - kernel.loss.linear * f))[:, None] * kernel.activation(student)
     linear = (w * (fit[0] * h - fit[1] * f))[:, None]
     moved = (kernel.rule.drift * first - linear * a * kernel.activation.slope(student)).T
     return Averages(
@@ -287,7 +295,7 @@ def _ruled(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Any)
         moved @ student,
         jnp.asarray(chi),
         (second - linear * kernel.activation(student)).sum(0),
-        w @ (h - f) ** 2 / 2,
+        w @ (keep * h - f) ** 2 / 2,
     )
 
 

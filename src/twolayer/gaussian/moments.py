@@ -13,7 +13,7 @@ import numpy as np
 
 from twolayer.gaussian.engines import LOG2_POINTS, adapt, relative_error
 from twolayer.gaussian.risk import irreducible
-from twolayer.numerics.errors import InputError, reject
+from twolayer.numerics.errors import InputError, expect, finite_number, positive_integer
 from twolayer.numerics.html import card, cells, escaped, field_summary, matrix
 from twolayer.numerics.precision import float64
 from twolayer.task.losses import Loss
@@ -72,6 +72,8 @@ def check_start(problem: Problem, start: Overlaps | Particles) -> None:
                 f"Argument `start` must have {problem.p} neurons and {problem.k} directions like the problem, "
                 f"but has {start.p} and {start.k}."
             )
+        _check_blocks(problem, start)
+        start = start.fields(problem.inputs)
         norms = np.diagonal(start.Q, axis1=-2, axis2=-1)
     if not np.allclose(start.P, problem.P, atol=1e-8):
         raise InputError(f"Argument `start` must have P = {problem.P.tolist()} like the problem, but has another P.")
@@ -82,10 +84,34 @@ def check_start(problem: Problem, start: Overlaps | Particles) -> None:
         )
 
 
+def _check_blocks(problem: Problem, start: Overlaps) -> None:
+    """Refuse overlaps in other blocks than those of the inputs, or that a target of the problem does not have."""
+    inputs = problem.inputs
+    if inputs.plain and start.blocks is None:
+        return
+    if inputs.plain:
+        raise InputError(
+            f"Argument `start` must be plain Overlaps for inputs N(0, I), but is in {start.blocks} blocks: give the "
+            "problem its `inputs`."
+        )
+    if start.blocks != inputs.count:
+        found = "has no blocks" if start.blocks is None else f"has {start.blocks}"
+        raise InputError(
+            f"Argument `start` must be overlaps in the {inputs.count} blocks of the inputs, from Overlaps.in_blocks or "
+            f"Overlaps.random, but {found}."
+        )
+    P = start.fields(inputs).P
+    if not np.allclose(P, problem.P, atol=1e-8):
+        raise InputError(
+            f"Argument `start` must have Σ_i s_i P⁽ⁱ⁾ = {problem.P.tolist()}, the `gram` of the problem, but has "
+            f"{P.round(6).tolist()}."
+        )
+
+
 def check_point(problem: Problem, start: Any) -> None:
     """Refuse what is not one point (Q, M, P, a) of the problem."""
-    if not isinstance(start, Overlaps):
-        reject("start", start, "Overlaps, one point (Q, M) at which averages are taken")
+    expect(Problem, "problem", problem)
+    expect(Overlaps, "start", start, ", one point (Q, M) at which averages are taken")
     check_start(problem, start)
     if start.batch:
         raise InputError(f"Argument `start` must be a single point, but holds {start.batch[0]} starts.")
@@ -135,6 +161,9 @@ def moments(
     ([[0.0]], 1.5, 'closed form (quadratic)')
     """
     check_point(problem, start)
+    tolerance = finite_number("tolerance", tolerance, minimum=0.0, accepted="a number ≥ 0")
+    log2_points = positive_integer("log2_points", log2_points, 4)
+    start = start.fields(problem.inputs)
     why = infinite(problem, Loss.of(loss), 2)
     if why is not None:
         raise InputError(f"Argument `loss` has no averages here: {why}.")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import jax.numpy as jnp
 import numpy as np
@@ -84,10 +85,12 @@ def _fingerprint(rule: NodeRule) -> np.ndarray:
     return np.concatenate([first, low @ (rule.weights * rule.values**2) / scale])
 
 
-def _converged(target: Target, L: np.ndarray) -> NodeRule | None:
+@lru_cache(maxsize=64)
+def _converged(target: Target, gram: tuple[tuple[float, ...], ...]) -> NodeRule | None:
+    """Quadrature that has stopped changing, with the rule before it; engines of all fineness share it."""
     if target.kinks is None:
         return None
-    previous = None
+    L, previous = target_frame(np.asarray(gram))[0], None
     structure = np.abs(L) > 1e-14
     for order in (4, 6, 8, 12, 16, 24, 32, 48, 64):
         if order ** L.shape[1] > MAX_NODES:
@@ -116,7 +119,7 @@ def target_nodes(
     rule = None
     if target.polynomial is not None and student_degree is not None:
         rule = _exact(target, L, student_degree)
-    rule = rule or _converged(target, L)
+    rule = rule or _converged(target, tuple(map(tuple, P.tolist())))
     if rule is None:
         points = sobol_normals(L.shape[1], log2_points, scrambling)
         weights = np.full(len(points), 1 / len(points))

@@ -28,7 +28,7 @@ from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem
 from twolayer.task.tails import infinite
 
-__all__ = ["binary", "readings"]
+__all__ = ["binary", "reading_names", "readings"]
 
 BUDGET = 1e9  # terms of one reading of a whole dataset
 ORDER = 12
@@ -89,17 +89,17 @@ def _rule(problem: Problem, loss: Loss, labels: LabelNoise, count: int) -> FullR
 
 
 def _averaged(
-    problem: Problem, loss: Loss, labels: LabelNoise, Q: np.ndarray, M: np.ndarray, a: np.ndarray
+    problem: Problem, loss: Loss, labels: LabelNoise, Q: np.ndarray, M: np.ndarray, a: np.ndarray, count: int | None
 ) -> tuple[np.ndarray, str]:
-    """E[ℓ] at every point of arrays with common leading axes, and the rule."""
+    """E[ℓ] at every point of arrays with common leading axes, and the rule, affordable for ``count`` points."""
     lead = Q.shape[:-2]
     points = tuple(x.reshape(-1, *x.shape[len(lead) :]) for x in (Q, M, a))
-    rule = _rule(problem, loss, labels, len(points[0]))
+    rule = _rule(problem, loss, labels, len(points[0]) if count is None else count)
     scale, noise = jnp.asarray(problem.p / problem.divisor, float), jnp.asarray(problem.noise, float)
     return np.asarray(_means(rule, scale, noise, points)).reshape(lead), rule.label
 
 
-def _error(problem: Problem, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> tuple[np.ndarray, str]:
+def _error(problem: Problem, Q: np.ndarray, M: np.ndarray, a: np.ndarray, count: int | None) -> tuple[np.ndarray, str]:
     """P(y f < 0) at every point."""
     ridge, labels = problem.target.ridge, problem.labels
     alone = ridge is not None and len(ridge.weights) == 1 and ridge.activation.name == "sign(z)"
@@ -110,7 +110,7 @@ def _error(problem: Problem, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> tup
         rho = side * (M[..., 0, :] @ v) / np.sqrt(Q[..., 0, 0] * (v @ problem.P @ v))
         wrong, rule = np.arccos(np.clip(rho, -1.0, 1.0)) / np.pi, "closed form"
     else:
-        wrong, rule = _averaged(problem, WRONG, LabelNoise(), Q, M, a)
+        wrong, rule = _averaged(problem, WRONG, LabelNoise(), Q, M, a, count)
     return labels.flips + labels.keep * wrong, rule
 
 
@@ -122,9 +122,17 @@ def _keeps_sign(sigma: Callable[[Any], Any]) -> bool:
 
 @float64
 def readings(
-    problem: Problem, loss: Loss, Q: np.ndarray, M: np.ndarray, a: np.ndarray, excess: np.ndarray
+    problem: Problem,
+    loss: Loss,
+    Q: np.ndarray,
+    M: np.ndarray,
+    a: np.ndarray,
+    excess: np.ndarray,
+    affordable: int | None = None,
 ) -> dict[str, tuple[np.ndarray, str]]:
     """Mean loss and classification error at points with leading axes, where they are defined, and their rules.
+
+    Rules are as fine as can be afforded for all points, or for so many, whatever their number.
 
     Examples
     --------
@@ -134,13 +142,30 @@ def readings(
     ([0.333333], [0.7699])
     """
     found: dict[str, tuple[np.ndarray, str]] = {}
-    linear = loss.student is not None
     if loss == Loss.of("squared"):
         found["loss"] = excess + irreducible(problem), "as the risk"
     elif loss == Loss.of("correlation"):
-        found["loss"] = 1 - (excess_risks(problem, Q, M, -a)[0] - excess) / 2, "as the risk"
-    elif loss.value is not None and not linear and infinite(problem, loss, 1) is None:
-        found["loss"] = _averaged(problem, loss, problem.labels, Q, M, a)
+        other = excess_risks(problem, Q, M, -a, affordable)[0]
+        found["loss"] = 1 - (other - excess) / 2, "as the risk"
+    elif averaged_loss(problem, loss):
+        found["loss"] = _averaged(problem, loss, problem.labels, Q, M, a, affordable)
     if binary(problem):
-        found["error"] = _error(problem, Q, M, a)
+        found["error"] = _error(problem, Q, M, a, affordable)
     return found
+
+
+def averaged_loss(problem: Problem, loss: Loss) -> bool:
+    """Whether a loss that is not linear has a mean that is known."""
+    return loss.value is not None and loss.student is None and infinite(problem, loss, 1) is None
+
+
+def reading_names(problem: Problem, loss: Loss) -> list[str]:
+    """Names of the `readings` of a problem.
+
+    Examples
+    --------
+    >>> reading_names(Problem("sign(z1)", "erf"), Loss.of("hinge")), reading_names(Problem("z1", "erf"), Loss.of("mse"))
+    (['loss', 'error'], ['loss'])
+    """
+    known = loss in (Loss.of("squared"), Loss.of("correlation")) or averaged_loss(problem, loss)
+    return ["loss"] * known + ["error"] * binary(problem)

@@ -73,10 +73,10 @@ def excess_risks(
     if engine.risk_work(p) * (affordable or count) > BUDGET:
         engine = select(problem, "squared", engine="sobol", log2_points=COARSE_POINTS).engine
     flat = [x.reshape(count, *x.shape[len(lead) :]) for x in (Q, M, a)]
-    most = 4096 if jax.default_backend() == "cpu" else 2**20  # every call costs a transfer
-    work = max(min(engine.risk_work(p), 2**21), p * p)
+    most, terms = (4096, 2**21) if jax.default_backend() == "cpu" else (2**20, 2**25)  # every call costs a transfer
+    work = max(min(engine.risk_work(p), terms), p * p)
     least = 256 if work * 256 < CHEAP else 1  # so that a few points and a trajectory are one compiled shape
-    size = int(np.clip(2**21 // work, 1, min(most, max(least, 2 ** count.bit_length()))))
+    size = int(np.clip(terms // work, 1, min(most, max(least, 2 ** count.bit_length()))))
     padded = -(-count // size) * size  # whole batches only: one compiled shape for all counts
     filled = [np.concatenate([x, np.repeat(x[-1:], padded - count, axis=0)]) for x in flat]
     parts = [_batch(engine, tuple(x[i : i + size] for x in filled)) for i in range(0, padded, size)]

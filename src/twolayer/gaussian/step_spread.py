@@ -57,6 +57,10 @@ class StepNodes(eqx.Module):
         """Fields and gradients at the nodes."""
         return visit(self.kernel, self.nodes, *rows_of(y.Q, y.M, self.inverse), self.L, y.a, noise)
 
+    def rows(self, y: Overlap) -> Numbers:
+        """The rows (A, B) of the student whose fields these are, (p, r + p)."""
+        return jnp.concatenate(rows_of(y.Q, y.M, self.inverse), axis=1)
+
     def finite_dimension(self, y: Overlap, at: Visited) -> Numbers:
         """E[g_j g_l (uᵀΩ⁺u − r)], r = rank Ω, less the normal components where gradients are tangent."""
         # a null direction of Q⊥ adds one to r and an independent ξ² of mean one: nothing in all

@@ -6,23 +6,30 @@
 Quadratic tasks close on low moments. Ridge targets of closed pair averages are summed over pairs of particles while
 these are few. Everything else goes over nodes of the target fields: Gauss–Hermite where all is smooth, panels where
 the target bends, Sobol points in many dimensions. Nodes and orders of c are raised until the rates stop changing.
+
+Of an odd or even activation only that part of the target is learned, and half of the nodes are enough:
+
+    σ(−x) = ±σ(x):    F(−ξ) = ±F(ξ),    h = h₊ + h₋,    E[(h − F)²] = E[(h± − F)²] + E[h∓²]
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from scipy import special
 
+from twolayer.functions.activation import Activation
 from twolayer.gaussian.engines import FLOOR
 from twolayer.gaussian.ensemble import BLOCK, Cloud, Ensemble, NodeEnsemble, PairEnsemble, QuadraticEnsemble, Velocity
 from twolayer.gaussian.families import forms_of
+from twolayer.gaussian.full import spoilt_residual
 from twolayer.gaussian.nodes import NodeRule, target_frame, target_nodes
 from twolayer.gaussian.quadratic import QuadraticTask, quadratic_task
 from twolayer.gaussian.quadrature import nested_rule
@@ -40,6 +47,7 @@ ORDERS = (12, 16, 24, 32, 48, 64)
 TERMS = (3, 6, 12, 24, 48)
 NEGLIGIBLE = 1e-14  # nodes of less weight are left out
 MAX_NODES = 2**14
+FARTHEST = 12.0  # field up to which the parity of an activation is looked at
 ARRAYS = 16  # of the size of a block, or of all pairs, that one evaluation holds
 MAX_PAIRED = 2048  # particles up to which pairs are an option
 
@@ -109,8 +117,16 @@ class Wide:
 
     @property
     def _student(self) -> float:
-        assert self.loss.student is not None
-        return self.loss.student
+        return 1.0 if self.loss.student is None else self.loss.student
+
+    @cached_property
+    def _residual(self) -> Callable[[Any, Any], Any] | None:
+        """E of label and output, averaged over the noise of labels, where it is not linear."""
+        loss, problem = self.loss, self.problem
+        if loss.student is not None:
+            return None
+        noise = problem.noise if problem.noise > 0 else None
+        return lambda h, f: spoilt_residual(loss, problem.labels, h, f, noise)[0]
 
     @cached_property
     def _silent(self) -> float:
@@ -122,7 +138,8 @@ class Wide:
     def paired(self) -> bool:
         """Whether pairs of particles are summed: closed averages only, and few enough particles."""
         target = self.problem.target
-        possible = target.ridge is not None and forms_of(self.problem.activation, 1).closed
+        linear = self.loss.student is not None
+        possible = linear and target.ridge is not None and forms_of(self.problem.activation, 1).closed
         if self.interaction != "auto" or not possible:
             return possible and self.interaction == "pairs"
         return self.particles <= min(MAX_PAIRED, 16 ** rank_of(self.problem.P))
@@ -130,7 +147,9 @@ class Wide:
     @property
     def quadratic(self) -> QuadraticTask | None:
         """The task, where all closes on low moments of the particles."""
-        return quadratic_task(self.problem.activation, self.problem.target) if self.interaction == "auto" else None
+        if self.interaction != "auto" or self.loss.student is None:
+            return None
+        return quadratic_task(self.problem.activation, self.problem.target)
 
     @property
     def terms(self) -> float:
@@ -168,13 +187,16 @@ class Wide:
             assert ridge is not None
             nodes = correlation_rule(self.dimension, fineness.order)
             return PairEnsemble(forms, student, self.own, ridge, L, *nodes), None
-        rule = _field_nodes(problem, L, fineness.order, self.log2_points, scrambling)
+        rule = _field_nodes(problem, L, fineness.order, self.log2_points, scrambling, self.loss.student is not None)
         terms = 1 if self.dimension in (0, math.inf) else fineness.terms
         if terms > 1 and coefficients:
             terms = (len(coefficients) - 1) // 2 + 1
         moments = correlation_moments(self.dimension, terms)
-        node = (rule.label, rule.points, rule.weights, rule.values)
-        return NodeEnsemble(forms, student, self.own, *node, moments), rule
+        loss = (self._residual, problem.labels.keep)
+        node = (rule.points, rule.weights, rule.values, np.zeros(()))
+        if self._residual is None:  # other residuals mix the parts of an odd or even student with the rest
+            node = _folded(rule, sigma)
+        return NodeEnsemble(forms, student, self.own, rule.label, *loss, *node, moments), rule
 
     def finer(self, fineness: Fineness) -> Fineness | None:
         """The next step up in nodes, where it changes anything and is affordable."""
@@ -231,6 +253,32 @@ class Wide:
         return max(change, abs(float(one.excess_risk - two.excess_risk)) / risk)
 
 
+def _folded(rule: NodeRule, sigma: Activation) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Points on one side of 0, their weights, the part of h that σ can learn there, and E[(…)²] of the other part."""
+    points, weights, values = rule.points, rule.weights, rule.values
+    sign, back = _parity(sigma), slice(None, None, -1)
+    symmetric = np.allclose(points, -points[back], atol=1e-12) and np.allclose(weights, weights[back], rtol=1e-9)
+    if not sign or not symmetric:
+        return points, weights, values, np.zeros(())
+    count = -(-len(weights) // 2)
+    twice = 2.0 * weights[:count]
+    if len(weights) % 2:
+        twice[-1] /= 2  # the origin has no partner
+    other = (values - sign * values[back]) / 2
+    return points[:count], twice, (values + sign * values[back])[:count] / 2, np.asarray(weights @ other**2)
+
+
+@lru_cache(maxsize=64)
+def _parity(sigma: Activation) -> int:
+    """1 for an even activation, −1 for an odd one, 0 for any other, by its values on both sides of 0."""
+    x = np.linspace(0.0, FARTHEST, 97)
+    right, left = (np.asarray(sigma(jnp.asarray(y))) for y in (x, -x))
+    for sign in (1, -1):
+        if np.abs(left - sign * right).max() <= 1e-14 * np.abs(right).max():
+            return sign
+    return 0
+
+
 def _smooth(problem: Problem) -> bool:
     bends = problem.target.kinks
     return not problem.activation.kinks and bends is not None and not any(bends)
@@ -245,10 +293,12 @@ def _size(problem: Problem, order: int) -> int:
     return int(per) ** rank_of(problem.P)
 
 
-def _field_nodes(problem: Problem, L: np.ndarray, order: int, log2_points: int, scrambling: int) -> NodeRule:
-    """Nodes of ξ: exact for polynomials, product rules in few dimensions, Sobol points otherwise."""
+def _field_nodes(
+    problem: Problem, L: np.ndarray, order: int, log2_points: int, scrambling: int, linear: bool = True
+) -> NodeRule:
+    """Nodes of ξ: exact for polynomials and linear losses, product rules in few dimensions, Sobol points otherwise."""
     target, sigma, rank = problem.target, problem.activation, L.shape[1]
-    if target.polynomial is not None and sigma.polynomial is not None:
+    if linear and target.polynomial is not None and sigma.polynomial is not None:
         exact = target_nodes(target, problem.P, len(sigma.polynomial) - 1, log2_points, scrambling)
         if exact.label.startswith("exact"):
             return exact

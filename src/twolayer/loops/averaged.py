@@ -23,7 +23,7 @@ from twolayer.loops.host import StartAgain
 from twolayer.loops.runge_kutta import STAGES
 from twolayer.loops.track import Track
 from twolayer.loops.windows import Motion, Pace, Windows
-from twolayer.numerics.errors import choice, finite_number, positive_integer
+from twolayer.numerics.errors import choice, finite_number, keep_integers
 from twolayer.task.method import Evolution, Snapshot, Task
 from twolayer.task.problem import Problem
 
@@ -68,7 +68,7 @@ def check_precision(method: Any) -> None:
     finite_number("accuracy", method.accuracy, minimum=1e-10, accepted="a number from 1e-10 on")
     finite_number("effort", method.effort, minimum=0.0, accepted="a number ≥ 0")
     if method.log2_points is not None:
-        positive_integer("log2_points", method.log2_points, 4)
+        keep_integers(method, 4, "log2_points")
 
 
 class Averaging:
@@ -94,9 +94,9 @@ class Averaging:
         wanted: dict[str, Any] = {"engine": self.precision.engine, "tolerance": self.precision.tolerance}
         if at_least is not None:
             wanted["at_least"] = at_least
-        points = self.precision.points
-        Q, M, a = map(np.asarray, at)
-        return adapt(self.task.problem, self.task.algorithm.mean_drive, Q, M, a, log2_points=points, **wanted)
+        wanted["log2_points"] = self.precision.points
+        problem, drive = self.task.as_trained.problem, self.task.algorithm.mean_drive
+        return adapt(problem, drive, *map(np.asarray, at), **wanted)
 
     def refine(self, at: Overlap) -> bool:
         """A finer engine, if the present one is too coarse at any of these overlaps."""

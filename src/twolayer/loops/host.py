@@ -10,14 +10,14 @@ from __future__ import annotations
 import time as wall
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
 from twolayer.task.method import Evolution, Measure, Outcome, Snapshot
 
-__all__ = ["Monitor", "Record", "Silent", "StartAgain", "follow", "settled"]
+__all__ = ["Keeper", "Monitor", "Record", "Silent", "Standing", "StartAgain", "follow", "settled"]
 
 
 class StartAgain(Exception):
@@ -34,7 +34,7 @@ def settled(arrays: Any) -> Any:
     pause = 1e-4
     while not all(x.is_ready() for x in waiting):
         wall.sleep(pause)
-        pause = min(2 * pause, 0.02)
+        pause = min(2 * pause, 0.002)
     return arrays
 
 
@@ -86,14 +86,45 @@ class Record:
         return own.get(outcome, Outcome.ADVICE[outcome])
 
 
-def follow(prepare: Callable[[], Evolution], points: np.ndarray, label: str, monitor: Monitor) -> Record:
-    """Prepare an evolution and run it over its save points."""
+class Standing(NamedTuple):
+    """Where a run stands: its state at save point number ``at``, and what was seen at those up to it."""
+
+    state: Any
+    at: int
+    seen: Any
+
+
+class Keeper(Protocol):
+    """Keeps a run where a kill does not reach it (`twolayer.loops.checkpoint`)."""
+
+    def read(self, evolution: Evolution) -> Standing | None:
+        """Where the run stood, or None."""
+
+    def write(self, point: Standing) -> None:
+        """The run stands here."""
+
+    def close(self) -> None:
+        """The run has come to its end."""
+
+
+def joined(parts: list[Any]) -> Any:
+    """What was seen one after the other, as one snapshot."""
+    return type(parts[0])(*(None if x[0] is None else np.concatenate(x, axis=1) for x in zip(*parts, strict=True)))
+
+
+def follow(
+    prepare: Callable[[], Evolution], points: np.ndarray, label: str, monitor: Monitor, keeper: Keeper | None = None
+) -> Record:
+    """Prepare an evolution and run it over its save points, from where a keeper has left it."""
     interrupted = False
     monitor.begin(label, float(points[-1]))
     try:
         evolution = prepare()
         state, at = evolution.initial(), 0
         parts = [evolution.snapshot(state)]
+        kept = None if keeper is None else keeper.read(evolution)
+        if kept is not None:
+            state, at, parts = kept.state, kept.at, [kept.seen]
     except BaseException:
         monitor.finish()
         raise
@@ -108,15 +139,18 @@ def follow(prepare: Callable[[], Evolution], points: np.ndarray, label: str, mon
                 continue
             parts.append(snapshot)
             at += snapshot.a.shape[1]
+            if keeper is not None:
+                parts = [joined(parts)]
+                keeper.write(Standing(state, at, parts[0]))
     except KeyboardInterrupt:
         interrupted = True
     finally:
         monitor.finish()
     codes, stop = evolution.stopped(state)
-    outcome = np.array(Outcome.CODES)[codes]
+    outcome = np.array(Outcome.CODES, object)[codes]
     if interrupted:
         outcome = np.where(codes == 0, Outcome.INTERRUPTED, outcome)
-    kind: Any = type(parts[0])
-    joined = kind(*(None if x[0] is None else np.concatenate(x, axis=1) for x in zip(*parts, strict=True)))
+    if keeper is not None and not interrupted:
+        keeper.close()
     more = ({}, {}) if interrupted else (evolution.notes(), evolution.extras())
-    return Record(joined, outcome, stop, interrupted, *more, evolution.left(state))
+    return Record(joined(parts), outcome, stop, interrupted, *more, evolution.left(state))

@@ -123,15 +123,17 @@ class Lanes:
         self.seeds = sum(task.seeds for task in tasks)
         lanes = lanes or (CPU_LANES if jax.default_backend() == "cpu" else min(DEVICE_LANES, self.seeds))
         place = np.concatenate([(task.runs + task.seed % lanes) % lanes for task in tasks])
-        group = earlier(place)
+        group = np.arange(self.seeds) if lanes == 1 else earlier(place)
         groups = int(group.max()) + 1
         if len(tasks) > 1:  # powers of two, so that stacks of many sizes share a few compiled shapes
             groups = 2 ** (groups - 1).bit_length()
         self.shape = (groups, lanes)
         self.index = group * lanes + place
-        self.taken = np.isin(np.arange(groups * lanes), self.index)
+        self.taken = np.zeros(groups * lanes, bool)
+        self.taken[self.index] = True
         self._source = np.zeros(groups * lanes, int)
         self._source[self.index] = np.arange(self.seeds)
+        self._in_order = lanes == 1 and groups == self.seeds  # nothing to look up, which counts for 10⁶ seeds
         until = self.task.until
         self.quantity = None if until is None else until.quantity
         risky = self.quantity in ("risk", "excess_risk")
@@ -144,7 +146,8 @@ class Lanes:
 
     def per_lane(self, values: Callable[[Task], Any]) -> np.ndarray:
         """What each task says for its seeds, in one row of lanes; those that no run takes repeat the first."""
-        return np.concatenate([values(task) for task in self.tasks])[self._source]
+        row = np.concatenate([values(task) for task in self.tasks])
+        return row if self._in_order else row[self._source]
 
     def spread(self, values: Sequence[Any]) -> np.ndarray:
         """One value of each task, repeated for its lanes."""
@@ -162,13 +165,23 @@ class Lanes:
     def unfold(self, x: Any) -> np.ndarray:
         """One entry per seed of what stands in groups of lanes."""
         values = np.asarray(x)
-        return values.reshape(-1, *values.shape[2:])[self.index]
+        return self.of_seeds(values.reshape(-1, *values.shape[2:]))
+
+    def of_seeds(self, row: np.ndarray) -> np.ndarray:
+        """One entry per seed of a row of lanes."""
+        return row if self._in_order else row[self.index]
 
     def starts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Q, M, a of all lanes in one row."""
         every = [task.starts() for task in self.tasks]
         Q, M, a = (np.concatenate(x)[self._source] for x in zip(*every, strict=True))
         return Q, M, a
+
+    def block_starts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Q and M of all lanes in each block of the inputs."""
+        every = [task.block_starts() for task in self.tasks]
+        Q, M = (np.concatenate(x)[self._source] for x in zip(*every, strict=True))
+        return Q, M
 
     def only_start(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
         """Q, M, a with a first axis of length 1 where all lanes start alike; else None."""

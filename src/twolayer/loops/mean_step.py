@@ -13,7 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.blocks import Blocks
 from twolayer.equations.mean import MeanStep, Rows, Terms, Weights
+from twolayer.equations.mean_blocks import BlockMeanStep
 from twolayer.equations.state import Overlap, size_of, unpack
 from twolayer.equations.step import Coefficients, as_data, form_of
 from twolayer.gaussian.engines import Engine, select
@@ -38,9 +40,8 @@ NS_PER_PRODUCT = 3.0  # for estimates of cost
 def step_seconds(task: Task, precision: Precision, terms: Terms) -> float:
     """Seconds of one step on one core, as an order of magnitude."""
     p, k = task.problem.p, task.problem.k
-    averages = select(
-        task.problem, task.algorithm.mean_drive, precision.engine, log2_points=precision.begun(task.problem).points
-    )
+    points = precision.begun(task.problem).points
+    averages = select(task.as_trained.problem, task.algorithm.mean_drive, precision.engine, log2_points=points)
     products = p * (p + k)
     work = averages.engine.work(p)
     if terms.finite or terms.ratio:
@@ -56,6 +57,7 @@ class Iterated(Equation):
 
     step: MeanStep
     watcher: Engine | None
+    noise: Any
 
     def __call__(self, t: Any, y: Rows, args: Any = None) -> Rows:
         """One step."""
@@ -63,12 +65,12 @@ class Iterated(Equation):
 
     def size(self, y: Rows) -> Any:
         """The largest squared norm."""
-        Q, _, a = self.step.overlaps(y)
-        return jnp.maximum(jnp.diagonal(Q).max(), (a**2).max())
+        a = self.step.overlaps(y).a
+        return jnp.maximum(self.step.norms(y).max(), (a**2).max())
 
     def watched(self, quantity: str | None, y: Rows) -> Any:
         """What a threshold refers to."""
-        return watched_value(quantity, self.watcher, *self.step.overlaps(y), self.step.weights.noise)
+        return watched_value(quantity, self.watcher, *self.step.overlaps(y), self.noise)
 
 
 @eqx.filter_jit
@@ -128,8 +130,16 @@ class Iteration(Pace):
 class MeanStepMotion(AveragedMotion):
     """Overlaps of all starts under the map, step by step."""
 
-    def __init__(self, task: Task, averaging: Averaging, rates: Coefficients, weights: Weights, terms: Terms) -> None:
-        problem, algorithm = task.problem, task.algorithm
+    def __init__(
+        self,
+        task: Task,
+        averaging: Averaging,
+        rates: Coefficients,
+        weights: Weights,
+        terms: Terms,
+        blocks: Blocks | None = None,
+    ) -> None:
+        problem, algorithm = task.as_trained.problem, task.algorithm
         self.task, self.averaging = task, averaging
         self.rates, self.weights, self.form = rates, weights, form_of(algorithm)
         # the second-order terms of the ratio know no rows of the step before
@@ -140,6 +150,7 @@ class MeanStepMotion(AveragedMotion):
         self.light = select(problem, algorithm.mean_drive, log2_points=LIGHT).engine if terms.band else None
         self.deviations: list[Overlap] = []
         self.tempo = task.clocks.tempo
+        self.blocks = blocks
 
     def equation(self) -> Iterated:
         """The map with averages at the present order."""
@@ -147,12 +158,15 @@ class MeanStepMotion(AveragedMotion):
         rates, weights = as_data(self.rates), Weights(*map(jnp.asarray, self.weights))
         tempo = None if self.tempo is None else jax.tree.map(jnp.asarray, self.tempo)
         P, rules = self.task.problem.P, (self.nodes, self.light)
-        step = MeanStep(self.averaging.averager.engine, rates, weights, P, self.form, self.terms, *rules, tempo)
-        return Iterated(step, self.averaging.watcher)
+        whole = (self.averaging.averager.engine, rates, weights, P, self.form, self.terms, *rules, tempo)
+        step = MeanStep(*whole) if self.blocks is None else BlockMeanStep(*whole, self.blocks)
+        return Iterated(step, self.averaging.watcher, jnp.asarray(self.task.problem.noise, float))
 
     def start(self) -> Rows:
         """Rows at rest, where W_previous = W, or as an earlier stage left them; without fluctuations."""
         (Q, M, a), n, after = self.task.starts(), self.form.copies, self.task.after
+        if self.blocks is not None:
+            return Rows(*self.task.block_starts(), a, None, None if self.tempo is None else Clock.zero((len(Q),)))
         size = size_of(Q.shape[1], M.shape[2], self.form.trained)
         spread = np.zeros((len(Q), size, size)) if self.terms.band else None
         clock = None if self.tempo is None else Clock.zero((len(Q),))
@@ -176,6 +190,8 @@ class MeanStepMotion(AveragedMotion):
             own = np.sqrt(np.maximum(np.diagonal(states.spread, axis1=-2, axis2=-1), 0.0))
             apart: Any = jax.vmap(jax.vmap(lambda x: unpack(x, p, k, self.form.trained)))
             self.deviations.append(Overlap(*map(np.asarray, apart(own))))
+        if self.blocks is not None:
+            return Snapshot.in_blocks(self.task.problem.inputs, *map(np.asarray, (states.gram, states.star, states.a)))
         return Snapshot(*map(np.asarray, self.equation().step.overlaps(states)))
 
     def notes(self) -> dict[str, Any]:
@@ -192,12 +208,17 @@ class MeanStepMotion(AveragedMotion):
 
 
 def mean_steps(
-    task: Task, precision: Precision, rates: Coefficients, weights: Weights, terms: Terms
+    task: Task,
+    precision: Precision,
+    rates: Coefficients,
+    weights: Weights,
+    terms: Terms,
+    blocks: Blocks | None = None,
 ) -> Averaged[MeanStepMotion]:
-    """A run of the map from all starts."""
+    """A run of the map from all starts; ``blocks`` where inputs have several."""
 
     def make(precision: Precision) -> tuple[MeanStepMotion, Iteration]:
-        motion = MeanStepMotion(task, Averaging(task, precision), rates, weights, terms)
+        motion = MeanStepMotion(task, Averaging(task, precision), rates, weights, terms, blocks)
         return motion, Iteration(motion)
 
     return Averaged(make, precision)

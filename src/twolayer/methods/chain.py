@@ -24,8 +24,20 @@ from twolayer.compiled.device import DeviceStepper
 from twolayer.compiled.stepper import WrittenStepper
 from twolayer.compiled.suited import no_machine_code, unwritten
 from twolayer.equations.kernel import kernel_of
-from twolayer.equations.orthogonal import Frame, Reduced, Sums, batch_sums, embed, exact_step, lq, overlaps
+from twolayer.equations.layout import BlockLayout
+from twolayer.equations.orthogonal import (
+    Frame,
+    Reduced,
+    Sums,
+    batch_sums,
+    embed,
+    exact_step,
+    lq,
+    overlaps,
+    scaled_overlaps,
+)
 from twolayer.equations.step import Coefficients, Layers, Memory, form_of, rates_now
+from twolayer.equations.structure import rules_of_rotations
 from twolayer.gaussian.batch_sums import Nodes, covariance_nodes, gaussian_sums, size_of_features, tail
 from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.nodes import target_frame
@@ -33,13 +45,14 @@ from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
 from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Watch, accept, watched_value
 from twolayer.numerics import random
-from twolayer.numerics.errors import InputError, choice, positive_integer
+from twolayer.numerics.errors import InputError, Refused, choice, keep_integers
 from twolayer.numerics.precision import float64
-from twolayer.numerics.wishart import GramFactor
+from twolayer.numerics.wishart import GramFactor, GramFactors
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Snapshot, Stackable, Task, register_method
 from twolayer.task.overlaps import rank_of
 from twolayer.task.problem import Problem
+from twolayer.task.rules import Rule
 from twolayer.task.tempo import Tempo
 
 __all__ = ["Chain"]
@@ -72,6 +85,11 @@ class ChainForm:
         return min(self.at.batch, max(1, SAMPLES_AT_ONCE // self.at.width))
 
     @property
+    def draws_more(self) -> bool:
+        """Whether a rule draws random numbers of its own."""
+        return self.at.kernel.rule is not None and self.at.kernel.rule.draws
+
+    @property
     def held(self) -> bool:
         """Whether all random numbers of a step are held at once."""
         return self.gaussian or self.chunk == self.at.batch
@@ -97,19 +115,25 @@ class ChainNumbers(NamedTuple):
     average: Any
     engine: Any
     watch: Watch | None
+    scale: Any = None
+    spread: Any = None
 
     @property
     def frame(self) -> Frame:
         """What one step takes of them."""
-        return Frame(self.rates, self.L, self.table, self.noise)
+        return Frame(self.rates, self.L, self.table, self.noise, self.scale, self.spread)
+
+    def overlaps(self, W: Any) -> tuple[Any, Any]:
+        """Q and M of the fields."""
+        return overlaps(W, self.L) if self.scale is None else scaled_overlaps(W, self.L, self.scale)
 
     def now(self, state: Memory) -> ChainNumbers:
         """With the rates of the step that follows a state."""
         return self if self.tempo is None else self._replace(rates=rates_now(self.rates, self.tempo, state))
 
 
-def streamed_sums(spec: ChainForm, frame: Frame, layers: Layers, key: Any, number: Any) -> Sums:
-    """Sums over a batch too large to hold: chunk after chunk of samples."""
+def streamed_sums(spec: ChainForm, frame: Frame, layers: Layers, key: Any, number: Any, own: Any = None) -> Sums:
+    """Sums over a batch too large to hold: chunk after chunk of samples; ``own`` is the key of a rule that draws."""
     at, chunk = spec.at, spec.chunk
     index = jnp.arange(chunk * at.width, dtype=jnp.uint32)
 
@@ -120,7 +144,8 @@ def streamed_sums(spec: ChainForm, frame: Frame, layers: Layers, key: Any, numbe
     def add(i: Any, carry: tuple[Sums, Any]) -> tuple[Sums, Any]:
         # the normals travel in the carry: inside one body XLA would compute them anew for each of their uses
         total, normals = carry
-        part = batch_sums(at, frame, layers, normals, i * chunk)
+        mine = None if own is None else jax.random.fold_in(own, i)
+        part = batch_sums(at, frame, layers, normals, i * chunk, key=mine)
         C = lq(jnp.concatenate([total.C, part.C], axis=1))
         sums = Sums(total.star + part.star, total.own + part.own, C, total.second + part.second)
         return sums, draw(i + 1)
@@ -130,11 +155,11 @@ def streamed_sums(spec: ChainForm, frame: Frame, layers: Layers, key: Any, numbe
     return jax.lax.fori_loop(0, -(-at.batch // chunk), add, (empty, draw(jnp.asarray(0))))[0]
 
 
-def sums_of(spec: ChainForm, params: ChainNumbers, layers: Layers, normals: Any, T: Any) -> Sums:
+def sums_of(spec: ChainForm, params: ChainNumbers, layers: Layers, normals: Any, T: Any, key: Any = None) -> Sums:
     """Sums of a batch from all its normals: sample by sample, or drawn from their Gaussian limit."""
     at, (W, a) = spec.at, layers
     if not spec.gaussian:
-        return batch_sums(at, params.frame, layers, normals.reshape(at.batch, at.width), T=T)
+        return batch_sums(at, params.frame, layers, normals.reshape(at.batch, at.width), T=T, key=key)
     assert params.nodes is not None
     rows, frame = (W[:, : at.rank], W[:, at.rank :], a), (params.L, params.inverse, params.noise)
     count = params.rates.batch if at.varies else params.batch
@@ -146,8 +171,8 @@ def one_step(
 ) -> Any:
     """Take step ``number`` of one seed unless it has stopped."""
     state, lane = carry
-    new, size = exact_step(spec.at, params.rates, state, sums, T, jitter)
-    Q, M = overlaps(new.now.W, params.L)
+    new, size = exact_step(spec.at, params.rates, state, sums, T, jitter, params.spread)
+    Q, M = params.overlaps(new.now.W)
     value = watched_value(spec.quantity, params.engine, Q, M, new.now.a, params.noise)
     return accept(state, new, lane, size, value, params.watch, number, on)
 
@@ -180,35 +205,43 @@ def advance_group(
         count = at.p * (at.rank + at.columns)
         return normals_of(2, numbers, count).reshape(*numbers.shape, at.p, at.rank + at.columns)
 
+    def keys_of(numbers: Any) -> Any:
+        """Keys of a rule that draws random numbers, one for each step."""
+        return random.rule_key(keys[None, :, 2], numbers) if spec.draws_more else None
+
     def held(b: Any, carry: Any) -> Any:
         """A block of steps whose batches are held in memory."""
         numbers = start + (b * block + jnp.arange(block))[:, None]
         normals = normals_of(0, numbers, spec.draws)
         T = factor.build(normals_of(1, numbers, factor.draws), params.table)
 
-        def single(params: ChainNumbers, stop: Any, carry: Any, number: Any, normals: Any, T: Any, jitter: Any) -> Any:
+        def single(
+            params: ChainNumbers, stop: Any, carry: Any, number: Any, normals: Any, T: Any, jitter: Any, key: Any
+        ) -> Any:
             here = params.now(carry[0])
-            sums = sums_of(spec, here, carry[0].aimed(spec.at.form, here.rates), normals, T)
+            sums = sums_of(spec, here, carry[0].aimed(spec.at.form, here.rates), normals, T, key)
             return one_step(spec, here, carry, number, number < stop, sums, T, jitter)
 
         def body(carry: Any, xs: Any) -> tuple[Any, None]:
-            return jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0))(params, stop, carry, *xs), None
+            return jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0, 0))(params, stop, carry, *xs), None
 
-        return jax.lax.scan(body, carry, (numbers, normals, T, jitter_of(numbers)))[0]
+        return jax.lax.scan(body, carry, (numbers, normals, T, jitter_of(numbers), keys_of(numbers)))[0]
 
     def streamed(i: Any, carry: Any) -> Any:
         """One step whose batch is drawn chunk by chunk."""
         numbers = start + i
-        T = factor.build(normals_of(1, numbers[None], factor.draws), params.table)[0]
-        jitter = jitter_of(numbers[None])
+        T = jax.tree.map(lambda x: x[0], factor.build(normals_of(1, numbers[None], factor.draws), params.table))
+        jitter, drawn = (None if x is None else x[0] for x in (jitter_of(numbers[None]), keys_of(numbers[None])))
 
-        def single(params: ChainNumbers, key: Any, number: Any, stop: Any, carry: Any, T: Any, jitter: Any) -> Any:
+        def single(
+            params: ChainNumbers, key: Any, number: Any, stop: Any, carry: Any, T: Any, jitter: Any, own: Any
+        ) -> Any:
             here = params.now(carry[0])
-            sums = streamed_sums(spec, here.frame, carry[0].aimed(spec.at.form, here.rates), key, number)
+            sums = streamed_sums(spec, here.frame, carry[0].aimed(spec.at.form, here.rates), key, number, own)
             return one_step(spec, here, carry, number, number < stop, sums, T, jitter)
 
-        mapped = jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0))
-        return mapped(params, keys[:, 0], numbers, stop, carry, T, None if jitter is None else jitter[0])
+        mapped = jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0, 0))
+        return mapped(params, keys[:, 0], numbers, stop, carry, T, jitter, drawn)
 
     if spec.held:
         return jax.lax.fori_loop(0, (longest + block - 1) // block, held, carry)
@@ -239,7 +272,24 @@ def batches(method: Chain, task: Task) -> tuple[int, int]:
     return task.clocks.steps_line.check(int(task.points[-1]))[:2]
 
 
-def gram_factor(method: Chain, task: Task) -> tuple[int, int, GramFactor]:
+def unsummed(rule: Rule) -> str | None:
+    """What a rule asks of single samples that Gaussian sums over a batch do not have; None where they will do."""
+    if rule.sizes:
+        return f"the rule {rule} sees the length of every input, which sums of Gaussian batches do not have"
+    if rule.relabels or rule.draws:
+        return f"the rule {rule} draws a number for every sample, which sums of Gaussian batches do not know"
+    return None
+
+
+def layout_of(method: Chain, task: Task) -> BlockLayout | None:
+    """Where rows lie, where inputs have blocks."""
+    if task.problem.inputs.plain:
+        return None
+    most = task.problem.p * form_of(task.algorithm).copies
+    return BlockLayout.of(task.problem.inputs, task.start.P, method.dim, most)
+
+
+def gram_factor(method: Chain, task: Task) -> tuple[int, int, GramFactor | GramFactors]:
     """Rank of the target, columns of B, and how to draw what the samples have outside both."""
     problem, algorithm = task.problem, task.algorithm
     rank = rank_of(problem.P)
@@ -249,6 +299,10 @@ def gram_factor(method: Chain, task: Task) -> tuple[int, int, GramFactor]:
     count = min(problem.p, most)
     if rule is not None and (rule.sizes or rule.jitter):  # a row for every sample, or noise in every direction
         count = (most if rule.sizes else 0) + (problem.p if rule.jitter else 0)
+    layout = layout_of(method, task)
+    if layout is not None:
+        count = min(problem.p, most) + (problem.p if rule is not None and rule.jitter else 0)
+        return layout.L.shape[1], sum(layout.own), GramFactors.of(count, layout.outside)
     return rank, columns, GramFactor(count, rest - columns)
 
 
@@ -267,19 +321,32 @@ def tail_of(problem: Problem, algorithm: SGD, Q: np.ndarray, M: np.ndarray, a: n
     return float(tail(kernel, A, B, jnp.asarray(a), L, problem.noise, nodes))
 
 
-def compiled_form(method: Chain, task: Task) -> tuple[ChainForm, int, GramFactor]:
+def table_of(method: Chain, task: Task) -> Any:
+    """The numbers of the Gram factor of a task."""
+    layout, factor = layout_of(method, task), gram_factor(method, task)[2]
+    if isinstance(factor, GramFactor):
+        return factor.table()
+    assert layout is not None
+    return factor.tables(layout.outside)
+
+
+def compiled_form(method: Chain, task: Task) -> tuple[ChainForm, int, GramFactor | GramFactors]:
     """What fixes the compiled code of a task: shapes and choices, and steps in a block; and its own Gram factor."""
     problem, algorithm = task.problem, task.algorithm
     least, batch = batches(method, task)
     rank, columns, factor = gram_factor(method, task)
     gaussian = method.batch_sums == "gaussian"
-    plain = algorithm.rule is None or not algorithm.rule.sizes
+    plain = problem.inputs.plain and (algorithm.rule is None or not unsummed(algorithm.rule))
     if method.batch_sums == "auto" and plain and least > EXACT_BATCH:
         Q, M, a = (x[0] for x in task.starts())
         gaussian = least > STREAMED or least > QUIET * tail_of(problem, algorithm, Q, M, a)
     kernel, form, held = kernel_of(problem, algorithm), form_of(algorithm), 0 if gaussian else batch
     varies = algorithm.batch.schedule is not None
-    at = Reduced(kernel, form, problem.p, rank, columns, held, factor.compiled, varies)
+    shape = (kernel, form, problem.p, rank, columns, held)
+    if isinstance(factor, GramFactor):
+        at = Reduced(*shape, factor.compiled, varies)
+    else:
+        at = Reduced(*shape, factor, varies, problem.p * form.copies)
     spec = ChainForm(at, None if task.until is None else task.until.quantity, gaussian)
     stride = int(np.diff(task.points).min()) if len(task.points) > 1 else 1
     room = SAMPLES_AT_ONCE // spec.draws
@@ -299,13 +366,17 @@ class ChainStepper(Stepper):
             nodes, rule = covariance_nodes(at.kernel, at.rank, at.columns, problem.noise > 0)
             averager = adapt(problem, algorithm.drive, *task.starts())[0]
             average, self._sums = averager.engine, f"gaussian (mean: {averager.label}; covariance: {rule})"
-        tables = [gram_factor(*pair)[2].table() for pair in zip(methods, lanes.tasks, strict=True)]
-        table = lanes.fold(lanes.spread(tables))
+        tables = [table_of(*pair) for pair in zip(methods, lanes.tasks, strict=True)]
+        table = jax.tree.map(lambda *x: lanes.fold(lanes.spread(x)), *tables)
+        self.layout = layout_of(methods[0], task)
+        blocks: tuple[Any, ...] = (None, None)
+        if self.layout is not None:
+            L, blocks = self.layout.L, (jnp.asarray(self.layout.scale), jnp.asarray(self.layout.spread))
         rates = lanes.rates([method.dim for method in methods])
         batch = float(algorithm.batch_at(methods[0].dim))
         frame = (rates, lanes.tempo, L, inverse, table, lanes.noise)
-        self.params = ChainNumbers(*frame, batch, nodes, average, lanes.engine, lanes.watch)
-        noise = (random.Role.DIFFUSION,) if self.spec.at.form.jitter else ()
+        self.params = ChainNumbers(*frame, batch, nodes, average, lanes.engine, lanes.watch, *blocks)
+        noise = (random.Role.DIFFUSION,) if self.spec.at.form.jitter or self.spec.draws_more else ()
         self.streams = lanes.keys(random.Role.FIELDS, random.Role.ORTHOGONAL, *noise)
 
     def start(self) -> Memory:
@@ -314,11 +385,16 @@ class ChainStepper(Stepper):
         if after is not None:
             memory = jax.tree.map(self.lanes.fold_seeds, after.state).under(self.spec.at.form, self.params.tempo)
             rank, p = self.spec.at.rank, self.spec.at.p
+            if self.layout is not None:
+                return self._held_alike(memory)
             held = brought(jnp.concatenate([x.W for x in memory.every], axis=-2), rank, columns)
             parts = [held[..., i * p : (i + 1) * p, :] for i in range(len(memory.every))]
             return memory.moved([Layers(W, x.a) for W, x in zip(parts, memory.every, strict=True)])
         Q, M, a = self.lanes.starts()
-        W = np.concatenate(embed(Q, M, self.params.inverse, columns), axis=-1)
+        if self.layout is None:
+            W = np.concatenate(embed(Q, M, self.params.inverse, columns), axis=-1)
+        else:
+            W = self.layout.place(*self.lanes.block_starts())
         return Memory.at_rest(self.spec.at.form, self.lanes.fold(W), self.lanes.fold(a), self.params.tempo)
 
     def run(self, carry: Any, start: Any, stop: Any) -> Any:
@@ -335,8 +411,19 @@ class ChainStepper(Stepper):
         seen: list[Any] = []
         for layers in (x for x in (state.now, state.average) if x is not None):
             W, a = (self.lanes.unfold(x)[:, None] for x in layers)
-            seen += [*map(np.asarray, overlaps(W, self.params.L)), a, None]
-        return Snapshot(*seen)
+            seen += [*map(np.asarray, self.params.overlaps(W)), a, None]
+        snapshot = Snapshot(*seen)
+        if self.layout is None:
+            return snapshot
+        Q, M = self.layout.seen(self.lanes.unfold(state.now.W)[:, None])
+        return snapshot._replace(Q_block=Q, M_block=M)
+
+    def _held_alike(self, memory: Memory) -> Memory:
+        """What an earlier stage left, in the same coordinates."""
+        if memory.now.W.shape[-1] != self.spec.at.rank + self.spec.at.columns:
+            why = "with inputs in blocks a stage carries as many rows as the one before it"
+            raise Refused("Chain", f"{why}: use momentum, or an average, in all of them or in none", ["Vectors"])
+        return memory
 
     def left(self, state: Memory) -> Memory | None:
         """What the optimiser carries beyond the rows of now, whose overlaps say everything."""
@@ -381,12 +468,13 @@ class Chain(Stackable):
     batch_sums: str = "auto"
     engine: str = "auto"
     stochastic: ClassVar[bool] = True
+    resumes: ClassVar[bool] = True
     stepwise: ClassVar[bool] = True
     hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("arnaboldi2023escaping", "benarous2021")
 
     def __post_init__(self) -> None:
-        positive_integer("dim", self.dim)
+        keep_integers(self, 1, "dim")
         choice("batch_sums", self.batch_sums, ("auto", "exact", "gaussian"))
         choice("engine", self.engine, ("auto", "jax", "compiled"))
 
@@ -411,7 +499,7 @@ class Chain(Stackable):
         on_cpu = jax.default_backend() == "cpu"
         if self.engine == "jax" and on_cpu:
             return "jax"
-        exact = spec.held and not spec.gaussian
+        exact = spec.held and not spec.gaussian and not spec.at.blocks
         reason = unwritten(task.problem, task.algorithm, spec.at, exact, spec.quantity)
         if reason is None and not on_cpu and self.engine != "compiled" and spec.at.batch <= spec.at.p:
             return "device"
@@ -420,23 +508,31 @@ class Chain(Stackable):
             raise InputError(f"Argument `engine` = 'compiled' has no code for this task: {reason}; use engine='jax'.")
         return "compiled" if reason is None else "jax"
 
+    @classmethod
+    def structure(cls, problem: Problem, algorithm: SGD) -> str | None:
+        """Rules that see the fields, and noise on the steps."""
+        return rules_of_rotations(algorithm)
+
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
         """Rules that look at |z|² want every sample of a batch, all of them at once."""
-        rule = algorithm.rule
-        if rule is not None and rule.sizes and super().objection(problem, algorithm) is None:
-            if self.batch_sums == "gaussian":
-                return f"the rule {rule} sees the length of every input, which sums of Gaussian batches do not have"
-            if algorithm.batch_at(self.dim) > LARGEST_SIZED or algorithm.batch.schedule is not None:
+        if self.batch_sums == "gaussian" and not problem.inputs.plain:
+            return "sums of Gaussian batches are known for inputs N(0, I); with blocks every sample is drawn"
+        rule, other = algorithm.rule, super().objection(problem, algorithm)
+        if rule is not None and other is None:
+            reason = unsummed(rule) if self.batch_sums == "gaussian" else None
+            if reason is not None:
+                return reason
+            if rule.sizes and (algorithm.batch_at(self.dim) > LARGEST_SIZED or algorithm.batch.schedule is not None):
                 return (
                     f"the rule {rule} sees the length of every input, for which the chain draws the Gram matrix of a "
                     f"whole batch: {LARGEST_SIZED} samples at most, of constant number"
                 )
-        return super().objection(problem, algorithm)
+        return other
 
     def stack_key(self, task: Task) -> Hashable | None:
         """Everything but the rates, the noise, the thresholds and, in the Gram factor, the dimension."""
         spec, block, _ = compiled_form(self, task)
-        if spec.gaussian or spec.at.form.rule is not None:
+        if spec.gaussian or spec.at.form.rule is not None or spec.at.blocks:
             return None
         return spec, block, task.problem.gram, len(task.points), task.clocks.form, self.chosen(task, spec)
 
@@ -451,7 +547,7 @@ class Chain(Stackable):
         stepper: type[WrittenStepper] = DeviceStepper
         if chosen == "compiled":
             from twolayer.compiled.lanes import CompiledStepper as stepper  # loads LLVM
-        lanes, tables = Lanes(tasks, 1), [gram_factor(*pair)[2].table() for pair in pairs]
+        lanes, tables = Lanes(tasks, 1), [table_of(*pair) for pair in pairs]
         return Stepwise(lanes, stepper(spec.at, lanes, [method.dim for method in methods], tables))
 
     def cost(self, task: Task) -> float:

@@ -3,7 +3,8 @@
     M' = M + η psi,    Q' = Q + η (phi + phiᵀ) + η² [ chi/α + v Ω⁺ vᵀ ],    n_b = α d,  η = lr/N
 
 then rows are divided by their norms if they are projected or spherical. With larger batches, n_b ≫ d, the term with
-chi is gone: gradient descent on the population risk with a finite step. Fluctuations are of order d^(−1/2).
+chi is gone: gradient descent on the population risk with a finite step. Fluctuations are of order d^(−1/2). With inputs
+in blocks the same holds in each (equations/mean_blocks.py).
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from twolayer.equations.blocks import blocks_of
 from twolayer.equations.mean import Terms, Weights
 from twolayer.equations.state import size_of
 from twolayer.equations.step import coefficients_of, form_of
+from twolayer.equations.structure import carried_in_blocks, rules_of_rotations
 from twolayer.loops.averaged import Precision, check_precision
 from twolayer.loops.mean_step import mean_steps, step_seconds
 from twolayer.methods.map import reuse_refused
@@ -22,7 +25,8 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import layers_apart, memory_beyond, regime_of
-from twolayer.task.tails import infinite
+from twolayer.task.rules import unaveraged
+from twolayer.task.tails import no_moment, two_laws
 
 __all__ = ["GiantSteps"]
 
@@ -71,20 +75,28 @@ class GiantSteps(Method):
         if algorithm.reused:
             return reuse_refused(algorithm)
         rule = algorithm.rule
-        if rule is not None and (rule.push is None or rule.coordinates):
+        if rule is not None and not rule.single:
             return (
                 f"the rule {rule} is not one of single samples, whose batch averages are what giant steps are made of"
             )
         if regime_of(algorithm).name == "giant steps":
-            return layers_apart(algorithm) or memory_beyond(algorithm) or infinite(problem, algorithm.loss, 2)
+            reason = layers_apart(algorithm) or memory_beyond(algorithm) or no_moment(problem, algorithm, 2)
+            return reason or unaveraged(rule) or two_laws(problem, algorithm)
         return (
             f"giant steps have lr = O(1) and batches of at least order d, such as lr = 0.5, batch = 4*d, but with "
             f"lr = {algorithm.lr}, batch = {algorithm.batch} the limit is another one; Map iterates the mean step at "
             "a finite d where batches average, and Chain is exact at any lr and batch"
         )
 
+    @classmethod
+    def structure(cls, problem: Problem, algorithm: SGD) -> str | None:
+        """Rows of the step before have overlaps in blocks that are not followed."""
+        return rules_of_rotations(algorithm) or carried_in_blocks(algorithm)
+
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
         """The band is that of overlaps alone."""
+        if self.band and not problem.inputs.plain:
+            return "the linearised map of the band is that of inputs N(0, I): use band = False"
         if self.band and algorithm.rule is not None:
             return f"the covariances of the band are those of plain gradients, which the rule {algorithm.rule} changes"
         if self.band and form_of(algorithm).carries:
@@ -93,16 +105,17 @@ class GiantSteps(Method):
             return (
                 "the band is that of one lr for all: leave out second_lr and train the first layer, or use band = False"
             )
-        return super().objection(problem, algorithm) or (infinite(problem, algorithm.loss, 4) if self.band else None)
+        return super().objection(problem, algorithm) or (no_moment(problem, algorithm, 4) if self.band else None)
 
     def prepare(self, task: Task) -> Evolution:
         """Read lr and α off the laws."""
-        problem, algorithm = task.problem, task.algorithm
+        problem, algorithm = task.as_trained.problem, task.algorithm
         batch = algorithm.batch
         norm = 1 / batch.coefficient if batch.exponent < 1 + 1e-9 else 0.0
         weights = Weights(norm, 0.0, True, problem.noise)
         rates = coefficients_of(algorithm, problem.divisor, None)
-        return mean_steps(task, self._precision, rates, weights, Terms(band=self.band))
+        blocks = None if problem.inputs.plain else blocks_of(problem.inputs, task.start.P)
+        return mean_steps(task, self._precision, rates, weights, Terms(band=self.band), blocks)
 
     @property
     def _precision(self) -> Precision:

@@ -17,6 +17,8 @@ step, the largest of
 From a few tenths on, the expansion of the ratio breaks down (overlaps above one), and so does the drift at the mean.
 At 0.3 the mean of one projected step is off by less than 1 %, at 0.4 by up to 2 %, at 1 by 12 %, whatever the
 activation: batches of a few samples with steps as long as the weights, and heavy tails, are for `Chain`.
+
+Inputs with blocks have a mean step for each (equations/mean_blocks.py), in which "ratio" is left out.
 """
 
 from __future__ import annotations
@@ -29,19 +31,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.blocks import blocks_of
 from twolayer.equations.mean import MeanStep, Rows, Terms, Weights
+from twolayer.equations.mean_blocks import BlockMeanStep
 from twolayer.equations.state import Overlap
 from twolayer.equations.step import coefficients_of, form_of
+from twolayer.equations.structure import carried_in_blocks
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.step_spread import StepNodes
 from twolayer.loops.averaged import Precision, check_precision
 from twolayer.loops.mean_step import mean_steps, step_seconds
-from twolayer.numerics.errors import Refused, choice, positive_integer, reject
+from twolayer.numerics.errors import Refused, choice, keep_integers, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import instead_of_memory, memory_beyond
-from twolayer.task.tails import infinite
+from twolayer.task.rules import unaveraged
+from twolayer.task.tails import no_moment, two_laws
 
 __all__ = ["CORRECTIONS", "LARGEST_FLUCTUATION", "Map", "reuse_refused"]
 
@@ -56,6 +62,13 @@ def reuse_refused(algorithm: SGD) -> str:
         f"samples are reused ({algorithm.reused}), so a step depends on the whole past and its mean is no "
         f"function of the overlaps; {instead_of_memory(algorithm)}"
     )
+
+
+def affine(problem: Problem, algorithm: SGD) -> bool:
+    """Whether the mean of a step is linear in the overlaps: iterated means are then exact, whatever fluctuates."""
+    sigma, h = problem.activation.polynomial, problem.target.polynomial
+    linear = sigma is not None and len(sigma) <= 2 and h is not None and max(map(sum, h), default=0) <= 1
+    return linear and algorithm.loss.name == "squared" and algorithm.rule is None and not algorithm.train_second_layer
 
 
 @register_method
@@ -76,9 +89,9 @@ class Map(Method):
     -----
     The mean of one step from given overlaps is exact for free weights, and exact to second order in the fluctuations of
     the norms for normalised ones (with momentum, to first order). Iterating means leaves out what fluctuations do to
-    later drifts, of order 1/d. Where batches do not average (the squared norm of a row fluctuates in one step by more
-    than 0.4 of its mean) it refuses. Cost per step: one evaluation of the averages, whatever d and n_b, and
-    nodes · p (p + k) for "dimension" and "ratio".
+    later drifts, of order 1/d; nothing for free linear students. Where batches do not average (the squared norm of a
+    row fluctuates in one step by more than 0.4 of its mean) it refuses. Cost per step: one evaluation of the averages,
+    whatever d and n_b, and nodes · p (p + k) for "dimension" and "ratio".
 
     Examples
     --------
@@ -98,7 +111,7 @@ class Map(Method):
     papers: ClassVar[tuple[str, ...]] = ("arnaboldi2024",)
 
     def __post_init__(self) -> None:
-        positive_integer("dim", self.dim)
+        keep_integers(self, 1, "dim")
         names = (self.without,) if isinstance(self.without, str) else self.without
         if not isinstance(names, list | tuple):
             reject("without", names, f"some of {', '.join(CORRECTIONS)}")
@@ -109,26 +122,38 @@ class Map(Method):
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Only fresh samples, gradients that are functions of the fields, and noise whose fluctuations have a size."""
         rule = algorithm.rule
-        if rule is not None and (rule.push is None or rule.sizes or rule.coordinates):
+        if rule is not None and (not rule.single or rule.sizes):
             return (
                 f"with the rule {rule} a step depends on more than the fields of its samples, so the terms of order "
                 "1/d of its mean are others"
             )
         if algorithm.reused:
             return reuse_refused(algorithm)
-        return memory_beyond(algorithm) or infinite(problem, algorithm.loss, 4)
+        reason = memory_beyond(algorithm) or no_moment(problem, algorithm, 4) or unaveraged(rule)
+        return reason or two_laws(problem, algorithm, fluctuating=True)
+
+    @classmethod
+    def structure(cls, problem: Problem, algorithm: SGD) -> str | None:
+        """Rows of the step before have overlaps in blocks that are not followed."""
+        return carried_in_blocks(algorithm)
 
     def prepare(self, task: Task) -> Evolution:
         """Evaluate the laws at d."""
-        problem, algorithm = task.problem, task.algorithm
+        problem, algorithm = task.as_trained.problem, task.algorithm
         batch = algorithm.batch_at(self.dim)
         norm = self.dim / batch if "norm" not in self.without else 0.0
         weights = Weights(norm, 1 / batch, "pairs" not in self.without, problem.noise)
         rates = coefficients_of(algorithm, problem.divisor, self.dim)
-        evolution = mean_steps(task, self._precision, rates, weights, self._terms)
-        exact = not form_of(algorithm).normalises and task.points[-1] <= 1
+        blocks = None if problem.inputs.plain else blocks_of(problem.inputs, task.start.P, self.dim)
+        terms = self._terms if blocks is None else self._terms._replace(ratio=False)
+        evolution = mean_steps(task, self._precision, rates, weights, terms, blocks)
+        exact = not form_of(algorithm).normalises and (task.points[-1] <= 1 or affine(problem, algorithm))
         loudest = task.clocks.steps_line.check(int(task.points[-1])).loudest if algorithm.scheduled else 1.0
-        size = 0.0 if exact else fluctuation(evolution.motion.equation().step, task, loudest)
+        step = evolution.motion.equation().step
+        if isinstance(step, BlockMeanStep):
+            size = 0.0 if exact else block_fluctuation(step, task, loudest)
+        else:
+            size = 0.0 if exact else fluctuation(step, task, loudest)
         if not size <= LARGEST_FLUCTUATION:
             raise Refused("Map", self._scattered(algorithm, batch, size), ["Chain", "Vectors"])
         return evolution
@@ -155,12 +180,20 @@ class Map(Method):
         return super().cost(task) + float(task.points[-1]) * seconds
 
 
+def block_fluctuation(map_: BlockMeanStep, task: Task, loudest: float) -> float:
+    """The same where inputs have blocks."""
+    nodes = StepNodes.build(task.problem, task.algorithm, *target_frame(task.problem.P))
+    step = dataclasses.replace(map_, form=map_.form.flow, terms=Terms(), nodes=nodes, tempo=None)
+    starts = Rows(*task.block_starts(), task.starts()[2])
+    return float(jax.jit(lambda y: jax.lax.map(lambda x: step.fluctuation(x, loudest), y))(starts).max())
+
+
 def fluctuation(map_: MeanStep, task: Task, loudest: float = 1.0) -> float:
     """Largest relative standard deviation of Q'_jj in the first step, of all neurons and starts.
 
     ``loudest`` is the largest f²/b of a schedule: the step with the most noise is what counts.
     """
-    nodes = StepNodes.build(task.problem, task.algorithm, *target_frame(task.problem.P))
+    nodes = StepNodes.build(task.as_trained.problem, task.algorithm, *target_frame(task.problem.P))
     rates = map_.rates._replace(step=map_.rates.step * np.sqrt(loudest))
     parts: dict[str, Any] = {"form": map_.form.flow, "terms": Terms(), "nodes": nodes, "light": None, "tempo": None}
     step = dataclasses.replace(map_, rates=rates, **parts)

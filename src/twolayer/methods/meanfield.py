@@ -5,7 +5,8 @@
 
 with directions g uniform on the sphere of the orthogonal complement, dimension d − rank P; Ξ = 1 for d → ∞. The part
 (γ/p) Ψ^Var of the dynamics is gone with p → ∞. In the coordinates (P^{−1/2} m, √q) this is the gradient flow of the
-risk in the Wasserstein metric, ∂_t μ = ∇·(μ ∇ δR/δμ); these are the coordinates integrated here.
+risk in the Wasserstein metric, ∂_t μ = ∇·(μ ∇ δR/δμ); these are the coordinates integrated here. As d → ∞ the output
+is a function of the target's fields alone, and the loss may be any.
 
 Cost per evaluation of the right-hand side: O(particles) for quadratic tasks, O(particles · nodes · orders) otherwise
 (gaussian/wide.py); O(particles²) for up to 2048 particles with closed pair averages.
@@ -33,7 +34,7 @@ from twolayer.loops.scheduled import integrated
 from twolayer.loops.track import Equation
 from twolayer.loops.windows import Motion, Windows
 from twolayer.methods.ode import ODE
-from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, require
+from twolayer.numerics.errors import InputError, choice, finite_number, keep_integers, positive_integer, require
 from twolayer.task.algorithm import SGD
 from twolayer.task.losses import Loss
 from twolayer.task.method import Evolution, Measure, Method, Task, register_method
@@ -201,7 +202,7 @@ class MeanField(Method):
     in_comparisons: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.dim in ("inf", math.inf):
+        if isinstance(self.dim, str | float) and self.dim in ("inf", math.inf):
             object.__setattr__(self, "dim", math.inf)
         else:
             object.__setattr__(self, "dim", positive_integer("dim", self.dim))
@@ -209,8 +210,8 @@ class MeanField(Method):
         choice("interaction", self.interaction, INTERACTIONS)
         for name in ("rtol", "tolerance"):
             finite_number(name, getattr(self, name), minimum=1e-14, accepted="a number from 1e-14 on")
-        positive_integer("log2_points", self.log2_points, 4)
-        positive_integer("max_steps", self.max_steps)
+        keep_integers(self, 4, "log2_points")
+        keep_integers(self, 1, "max_steps")
 
     @property
     def dimension(self) -> int | None:
@@ -228,7 +229,7 @@ class MeanField(Method):
                 f"with normalisation = {problem.normalisation!r} the output of infinitely many neurons is infinite: a "
                 "mean field is the mean over neurons"
             )
-        if algorithm.rule is not None:
+        if algorithm.rule is not None and not algorithm.rule.relabels:
             return (
                 f"the rule {algorithm.rule} makes gradients that are not linear in the output of the network, so the "
                 "average over the directions of all other neurons does not reduce to pairs"
@@ -238,27 +239,30 @@ class MeanField(Method):
                 f"with lr = {algorithm.lr}, batch = {algorithm.batch} only the variance of single samples moves the "
                 "weights, and that vanishes as 1/p: an infinitely wide network stands still"
             )
-        if algorithm.loss.student is None:
-            return (
-                f"the loss {algorithm.loss.name!r} is not quadratic in the output, so the average over the directions "
-                "of all other neurons does not reduce to pairs"
-            )
         return None
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
-        """Pairs of fields have closed averages where the target is a sum of ridges."""
+        """Pairs of fields have closed averages where the target is a sum of ridges and the loss quadratic."""
+        if algorithm.loss.student is None and (self.dimension is not None or self.self_interaction):
+            return (
+                f"the loss {algorithm.loss.name!r} is not quadratic in the output, so the average over the directions "
+                "of all other neurons does not reduce to pairs: use dim = inf, where outputs do not fluctuate"
+            )
+        if self.interaction == "pairs" and algorithm.loss.student is None:
+            return f"interaction = 'pairs' sums averages of pairs, which the loss {algorithm.loss.name!r} has not"
         if self.interaction == "pairs" and problem.target.ridge is None:
             return "interaction = 'pairs' sums closed averages of pairs of fields, but the target is no sum of ridges"
         return super().objection(problem, algorithm)
 
     def wide(self, task: Task, particles: int) -> Wide:
         """What builds the average over so many particles."""
-        return self.average(task.problem, task.algorithm.loss, particles)
+        return self.average(task.as_trained.problem, task.algorithm.loss, particles)
 
     def average(self, problem: Problem, loss: Loss, particles: int) -> Wide:
         """The same for a problem and a loss."""
         rest, own = self.dim - rank_of(problem.P), self.self_interaction
-        if problem.labels.flips:  # single samples play no role: only the mean label counts
+        if problem.labels.flips and loss.student is not None:
+            # single samples play no role: only the mean label counts
             problem = problem.replace(target=problem.target.scaled(problem.labels.keep), gram=problem.P, flips=0.0)
         return Wide(problem, loss, rest, particles, own, self.interaction, self.log2_points)
 

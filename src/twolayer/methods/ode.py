@@ -4,7 +4,7 @@
 
 f1, f2 and the geometry are the limit of the step (equations/step.py); the regime (task/regimes.py) decides which parts
 survive. In the pure noise regime the clock is t·d^(1−μ−δ). In every continuous regime spherical and projected weights
-have the same limit.
+have the same limit. With inputs of several variances there are overlaps for each of them (equations/blocks.py).
 
 Cost: evaluations of the averages, O((p + k)³) for quadratic, O(p²(p + k)²) for erf, O(nodes · p²) when sampled.
 """
@@ -17,7 +17,10 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.blocks import blocks_of
 from twolayer.equations.state import Overlap
+from twolayer.equations.step import Limit
+from twolayer.equations.structure import rules_of_rotations
 from twolayer.gaussian.engines import SECONDS_PER_TERM, Averager, Engine, compile_seconds, select
 from twolayer.loops.adaptive import AdaptiveMotion
 from twolayer.loops.averaged import Averaged, AveragedMotion, Averaging, Precision, check_precision
@@ -25,14 +28,15 @@ from twolayer.loops.scheduled import integrated
 from twolayer.loops.track import Equation
 from twolayer.loops.watching import watched_value
 from twolayer.loops.windows import Pace
-from twolayer.numerics.errors import finite_number, positive_integer
+from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import instead_of_memory, layers_apart, memory_beyond, regime_of
+from twolayer.task.rules import unaveraged
 from twolayer.task.scaling import Scaling
-from twolayer.task.tails import infinite
+from twolayer.task.tails import no_moment, two_laws
 
 __all__ = ["ODE"]
 
@@ -42,14 +46,17 @@ class Field(Equation):
 
     right: VectorField
     watcher: Engine | None
+    noise: Any
 
     def size(self, y: Overlap) -> Any:
         """The largest squared norm."""
-        return jnp.maximum(jnp.diagonal(y.Q).max(), (y.a**2).max())
+        Q = y.Q if self.right.blocks is None else y.Q.sum(0)
+        return jnp.maximum(jnp.diagonal(Q).max(), (y.a**2).max())
 
     def watched(self, quantity: str | None, y: Overlap) -> Any:
         """What a threshold refers to."""
-        return watched_value(quantity, self.watcher, y.Q, y.M, y.a, self.right.noise)
+        y = self.right.fields(y)
+        return watched_value(quantity, self.watcher, y.Q, y.M, y.a, self.noise)
 
     def __call__(self, t: Any, y: Overlap, args: Any = None) -> Overlap:
         """dy/dt."""
@@ -59,25 +66,31 @@ class Field(Equation):
 class ODEMotion(AveragedMotion):
     """Overlaps of all starts."""
 
-    def __init__(self, task: Task, averaging: Averaging) -> None:
-        self.task, self.averaging = task, averaging
+    def __init__(self, task: Task, averaging: Averaging, limit: Limit | None = None) -> None:
+        self.task, self.averaging, self.limit = task, averaging, limit
+        inputs = task.problem.inputs
+        self.blocks = None if inputs.plain else blocks_of(inputs, task.start.P)
 
     def start(self) -> Overlap:
         """The starts."""
-        return Overlap(*self.task.starts())
+        Q, M, a = self.task.starts()
+        return Overlap(Q, M, a) if self.blocks is None else Overlap(*self.task.block_starts(), a)
 
     def equation(self) -> Field:
         """Averages at the present order, with the rates of the regime."""
-        engine = self.averaging.averager.engine
-        return Field(field_with(engine, self.task.problem, self.task.algorithm), self.averaging.watcher)
+        engine, noise = self.averaging.averager.engine, jnp.asarray(self.task.problem.noise, float)
+        problem = self.task.as_trained.problem
+        right = field_with(engine, problem, self.task.algorithm, self.limit, self.blocks)
+        return Field(right, self.averaging.watcher, noise)
 
     def refine(self, end: Overlap) -> bool:
         """Finer averages, if the present ones are too coarse."""
-        return self.averaging.refine(end)
+        return self.averaging.refine(end if self.blocks is None else self.blocks.fields(end))
 
     def seen(self, states: Overlap) -> Snapshot:
         """The overlaps at save points."""
-        return Snapshot(*map(np.asarray, states))
+        Q, M, a = map(np.asarray, states)
+        return Snapshot(Q, M, a) if self.blocks is None else Snapshot.in_blocks(self.task.problem.inputs, Q, M, a)
 
     def notes(self) -> dict[str, Any]:
         """The regime."""
@@ -130,7 +143,7 @@ class ODE(Method):
         check_precision(self)
         if self.rtol is not None:
             finite_number("rtol", self.rtol, minimum=1e-14, accepted="a number from 1e-14 on")
-        positive_integer("max_steps", self.max_steps)
+        keep_integers(self, 1, "max_steps")
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
@@ -140,10 +153,11 @@ class ODE(Method):
                 f"samples are reused ({algorithm.reused}), so the fields depend on the whole past and no "
                 f"equation closes on the overlaps; {instead_of_memory(algorithm)}"
             )
-        reason = layers_apart(algorithm) or memory_beyond(algorithm) or infinite(problem, algorithm.loss, 2)
+        rule = algorithm.rule
+        reason = layers_apart(algorithm) or memory_beyond(algorithm) or no_moment(problem, algorithm, 2)
+        reason = reason or unaveraged(rule) or two_laws(problem, algorithm)
         if reason is not None:
             return reason
-        rule = algorithm.rule
         if rule is not None and rule.coordinates == "adam":
             return "Adam divides every coordinate by its own scale, and the overlaps do not tell how these are spread"
         if rule is not None and rule.coordinates == "sign" and algorithm.batch != Scaling(1.0):
@@ -169,6 +183,11 @@ class ODE(Method):
             )
         return None
 
+    @classmethod
+    def structure(cls, problem: Problem, algorithm: SGD) -> str | None:
+        """Rules that are functions of the fields alone, and noise on the steps."""
+        return rules_of_rotations(algorithm)
+
     def unit(self, algorithm: SGD) -> float:
         """In the pure noise regime the clock runs faster than t."""
         return regime_of(algorithm).unit
@@ -185,7 +204,7 @@ class ODE(Method):
     def _averager(self, task: Task) -> Averager:
         """The averages that a run begins with."""
         points = self._precision.begun(task.problem).points
-        return select(task.problem, task.algorithm.mean_drive, self.engine, log2_points=points)
+        return select(task.as_trained.problem, task.algorithm.mean_drive, self.engine, log2_points=points)
 
     @property
     def _precision(self) -> Precision:

@@ -5,7 +5,8 @@
 
 ḡ is a combination of the rows of W and W* (gaussian/descent.py), so the rows never leave the span of where they
 started and of the target: they are carried in p + rank coordinates, exactly, whatever d. The overlaps follow with
-all their lr² terms, and Q cannot lose its positivity.
+all their lr² terms, and Q cannot lose its positivity. With inputs in blocks the overlaps themselves are moved
+(equations/mean_blocks.py), and there is no Q_perp.
 
 Cost per step: O(p (p + k)(p + rank)) for rectifiers and polynomials, else that of the averages. Memory O(p (p + rank)).
 """
@@ -21,6 +22,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.blocks import blocks_of
+from twolayer.equations.mean import Terms, Weights
 from twolayer.equations.orthogonal import embed
 from twolayer.equations.step import (
     Coefficients,
@@ -29,6 +32,7 @@ from twolayer.equations.step import (
     Limit,
     Memory,
     as_data,
+    coefficients_of,
     descend,
     form_of,
     largest_lr,
@@ -36,16 +40,20 @@ from twolayer.equations.step import (
     rates_now,
     row_motion,
 )
+from twolayer.equations.structure import carried_in_blocks
 from twolayer.gaussian.descent import Descent, ReluDescent, descent_of, gradient_error
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
 from twolayer.gaussian.nodes import target_frame, vanishes
+from twolayer.loops.averaged import Averaged, AveragedMotion, Averaging, Precision
 from twolayer.loops.lanes import CPU_LANES, Lanes, in_groups, lane_axes, lane_numbers
+from twolayer.loops.mean_step import mean_steps
 from twolayer.loops.scheduled import integrated
 from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.track import Equation
 from twolayer.loops.watching import Watch, accept, watched_value
-from twolayer.loops.windows import Motion, Windows
-from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject
+from twolayer.loops.windows import Motion, Pace, Windows
+from twolayer.methods.ode import ODEMotion
+from twolayer.numerics.errors import InputError, choice, finite_number, keep_integers, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
 from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
@@ -327,8 +335,8 @@ class Population(Method):
             value = getattr(self, name)
             if value is not None:
                 finite_number(name, value, minimum=1e-14, accepted="a number from 1e-14 on")
-        positive_integer("log2_points", self.log2_points, 4)
-        positive_integer("max_steps", self.max_steps)
+        keep_integers(self, 4, "log2_points")
+        keep_integers(self, 1, "max_steps")
 
     @property
     def stepwise(self) -> bool:  # type: ignore[override]
@@ -338,7 +346,7 @@ class Population(Method):
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """There are no samples to reuse, and no direction to learn in a zero target."""
-        if algorithm.rule is not None:
+        if algorithm.rule is not None and not (algorithm.rule.relabels and algorithm.loss.student is not None):
             return f"the rule {algorithm.rule} acts on gradients of samples, and the population loss has none"
         if algorithm.reused:
             return f"samples are reused ({algorithm.reused}), but the population loss is an average over all inputs"
@@ -350,6 +358,11 @@ class Population(Method):
             return "the target is zero, so there is no direction to learn"
         tails = infinite(problem, algorithm.loss, 2) if algorithm.loss.student is None else None
         return tails or memory_beyond(algorithm)
+
+    @classmethod
+    def structure(cls, problem: Problem, algorithm: SGD) -> str | None:
+        """The mean step of batches of infinite size, on overlaps."""
+        return carried_in_blocks(algorithm)
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
         """The flow has one time scale."""
@@ -372,9 +385,27 @@ class Population(Method):
 
     def prepare(self, task: Task) -> Evolution:
         """Choose the rule for the gradient at the start."""
+        if not task.problem.inputs.plain:
+            return self._in_blocks(task)
         if self.flow:
             motion = RowMotion(task, self)
             usual = 1e-6 if motion.observer.averager.sampled else 1e-8
             return Windows(*integrated(motion, self.rtol or usual, self.max_steps))
         lanes = Lanes([task], min(CPU_LANES, task.seeds))
         return Stepwise(lanes, DescentStepper(self, lanes))
+
+    def _in_blocks(self, task: Task) -> Evolution:
+        """Overlaps in blocks by their mean gradient, as steps or as a flow; nothing is resolved beyond them."""
+        problem, algorithm = task.problem, task.algorithm
+        blocks, given = blocks_of(problem.inputs, task.start.P), self.log2_points != LOG2_POINTS
+        precision = Precision(self.engine, 100 * self.tolerance, log2_points=self.log2_points if given else None)
+        if not self.flow:
+            rates = coefficients_of(algorithm, problem.divisor, task.clocks.dim or 1)
+            return mean_steps(task, precision, rates, Weights(0.0, 0.0, True, problem.noise), Terms(), blocks)
+
+        def make(precision: Precision) -> tuple[AveragedMotion, Pace]:
+            averaging = Averaging(task, precision, noisy=False)
+            motion = ODEMotion(task, averaging, limit_of_flow(algorithm, problem.divisor))
+            return integrated(motion, self.rtol or averaging.rtol, self.max_steps, precision.checked)
+
+        return Averaged(make, precision)

@@ -24,8 +24,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.blocks import blocks_of
 from twolayer.equations.state import Overlap, pack, tangent, unpack
 from twolayer.equations.step import Limit, limit_at, quickening
+from twolayer.equations.structure import rules_of_rotations
+from twolayer.gaussian.block_spread import (
+    BlockSpread,
+    block_spread_of,
+    pack_blocks,
+    tangent_in_blocks,
+    unpack_blocks,
+)
 from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.spread import Spread, spread_of
@@ -34,14 +43,15 @@ from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Lane, Watch, accept, watched_value
 from twolayer.methods.ode import ODE
 from twolayer.numerics import random
-from twolayer.numerics.errors import finite_number, positive_integer
+from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.numerics.special import symmetric_root
 from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
+from twolayer.task.overlaps import pseudo_inverse
 from twolayer.task.problem import Problem
-from twolayer.task.tails import infinite
+from twolayer.task.tails import no_moment, two_laws
 from twolayer.task.tempo import Clock, Tempo
 
 __all__ = ["SDE"]
@@ -53,13 +63,13 @@ class DiffusionNumbers(NamedTuple):
     """Numbers and rules that the compiled code takes as data."""
 
     field: VectorField
-    spread: Spread
+    spread: Spread | BlockSpread
     rho: Any
     amplitude: Any
     dt: Any
     stride: Any
     tempo: Tempo | None
-    inverse: Any
+    inverse: Any  # of the target's frame, or P⁺ of each block
     noise: Any
     engine: Any
     watch: Watch | None
@@ -104,25 +114,53 @@ def pull_back(y: Overlap, inverse: Any, normalised: bool) -> Overlap:
     return Overlap(Q, M, y.a)
 
 
+def pull_back_blocks(y: Overlap, inverse: Any, normalised: bool) -> Overlap:
+    """The same of overlaps in blocks, with P⁺ of each."""
+    inside = y.M @ inverse @ y.M.swapaxes(1, 2)
+    root = jax.vmap(symmetric_root)(y.Q - inside)
+    Q, M = inside + root @ root, y.M
+    if normalised:
+        norm = jnp.sqrt(jnp.diagonal(Q.sum(0)))
+        Q, M = Q / (norm[:, None] * norm), M / norm[:, None]
+    return Overlap(Q, M, y.a)
+
+
+def kicked(params: DiffusionNumbers, y: Overlap, normals: Any) -> Overlap:
+    """The noise of one step, from F normals."""
+    field, trained = params.field, params.field.form.trained
+    if field.blocks is not None:
+        assert isinstance(params.spread, BlockSpread)
+        sigma = params.spread(field.blocks, y, field.noise, params.rho)
+        if field.form.normalises:
+            J = tangent_in_blocks(y, trained)
+            sigma = J @ sigma @ J.T
+        b, p, k = y.M.shape
+        return unpack_blocks(symmetric_root(sigma) @ normals, b, p, k, trained)
+    assert isinstance(params.spread, Spread)
+    sigma = params.spread(y.Q, y.M, y.a, field.noise, params.rho)
+    if field.form.normalises:
+        J = tangent(y.Q, y.M, trained)
+        sigma = J @ sigma @ J.T
+    p, k = y.M.shape
+    return Overlap(*unpack(symmetric_root(sigma) @ normals, p, k, trained))
+
+
 def one_step(params: DiffusionNumbers, quantity: str | None, carry: Any, number: Any, on: Any, normals: Any) -> Any:
     """One step of one seed from F normals."""
     (y, clock), lane = carry
     params, after = scheduled(params, clock)
-    field, (p, k) = params.field, y.M.shape
-    sigma = params.spread(y.Q, y.M, y.a, params.noise, params.rho)
-    if field.form.normalises:
-        J = tangent(y.Q, y.M, field.form.trained)
-        sigma = J @ sigma @ J.T
+    field, kick = params.field, kicked(params, y, normals)
     first, second = params.amplitude
-    kick = Overlap(*unpack(symmetric_root(sigma) @ normals, p, k, field.form.trained))
     kick = Overlap(first * kick.Q, first * kick.M, second * kick.a)
     slope = field.rate(0.0, y)
     guess = jax.tree.map(lambda x, b, n: x + params.dt * b + n, y, slope, kick)
     later = field.rate(0.0, guess)
     new = jax.tree.map(lambda x, b, c, n: x + params.dt * (b + c) / 2 + n, y, slope, later, kick)
-    new = pull_back(new, params.inverse, field.form.normalises)
-    size = jnp.maximum(jnp.diagonal(new.Q).max(), (new.a**2).max())
-    value = watched_value(quantity, params.engine, new.Q, new.M, new.a, params.noise)
+    pulled = pull_back if field.blocks is None else pull_back_blocks
+    new = pulled(new, params.inverse, field.form.normalises)
+    rows, seen = new.Q if field.blocks is None else new.Q.sum(0), field.fields(new)
+    size = jnp.maximum(jnp.diagonal(rows).max(), (new.a**2).max())
+    value = watched_value(quantity, params.engine, seen.Q, seen.M, new.a, params.noise)
     return accept(DiffusionState(y, clock), DiffusionState(new, after), lane, size, value, params.watch, number, on)
 
 
@@ -130,7 +168,8 @@ def one_step(params: DiffusionNumbers, quantity: str | None, carry: Any, number:
 def advance(params: DiffusionNumbers, quantity: str | None, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
     """Steps start … stop − 1 of all groups of seeds; keys, carry, noise and thresholds have axes (groups, lanes)."""
     y = carry[0].y
-    size = pack(y.Q[0, 0], y.M[0, 0], y.a[0, 0], params.field.form.trained).shape[0]
+    packed = pack if params.field.blocks is None else pack_blocks
+    size = packed(y.Q[0, 0], y.M[0, 0], y.a[0, 0], params.field.form.trained).shape[0]
     index = jnp.arange(size, dtype=jnp.uint32)
 
     def group(own: dict[str, Any], keys: Any, carry: tuple[DiffusionState, Lane], start: Any, stop: Any) -> Any:
@@ -155,10 +194,12 @@ class SDEStepper(Stepper):
 
     def __init__(self, method: SDE, lanes: Lanes) -> None:
         self.lanes, task = lanes, lanes.task
-        problem, algorithm, dim = task.problem, task.algorithm, method.dim
+        problem, algorithm, dim = task.as_trained.problem, task.algorithm, method.dim
         stride = method.stride(problem, algorithm)
         averager = adapt(problem, algorithm.drive, *task.starts())[0]
-        spread = spread_of(problem, algorithm)
+        plain = problem.inputs.plain
+        blocks = None if plain else blocks_of(problem.inputs, task.start.P, dim)
+        spread = spread_of(problem, algorithm) if plain else block_spread_of(problem, algorithm)
         self._notes = {"engine": averager.label, "covariance": spread.label, "sgd_steps_per_step": stride}
         eta, limit = algorithm.lr(dim) / problem.divisor, limit_at(algorithm, problem.divisor, dim)
         kick = eta * np.sqrt(stride / algorithm.batch_at(dim))
@@ -166,15 +207,18 @@ class SDEStepper(Stepper):
         rho, dt = (jnp.asarray(x, float) for x in (limit.noise / quickening(algorithm), stride * eta))
         amplitude = jnp.array([limit.flow, limit.second]) * kick
         pace = (rho, amplitude, dt, jnp.asarray(stride), lanes.tempo)
-        field = field_with(averager.engine, problem, algorithm, limit)
-        inverse = target_frame(problem.P)[1]
+        field = field_with(averager.engine, problem, algorithm, limit, blocks)
+        inverse = target_frame(problem.P)[1] if blocks is None else pseudo_inverse(blocks.P)
         self.params = DiffusionNumbers(field, spread, *pace, inverse, lanes.noise, lanes.engine, lanes.watch)
         self.streams = lanes.keys(random.Role.DIFFUSION)
 
     def start(self) -> DiffusionState:
         """The starts."""
         clock = None if self.params.tempo is None else Clock.zero(self.lanes.shape)
-        return DiffusionState(Overlap(*map(self.lanes.fold, self.lanes.starts())), clock)
+        Q, M, a = self.lanes.starts()
+        if self.params.field.blocks is not None:
+            Q, M = self.lanes.block_starts()
+        return DiffusionState(Overlap(*map(self.lanes.fold, (Q, M, a))), clock)
 
     def run(self, carry: Any, start: Any, stop: Any) -> Any:
         """Compiled steps."""
@@ -182,7 +226,10 @@ class SDEStepper(Stepper):
 
     def snapshot(self, state: DiffusionState) -> Snapshot:
         """Overlaps of all seeds."""
-        return Snapshot(*(self.lanes.unfold(x)[:, None] for x in state.y))
+        Q, M, a = (self.lanes.unfold(x)[:, None] for x in state.y)
+        if self.params.field.blocks is None:
+            return Snapshot(Q, M, a)
+        return Snapshot.in_blocks(self.lanes.task.problem.inputs, Q, M, a)
 
     def notes(self, diverged: bool) -> dict[str, Any]:
         """Rules for drift and covariance, and how many steps of SGD one step stands for."""
@@ -214,21 +261,28 @@ class SDE(Method):
     dim: int
     dt: float = TIME_STEP
     stochastic: ClassVar[bool] = True
+    resumes: ClassVar[bool] = True
     stepwise: ClassVar[bool] = True
     hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("arnaboldi2023escaping",)
 
     def __post_init__(self) -> None:
-        positive_integer("dim", self.dim)
+        keep_integers(self, 1, "dim")
         finite_number("dt", self.dt, minimum=1e-12, accepted="a positive number")
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Where there is no differential equation there is no correction to it."""
         rule = algorithm.rule
-        if rule is not None and (rule.push is None or rule.coordinates):
+        if rule is not None and not rule.single:
             return f"the rule {rule} is not one of single samples, from whose covariance the noise is made"
-        return ODE.refusal(problem, algorithm) or infinite(problem, algorithm.loss, 4)
+        reason = ODE.refusal(problem, algorithm) or no_moment(problem, algorithm, 4)
+        return reason or two_laws(problem, algorithm, fluctuating=True)
+
+    @classmethod
+    def structure(cls, problem: Problem, algorithm: SGD) -> str | None:
+        """Rules of single samples."""
+        return rules_of_rotations(algorithm)
 
     def stride(self, problem: Problem, algorithm: SGD) -> int:
         """Steps of SGD in one time step."""

@@ -3,7 +3,8 @@
     λ = W z,  λ* = W* z,    W ← step(W, mean_ν g^ν (z^ν)ᵀ),    z ~ N(0, I_d), new at every step or used again
     training risk = ½ mean_ν (y^ν − f^ν)² over the fixed set, or over the batch that is used again
 
-The target rows are put on the first coordinates, W* = (L_P, 0), which is no restriction for isotropic inputs.
+The target rows are put on the first coordinates, W* = (L_P, 0), which is no restriction for isotropic inputs; with
+blocks of variances, on the first of every block (equations/layout.py).
 Inputs are streamed (inputs.py): at most 2¹⁸ numbers of them exist at a time, and none is kept. They are drawn with
 the 24-bit mantissa of single precision; all arithmetic is in double precision.
 
@@ -23,7 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.kernel import Push, Sample, kernel_of
-from twolayer.equations.orthogonal import embed, overlaps
+from twolayer.equations.layout import BlockLayout
+from twolayer.equations.orthogonal import embed, overlaps, scaled_overlaps
 from twolayer.equations.samples import INPUTS_AT_ONCE, Batch, SampleForm, draw, draw_again, inputs
 from twolayer.equations.step import Coefficients, Layers, Memory, Products, descend, form_of, rates_now
 from twolayer.gaussian.nodes import target_frame
@@ -31,8 +33,11 @@ from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
 from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Watch, accept, watched_value
 from twolayer.numerics import random
-from twolayer.numerics.errors import positive_integer
+from twolayer.numerics.errors import InputError, positive_integer, require
 from twolayer.task.algorithm import SGD
+from twolayer.task.data import Data
+from twolayer.task.inputs import Inputs
+from twolayer.task.labels import Spoilt
 from twolayer.task.method import Evolution, Snapshot, Stackable, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.tempo import Tempo
@@ -41,6 +46,7 @@ __all__ = ["Vectors"]
 
 NS_PER_INPUT, NS_PER_PRODUCT = 3.0, 1.0  # for estimates of cost
 GROUP = 2**18  # seeds in a group times p d: the weights of a group stay in cache
+DEVICE_NUMBERS = 2**28  # weights and inputs of a group on an accelerator, which works on all of them at once
 
 
 class VectorNumbers(NamedTuple):
@@ -52,6 +58,22 @@ class VectorNumbers(NamedTuple):
     noise: Any
     engine: Any
     watch: Watch | None
+    scale: Any = None
+    rows: Any = None
+    labels: Any = None
+
+    def inputs(self, spec: SampleForm, batch: Batch) -> Any:
+        """The inputs x (samples, d) of a chunk."""
+        if spec.given:
+            return self.rows[batch.halves[0]]
+        z = inputs(spec, batch)
+        return z if self.scale is None else z * self.scale
+
+    def spoilt(self, spec: SampleForm, batch: Batch) -> Spoilt:
+        """What is done to the labels of a chunk; given ones take the place of the target."""
+        if spec.given:
+            return Spoilt(0.0, self.labels[batch.halves[0]])
+        return spec.kernel.labels.spoil(batch.noise, self.noise)
 
 
 class VectorState(NamedTuple):
@@ -63,41 +85,28 @@ class VectorState(NamedTuple):
 
 
 def contribution(
-    spec: SampleForm, params: VectorNumbers, state: VectorState, batch: Batch, chunk: Any
+    spec: SampleForm, params: VectorNumbers, state: VectorState, batch: Batch, chunk: Any, key: Any = None
 ) -> tuple[Push, Products | None]:
-    """What one chunk of samples adds to the batch means of g zᵀ and e σ(λ)."""
+    """What one chunk of samples adds to the batch means of g zᵀ and e σ(λ); ``key`` is for rules that draw."""
     rates = rates_now(params.rates, params.tempo, state.memory)
-    z, star, (W, a) = inputs(spec, batch), params.L.shape[1], state.memory.aimed(spec.form, rates)
-    label_noise = spec.kernel.labels.spoil(batch.noise, params.noise)
-    if spec.kernel.rule is not None:
-        return ruled_contribution(spec, params, rates, state, z, label_noise), None
-    if spec.batch == 1:  # plain products fuse with the step, and the new norms are known without reading W again
+    z, star, (W, a) = params.inputs(spec, batch), params.L.shape[1], state.memory.aimed(spec.form, rates)
+    label_noise, rule = spec.kernel.labels.again(params.spoilt(spec, batch), batch.again), spec.kernel.rule
+    # plain products fuse with the step, and the new norms are known without reading W again
+    if spec.batch == 1 and rule is None:
         fields = (z * W).sum(-1)
         push = spec.kernel.push(Sample(fields[None], z[:, :star] @ params.L.T, label_noise), a)
         g = push.first[0]
         products = Products(state.square, g * fields, g**2 * (z * z).sum())
         return Push(g[:, None] * z, push.second[0]), products
-    push = spec.kernel.push(Sample(z @ W.T, z[:, :star] @ params.L.T, label_noise), a)
+    sample = Sample(z @ W.T, z[:, :star] @ params.L.T, label_noise, key=key)
+    if rule is not None and rule.sizes:
+        inner = z @ z.T / spec.dim if rule.products else None
+        sample = sample._replace(size=(z * z).sum(-1) / spec.dim, products=inner)
+    push = spec.kernel.push(sample, a)
     count = rates.batch if spec.varies else spec.batch
     inside = chunk * spec.chunk + jnp.arange(spec.chunk) < count
     weight = jnp.where(inside, 1.0 / count, 0.0)[:, None]
     return Push((weight * push.first).T @ z, (weight * push.second).sum(0)), None
-
-
-def ruled_contribution(
-    spec: SampleForm, params: VectorNumbers, rates: Coefficients, state: VectorState, z: Any, label_noise: Any
-) -> Push:
-    """The same with a rule, of a whole batch."""
-    star, (W, a) = params.L.shape[1], state.memory.aimed(spec.form, rates)
-    rule = spec.kernel.rule
-    assert rule is not None
-    sample = Sample(z @ W.T, z[:, :star] @ params.L.T, label_noise)
-    if rule.sizes:
-        sample = sample._replace(
-            size=(z * z).sum(-1) / spec.dim, products=z @ z.T / spec.dim if rule.products else None
-        )
-    push = spec.kernel.push(sample, a)
-    return Push(push.first.T @ z / spec.batch, push.second.mean(0))
 
 
 def step(
@@ -136,6 +145,8 @@ def advance_group(spec: SampleForm, params: VectorNumbers, keys: Any, carry: Any
         W, a = new.memory.now
         Q = W @ W.T if spec.quantity else None
         M = W[:, : params.L.shape[1]] @ params.L.T
+        if params.scale is not None:
+            Q, M = scaled_overlaps(W, params.L, params.scale) if spec.quantity else (None, M)
         value = watched_value(spec.quantity, params.engine, Q, M, a, params.noise)
         return accept(carry[0], new, carry[1], size, value, params.watch, number, number < stop)
 
@@ -143,7 +154,8 @@ def advance_group(spec: SampleForm, params: VectorNumbers, keys: Any, carry: Any
         params: VectorNumbers, keys: Any, start: Any, stop: Any, carry: Any, total: Push, batch: Batch, at: Any
     ) -> Any:
         number, chunk = start + at // spec.chunks, at % spec.chunks
-        part, products = contribution(spec, params, carry[0], batch, chunk)
+        key = jax.random.fold_in(random.rule_key(keys[-1], number), chunk) if draws(spec) else None
+        part, products = contribution(spec, params, carry[0], batch, chunk, key)
         # the next inputs travel in the carry: inside one body XLA would compute them anew for each of their uses
         following = draw(spec, keys, start + (at + 1) // spec.chunks, (at + 1) % spec.chunks)
         if spec.chunks == 1:
@@ -167,6 +179,11 @@ def advance_group(spec: SampleForm, params: VectorNumbers, keys: Any, carry: Any
     return jax.lax.fori_loop(0, (stop - start).max() * spec.chunks, body, (carry, total, first))[0]
 
 
+def draws(spec: SampleForm) -> bool:
+    """Whether a rule draws random numbers of its own."""
+    return spec.kernel.rule is not None and spec.kernel.rule.draws
+
+
 @partial(jax.jit, static_argnames=("spec",))
 def training_risks(spec: SampleForm, params: VectorNumbers, keys: Any, layers: Layers, taken: Any) -> Any:
     """½ mean (y − f)² over the samples that come back, (groups, lanes)."""
@@ -175,8 +192,8 @@ def training_risks(spec: SampleForm, params: VectorNumbers, keys: Any, layers: L
     def single(params: VectorNumbers, keys: Any, layers: Layers, taken: Any) -> Any:
         def body(visit: Any, total: Any) -> Any:
             batch, inside = draw_again(spec, keys, visit, taken)
-            z = inputs(spec, batch)
-            spoilt = spec.kernel.labels.spoil(batch.noise, params.noise)
+            z = params.inputs(spec, batch)
+            spoilt = params.spoilt(spec, batch)
             label = spec.kernel.label(z[:, : params.L.shape[1]] @ params.L.T, spoilt)
             error = label - spec.kernel.output(z @ layers.W.T, layers.a)
             return total + jnp.where(inside, error**2, 0.0).sum()
@@ -190,7 +207,7 @@ def training_risks(spec: SampleForm, params: VectorNumbers, keys: Any, layers: L
     return in_groups(group, lane_numbers(params), layers, taken, keys)
 
 
-def spec_of(dim: int, task: Task) -> SampleForm:
+def spec_of(dim: int, task: Task, given: int = 0) -> SampleForm:
     """What fixes the compiled code of a task."""
     algorithm, quantity = task.algorithm, None if task.until is None else task.until.quantity
     rules = (kernel_of(task.problem, algorithm), form_of(algorithm))
@@ -198,15 +215,33 @@ def spec_of(dim: int, task: Task) -> SampleForm:
     if varies:
         batch = task.clocks.steps_line.check(int(task.points[-1]))[1]
     n, sampling, repeat = algorithm.dataset_at(dim), algorithm.sampling, algorithm.repeat
-    return SampleForm(*rules, dim, batch, quantity, n, sampling, repeat, varies)
+    return SampleForm(*rules, dim, batch, quantity, n, sampling, repeat, varies, given)
+
+
+def rotated(data: Data, layout: BlockLayout, inputs: Inputs) -> np.ndarray:
+    """The given rows in the coordinates of a layout, (n, d): along the target's parts first, then beside them."""
+    along, beside = [], {}
+    for i, (V, L) in enumerate(zip(data.parts(inputs), layout.frames, strict=True)):
+        inside = np.linalg.pinv(L) @ data.target @ V  # orthonormal rows
+        basis = np.linalg.qr(np.concatenate([inside, np.eye(V.shape[1])]).T)[0]
+        basis[:, : len(inside)] = inside.T
+        along.append(data.X @ V @ basis[:, : len(inside)])
+        beside[i] = data.X @ V @ basis[:, len(inside) :]
+    return np.concatenate([*along, *(beside[i] for i in layout.order)], axis=1)
 
 
 def lanes_of(dim: int, tasks: Sequence[Task]) -> Lanes:
-    """Groups of any size give the same numbers for batch 1; matrix products of a batch do not, so one at a time."""
-    if spec_of(dim, tasks[0]).batch > 1:
+    """Groups of any size give the same numbers for batch 1; matrix products of a batch do not, so one at a time.
+
+    On accelerators that would leave most of them idle: there groups are large, and their size may show in the last bit.
+    """
+    spec, p, seeds = spec_of(dim, tasks[0]), tasks[0].problem.p, sum(task.seeds for task in tasks)
+    if jax.default_backend() != "cpu":
+        room = max(1, DEVICE_NUMBERS // ((p + spec.chunk) * dim))
+        return Lanes(tasks, min(2 ** (seeds - 1).bit_length(), 2 ** (room.bit_length() - 1)))
+    if spec.batch > 1:
         return Lanes(tasks, 1)
-    room = max(1, min(16, GROUP // (tasks[0].problem.p * dim)))
-    return Lanes(tasks, min(sum(task.seeds for task in tasks), room))
+    return Lanes(tasks, min(seeds, max(1, min(16, GROUP // (p * dim)))))
 
 
 class VectorsStepper(Stepper):
@@ -214,13 +249,24 @@ class VectorsStepper(Stepper):
 
     block = 1
 
-    def __init__(self, dim: int, lanes: Lanes) -> None:
-        self.spec, self.lanes = spec_of(dim, lanes.task), lanes
+    def __init__(self, dim: int, lanes: Lanes, data: Data | None = None) -> None:
+        self.spec, self.lanes = spec_of(dim, lanes.task, 0 if data is None else data.count), lanes
         self.L, self.inverse = target_frame(lanes.task.problem.P)
+        self.layout, scale = None, None
+        if not lanes.task.problem.inputs.plain:
+            self.layout = BlockLayout.of(lanes.task.problem.inputs, lanes.task.start.P, dim)
+            self.L, scale = self.layout.L, jnp.asarray(self.layout.scale)
         rates = lanes.rates([dim] * len(lanes.tasks))
-        self.params = VectorNumbers(rates, lanes.tempo, self.L, lanes.noise, lanes.engine, lanes.watch)
+        rows, labels = None, None
+        if data is not None:
+            assert self.layout is not None
+            rows = jnp.asarray(rotated(data, self.layout, lanes.task.problem.inputs))
+            labels = jnp.asarray(data.y)
+        shared = (lanes.engine, lanes.watch, scale, rows, labels)
+        self.params = VectorNumbers(rates, lanes.tempo, self.L, lanes.noise, *shared)
         choosing = (random.Role.BATCHES,) if self.spec.at_random else ()
-        noise = (random.Role.DIFFUSION,) if self.spec.form.jitter else ()
+        more = self.spec.form.jitter or self.spec.kernel.labels.more or draws(self.spec)
+        noise = (random.Role.DIFFUSION,) if more else ()
         self.streams = lanes.keys(random.Role.INPUTS, random.Role.LABELS, *choosing, *noise)
 
     def start(self) -> VectorState:
@@ -231,6 +277,10 @@ class VectorsStepper(Stepper):
         if after is not None:
             memory = jax.tree.map(self.lanes.fold_seeds, after.state).under(self.spec.form, self.params.tempo)
             return VectorState(memory, (memory.now.W**2).sum(-1), taken)
+        if self.layout is not None:
+            W = self.lanes.fold(self.layout.place(*self.lanes.block_starts()))
+            memory = Memory.at_rest(self.spec.form, W, self.lanes.fold(a), self.params.tempo)
+            return VectorState(memory, (W**2).sum(-1), taken)
         A, B = embed(Q, M, self.inverse, min(self.lanes.task.problem.p, self.spec.dim - rank))
         blank = np.zeros((*A.shape[:-1], self.spec.dim - rank - B.shape[-1]))
         W = self.lanes.fold(np.concatenate([A, B, blank], axis=-1))
@@ -249,7 +299,11 @@ class VectorsStepper(Stepper):
         """Overlaps of all seeds, and the training risk where samples come back."""
         self.lanes.see(self.spec.form, state.memory.extra)
         seen = (x for x in (state.memory.now, state.memory.average) if x is not None)
-        return Snapshot(*(value for layers in seen for value in self._seen(layers, state.taken)))
+        snapshot = Snapshot(*(value for layers in seen for value in self._seen(layers, state.taken)))
+        if self.layout is None:
+            return snapshot
+        Q, M = self.layout.seen(self.lanes.unfold(state.memory.now.W)[:, None])
+        return snapshot._replace(Q_block=Q, M_block=M)
 
     def _seen(self, layers: Layers, taken: Any) -> tuple[Any, ...]:
         """Q, M, a and the training risk of all seeds at these layers."""
@@ -257,7 +311,9 @@ class VectorsStepper(Stepper):
         risk = None
         if self.spec.remembers:
             risk = self.lanes.unfold(training_risks(self.spec, self.params, self.streams, layers, taken))[:, None]
-        return *map(np.asarray, overlaps(W, self.L)), a, risk
+        if self.layout is None:
+            return *map(np.asarray, overlaps(W, self.L)), a, risk
+        return *scaled_overlaps(W, self.L, self.layout.scale), a, risk
 
     def left(self, state: VectorState) -> Memory:
         """What the optimiser carries: on a fixed set the overlaps do not say how weights lie to the samples."""
@@ -273,7 +329,11 @@ class Vectors(Stackable):
     Parameters
     ----------
     dim : int
-        d.
+        d; with data, that of its rows.
+    data : tuple (X, y) or (X, y, W_star), optional
+        Given samples instead of drawn ones: rows (n, d), labels (n,) and the target's rows (k, d). Every seed takes
+        them in an order of its own, in one pass, or in many with ``dataset=n``. The problem has the inputs of the
+        Gaussian surrogate, ``Inputs.from_data(X)``; `twolayer.running.surrogate.surrogate` makes all of it.
 
     Notes
     -----
@@ -289,37 +349,85 @@ class Vectors(Stackable):
     """
 
     dim: int
+    data: Data | None = None
     stochastic: ClassVar[bool] = True
+    resumes: ClassVar[bool] = True
     stepwise: ClassVar[bool] = True
     hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("saad1995",)
 
-    def __post_init__(self) -> None:
-        positive_integer("dim", self.dim)
+    def __init__(self, dim: int | None = None, data: Any = None) -> None:
+        if isinstance(data, str):
+            raise InputError("The data of this result are not kept in files: describe the method again to run it.")
+        rows = data if data is None or isinstance(data, Data) else Data(data)
+        if rows is not None:
+            require(dim in (None, rows.dim), "dim", dim, f"{rows.dim}, that of the data")
+            dim = rows.dim
+        object.__setattr__(self, "dim", positive_integer("dim", dim))
+        object.__setattr__(self, "data", rows)
+
+    def __repr__(self) -> str:
+        return f"Vectors(dim={self.dim})" if self.data is None else f"Vectors(data={self.data!r})"
+
+    def describe(self) -> dict[str, Any]:
+        """The knobs; of data only what they are."""
+        known: dict[str, Any] = {"name": self.name, "dim": self.dim}
+        return known if self.data is None else {**known, "data": repr(self.data)}
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """None: it does what the algorithm says."""
         return None
 
-    def objection(self, problem: Problem, algorithm: SGD) -> str | None:
-        """Rules of single samples want a whole batch at once."""
+    @classmethod
+    def structure(cls, problem: Problem, algorithm: SGD) -> str | None:
+        """Rules of coordinates take these in a frame that mixes the blocks."""
         rule = algorithm.rule
-        large = algorithm.batch_at(self.dim) * self.dim > INPUTS_AT_ONCE or algorithm.batch.schedule is not None
-        if large and rule is not None and rule.push is not None and not rule.coordinates:
-            return f"the rule {rule} sees a whole batch at once, of 2¹⁸ numbers at most and constant size"
+        if rule is not None and rule.coordinates:
+            return f"the rule {rule} acts on coordinates, and how these lie to the blocks of the inputs is not said"
+        return None
+
+    def objection(self, problem: Problem, algorithm: SGD) -> str | None:
+        """Rules that see inner products of inputs want a whole batch at once."""
+        rule = algorithm.rule
+        if self.data is not None and problem.inputs.plain:
+            return "data have a covariance: give the problem `inputs=Inputs.from_data(X)`"
+        if self.data is not None and algorithm.dataset is not None:
+            n = algorithm.dataset_at(self.dim)
+            if n is not None and n > self.data.count:
+                return f"the data have {self.data.count} rows, and dataset = {algorithm.dataset} asks for {n}"
+        if rule is not None and rule.products and algorithm.batch_at(self.dim) * self.dim > INPUTS_AT_ONCE:
+            return f"the rule {rule} sees a whole batch at once, of 2¹⁸ numbers at most"
         return super().objection(problem, algorithm)
 
     def stack_key(self, task: Task) -> Hashable | None:
         """Everything but the rates, the noise and the thresholds; runs on fixed sets stand alone."""
-        if task.algorithm.reused or form_of(task.algorithm).rule is not None:
+        if task.algorithm.reused or not task.problem.inputs.plain or form_of(task.algorithm).rule is not None:
             return None
         return spec_of(self.dim, task), task.problem.p, task.problem.gram, len(task.points), task.clocks.form
 
     def prepare_stack(self, pairs: Sequence[tuple[Vectors, Task]]) -> Evolution:
         """Set up the weights and the random streams."""
         lanes = lanes_of(self.dim, [task for _, task in pairs])
-        return Stepwise(lanes, VectorsStepper(self.dim, lanes))
+        if self.data is not None:
+            self._check_rows(lanes.task)
+        return Stepwise(lanes, VectorsStepper(self.dim, lanes, self.data))
+
+    def _check_rows(self, task: Task) -> None:
+        """The target lies in the data as the start says, and one pass is enough where samples are new."""
+        assert self.data is not None
+        P = self.data.overlaps(task.problem.inputs)
+        if P.shape != task.start.P.shape or not np.allclose(P, task.start.P, atol=1e-6 * max(1.0, np.abs(P).max())):
+            raise InputError(
+                "Argument `start` must have the overlaps of the data's target in every block: draw it with "
+                "Overlaps.random(problem, dim, P=…), as twolayer.running.surrogate.surrogate does."
+            )
+        used = float(task.points[-1]) / task.algorithm.repeat * task.algorithm.batch_at(self.dim)
+        if task.algorithm.dataset is None and used > self.data.count:
+            raise InputError(
+                f"Argument `steps` must stay within one pass of {self.data.count} rows, but takes {used:g} samples: "
+                f"use dataset={self.data.count} for many passes."
+            )
 
     def cost(self, task: Task) -> float:
         """Steps, each of O(n_b p d), and visits to the whole set."""

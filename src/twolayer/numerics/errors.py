@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import difflib
 import math
+import operator
+import os
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
 
 from twolayer.numerics.tracing import traced
 
-__all__ = ["InputError", "Interrupted", "Refused", "RunFailed", "closest", "reject", "require", "short"]
+__all__ = ["InputError", "Interrupted", "Refused", "RunFailed", "closest", "expect", "reject", "require", "short"]
+
+
+T = TypeVar("T")
+LETTERS = ("SGD", "SDE")  # read letter by letter, the first of them as a vowel
 
 
 class InputError(ValueError):
-    """An argument is not acceptable; raised before any work is done."""
+    """An argument is not acceptable; raised before any work is done.
+
+    Attributes
+    ----------
+    position : int or None
+        Of a formula that cannot be read, the character where it goes wrong.
+    """
+
+    position: int | None = None
 
 
 class Refused(InputError):
@@ -52,7 +67,10 @@ for _public in (Refused, RunFailed, Interrupted):
 
 def short(value: object, limit: int = 80) -> str:
     """A value as it is shown in messages: cut where it is long, never more than one line."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # a stranger's object, which may not even show itself
+        text = f"a {type(value).__name__}"
     text = " ".join(text.split()) if "\n" in text else text  # arrays come in several lines
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
@@ -75,15 +93,52 @@ def require(condition: bool, name: str, value: object, accepted: str) -> None:
         reject(name, value, accepted)
 
 
+def expect(kind: type[T], name: str, value: object, hint: str = "") -> T:
+    """Return the value if it is of this kind, else reject it; the hint goes on from the name of the kind.
+
+    Examples
+    --------
+    >>> expect(int, "width", "two")
+    Traceback (most recent call last):
+    twolayer.InputError: Argument `width` must be an int, but got 'two'.
+    """
+    if isinstance(value, kind):
+        return value
+    word = kind.__name__
+    article = "" if word.endswith("s") else "an " if word[0] in "AEIOUaeiou" or word in LETTERS else "a "
+    reject(name, value, f"{article}{word}{hint}")
+
+
 def positive_integer(name: str, value: object, minimum: int = 1) -> int:
     """Return the value as an int, or reject it; booleans and fractions are not integers."""
     accepted = "a positive integer" if minimum == 1 else f"an integer of at least {minimum}"
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        reject(name, value, accepted)
-    number = int(value.__index__())
+    number = integer(name, value, accepted)
     require(number >= minimum, name, value, accepted)
     require(number < 2**63, name, value, "less than 2**63")
     return number
+
+
+def integer(name: str, value: object, accepted: str) -> int:
+    """Return an integer of Python, NumPy or JAX as Python's, or reject it; booleans and fractions are none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> integer("seed", np.int64(3), "an integer")
+    3
+    """
+    try:
+        if not isinstance(value, bool):
+            return int(operator.index(value))  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    reject(name, value, accepted)
+
+
+def keep_integers(instance: object, minimum: int = 1, *names: str) -> None:
+    """Check fields of a frozen dataclass by `positive_integer`, and keep them as integers of Python."""
+    for name in names:
+        object.__setattr__(instance, name, positive_integer(name, getattr(instance, name), minimum))
 
 
 def finite_number(name: str, value: object, *, minimum: float = -math.inf, accepted: str) -> float:
@@ -94,10 +149,59 @@ def finite_number(name: str, value: object, *, minimum: float = -math.inf, accep
         reject(name, value, accepted)
     try:
         number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, ArithmeticError):
         reject(name, value, accepted)
     require(math.isfinite(number) and number >= minimum, name, value, accepted)
     return number
+
+
+def finite_numbers(name: str, values: object, minimum: float = -math.inf) -> tuple[float, ...]:
+    """Return a sequence of finite numbers as floats, or reject it.
+
+    Examples
+    --------
+    >>> finite_numbers("kinks", [0, 1])
+    (0.0, 1.0)
+    """
+    accepted = "a sequence of finite numbers" + (f" ≥ {minimum:g}" if math.isfinite(minimum) else "")
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        reject(name, values, accepted)
+    try:
+        listed = list(values)
+    except TypeError:  # an array without axes
+        reject(name, values, accepted)
+    return tuple(finite_number(name, x, minimum=minimum, accepted=accepted) for x in listed)
+
+
+def identifier(name: str, value: object) -> str:
+    """Return a word that can name something, or reject it."""
+    if not isinstance(value, str) or not value.isidentifier():
+        reject(name, value, "an identifier")
+    return str(value)
+
+
+def flag(name: str, value: object) -> bool:
+    """Return True or False, or reject anything else."""
+    if not isinstance(value, bool):
+        reject(name, value, "True or False")
+    return value
+
+
+def path_of(name: str, value: object) -> Path:
+    """Return a path, or reject what cannot name one.
+
+    Examples
+    --------
+    >>> path_of("store", 3)
+    Traceback (most recent call last):
+    twolayer.InputError: Argument `store` must be a path, but got 3.
+    """
+    if not isinstance(value, str | os.PathLike) or "\0" in str(value):
+        reject(name, value, "a path")
+    try:
+        return Path(value)
+    except TypeError:  # a path of bytes
+        reject(name, value, "a path")
 
 
 def failed(argument: str, name: str, accepted: str, error: Exception) -> InputError:

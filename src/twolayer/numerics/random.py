@@ -18,10 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.numerics.errors import require
+from twolayer.numerics.errors import integer, require
 from twolayer.numerics.precision import float64
 
-__all__ = ["Role", "check_seed", "host_normal", "normal", "stream", "threefry"]
+__all__ = ["Role", "check_seed", "host_normal", "normal", "rule_key", "stream", "threefry"]
 
 Key = Any
 """Two uint32 words."""
@@ -41,8 +41,10 @@ class Role(enum.IntEnum):
     LABELS = 6
     DIFFUSION = 7
     BATCHES = 8
+    TARGET = 9
 
 
+RULES = 0xFFFF_FFFF  # counter of the keys of rules, beyond all numbers of a step
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
@@ -68,10 +70,16 @@ def threefry(key: Key, high: Any, low: Any) -> tuple[Any, Any]:
     return x0, x1
 
 
-def check_seed(seed: object) -> None:
-    """Refuse what is not a seed."""
-    accepted = isinstance(seed, int | np.integer) and not isinstance(seed, bool) and 0 <= int(seed) < 2**64
-    require(accepted, "seed", seed, "an integer from 0 to 2**64 − 1")
+_threefry = jax.jit(threefry)
+MANY = 2**16  # keys from which on compiling pays
+
+
+def check_seed(seed: object) -> int:
+    """Return a seed as an integer of Python, or refuse what is none."""
+    accepted = "an integer from 0 to 2**64 − 1"
+    number = integer("seed", seed, accepted)
+    require(0 <= number < 2**64, "seed", seed, accepted)
+    return number
 
 
 def stream(seed: int, role: Role, run: Any = 0) -> np.ndarray:
@@ -82,11 +90,12 @@ def stream(seed: int, role: Role, run: Any = 0) -> np.ndarray:
     >>> stream(0, Role.FIELDS, np.arange(3)).shape
     (3, 2)
     """
-    check_seed(seed)
+    number = check_seed(seed)
     with np.errstate(over="ignore"):
-        base = (np.uint32(int(seed) >> 32), np.uint32(int(seed) & 0xFFFFFFFF))
+        base = (np.uint32(number >> 32), np.uint32(number & 0xFFFFFFFF))
         runs = np.atleast_1d(np.asarray(run, dtype=np.uint32))
-        words = np.stack(threefry(base, np.full_like(runs, int(role)), runs), axis=-1)
+        hash_ = _threefry if runs.size > MANY else threefry
+        words = np.stack([np.asarray(x) for x in hash_(base, np.uint32(int(role)), runs)], axis=-1)
     return words if np.ndim(run) else words[0]
 
 
@@ -214,6 +223,18 @@ def normal(key: Key, step: Any, index: Any) -> Any:
     """
     step, index = jnp.broadcast_arrays(jnp.asarray(step, jnp.uint32), jnp.asarray(index, jnp.uint32))
     return quantile(*threefry((key[..., 0], key[..., 1]), step, index))
+
+
+def rule_key(key: Key, step: Any) -> Any:
+    """A key of jax.random for every step, from the stream of a run.
+
+    Examples
+    --------
+    >>> rule_key(stream(0, Role.DIFFUSION), jnp.arange(3)).shape
+    (3,)
+    """
+    high, low = threefry((key[..., 0], key[..., 1]), jnp.asarray(step).astype(jnp.uint32), jnp.uint32(RULES))
+    return jax.random.wrap_key_data(jnp.stack([high, low], -1), impl="threefry2x32")
 
 
 @float64

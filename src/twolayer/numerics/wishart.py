@@ -11,9 +11,11 @@ below what 10⁹ draws could show.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +26,7 @@ from scipy.special import gammainccinv, gammaincinv, ndtr
 from twolayer.numerics import random
 from twolayer.numerics.precision import float64
 
-__all__ = ["GramFactor"]
+__all__ = ["GramFactor", "GramFactors"]
 
 DIRECT = 64
 REACH = 8.25  # the pinned generator stays within ±8.21
@@ -123,10 +125,106 @@ class GramFactor:
         return T.at[..., below[0], below[1]].set(normals[..., s:]) if s > 1 else T
 
 
+class Alike(NamedTuple):
+    """Factors of one form: rows, width of T, whether they are triangular, and how many there are."""
+
+    rows: int
+    width: int
+    triangular: bool
+    members: int
+
+    @property
+    def draws(self) -> int:
+        """Normals of one of them."""
+        return self.rows * (self.rows + 1) // 2 if self.triangular else self.rows * self.width
+
+
+@dataclass(frozen=True)
+class GramFactors:
+    """Several independent `GramFactor`, of equal rows and increasing columns, drawn together in groups of one form.
+
+    Plain matrices are as wide as the next power of two of their columns; the others columns are zero.
+
+    Examples
+    --------
+    >>> factors = GramFactors.of(2, [3, 4, 500, 900])
+    >>> [(group.width, group.members) for group in factors.groups]
+    [(4, 2), (2, 2)]
+    """
+
+    rows: int
+    groups: tuple[Alike, ...]
+
+    @classmethod
+    def of(cls, rows: int, columns: Sequence[int]) -> GramFactors:
+        """The factors of matrices with these columns, in increasing order."""
+        forms = []
+        for n in columns:
+            triangular = GramFactor(rows, n).bartlett
+            wide = min(2 ** (n - 1).bit_length(), DIRECT + rows - 1)
+            forms.append((rows, rows if triangular else wide, triangular))
+        return cls(rows, tuple(Alike(*form, len(list(same))) for form, same in itertools.groupby(forms)))
+
+    @property
+    def bartlett(self) -> bool:
+        """Whether all are triangular."""
+        return all(group.triangular for group in self.groups)
+
+    @property
+    def count(self) -> int:
+        """How many factors there are."""
+        return sum(group.members for group in self.groups)
+
+    @property
+    def draws(self) -> int:
+        """Number of normals that `build` takes."""
+        return sum(group.members * group.draws for group in self.groups)
+
+    def tables(self, columns: Sequence[int]) -> tuple[np.ndarray, ...]:
+        """Of each group, the tables of its factors, or which of their columns count; data for `build`."""
+        found, at = [], 0
+        for group in self.groups:
+            own = columns[at : at + group.members]
+            at += group.members
+            if group.triangular:
+                found.append(np.stack([GramFactor(self.rows, n).table() for n in own]))
+            else:
+                found.append((np.arange(group.width) < np.asarray(own)[:, None]).astype(float))
+        return tuple(found)
+
+    def build(self, normals: Any, tables: Any) -> tuple[Any, ...]:
+        """T (…, members, rows, width) of each group, from normals (…, draws)."""
+        found, at = [], 0
+        for group, table in zip(self.groups, tables, strict=True):
+            end = at + group.members * group.draws
+            own = normals[..., at:end].reshape(*normals.shape[:-1], group.members, group.draws)
+            at = end
+            if group.triangular:
+                found.append(GramFactor(group.rows, DIRECT + group.rows).build(own, table))
+            else:
+                found.append(own.reshape(*own.shape[:-1], group.rows, group.width) * table[..., None, :])
+        return tuple(found)
+
+
 _build = jax.jit(GramFactor.build, static_argnums=0)
 
 
 @float64
+def factor_from(factor: GramFactor, normals: np.ndarray) -> np.ndarray:
+    """T from normals (…, draws), as NumPy array; width = min(rows, columns).
+
+    Examples
+    --------
+    >>> factor_from(GramFactor(2, 10), np.ones((5, 20))).shape
+    (5, 2, 2)
+    """
+    build = _build if factor.bartlett else GramFactor.build
+    T = np.asarray(build(factor.compiled, jnp.asarray(normals), jnp.asarray(factor.table())))
+    if factor.columns > factor.rows and not factor.bartlett:
+        T = np.swapaxes(np.linalg.qr(np.swapaxes(T, -1, -2), mode="r"), -1, -2)
+    return T
+
+
 def draw_factor(seed: int, role: random.Role, rows: int, columns: int, runs: np.ndarray) -> np.ndarray:
     """One T for each run, (runs, rows, width), as NumPy array; width = min(rows, columns).
 
@@ -136,9 +234,4 @@ def draw_factor(seed: int, role: random.Role, rows: int, columns: int, runs: np.
     (5, 2, 2)
     """
     factor = GramFactor(rows, columns)
-    normals = random.host_normal(seed, role, factor.draws, runs)
-    build = _build if factor.bartlett else GramFactor.build
-    T = np.asarray(build(factor.compiled, jnp.asarray(normals), jnp.asarray(factor.table())))
-    if columns > rows and not factor.bartlett:
-        T = np.swapaxes(np.linalg.qr(np.swapaxes(T, -1, -2), mode="r"), -1, -2)
-    return T
+    return factor_from(factor, random.host_normal(seed, role, factor.draws, runs))

@@ -6,6 +6,8 @@ from twolayer.plot.dynamics import compare, trajectory
 from twolayer.plot.measure import measure
 from twolayer.plot.passage import passage, recovery
 from twolayer.plot.phases import phases
+from twolayer.plot.protocols import optimum
+from twolayer.plot.stalling import fixed_points, plateaus
 from twolayer.plot.style import save_figure, style
 from twolayer.plot.sweeps import heatmap, swept
 from twolayer.plot.target import analysis
@@ -15,11 +17,14 @@ __all__ = [
     "best_line",
     "best_possible",
     "compare",
+    "fixed_points",
     "heatmap",
     "measure",
     "moments",
+    "optimum",
     "passage",
     "phases",
+    "plateaus",
     "recovery",
     "save_figure",
     "style",

@@ -17,13 +17,15 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from twolayer.numerics.errors import InputError, choice, reject
+from twolayer.numerics.errors import InputError, choice
+from twolayer.numerics.strangers import reading
 from twolayer.plot.canvas import canvas
 from twolayer.plot.entries import curves_of, symbol
 from twolayer.plot.staged import draw_stages, is_staged
 from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, house_style, house_title, positive
 from twolayer.plot.titles import algorithm_line, problem_line
 from twolayer.running.comparison import Comparison
+from twolayer.running.dataset import check_result
 from twolayer.task.method import METHODS, Outcome
 
 __all__ = ["compare", "trajectory"]
@@ -79,11 +81,12 @@ def _title(dataset: xr.Dataset) -> list[str]:
     """The task in one line, each algorithm in another."""
     told = json.loads(dataset.attrs["description"])
     stages = told.get("stages", [told])
-    trained = any(stage["algorithm"].get("train_second_layer") for stage in stages)
-    lines = [algorithm_line(stage["algorithm"]) for stage in stages]
-    if len(lines) > 1:
-        lines = [f"stage {i + 1}: {line}" for i, line in enumerate(lines)]
-    return [problem_line(stages[0]["problem"], trained), "   ".join(lines)]
+    with reading("The description of this result"):
+        trained = any(stage["algorithm"].get("train_second_layer") for stage in stages)
+        lines = [algorithm_line(stage["algorithm"]) for stage in stages]
+        if len(lines) > 1:
+            lines = [f"stage {i + 1}: {line}" for i, line in enumerate(lines)]
+        return [problem_line(stages[0]["problem"], trained), "   ".join(lines)]
 
 
 def _clock_axis(ax: Axes, dataset: xr.Dataset, clock: str) -> None:
@@ -192,8 +195,7 @@ def trajectory(
     >>> trajectory(run, clock="step").axes[0].get_legend_handles_labels()[1]
     ['Chain, d = 100, 3 seeds']
     """
-    if not isinstance(dataset, xr.Dataset) or "risk" not in dataset:
-        reject("dataset", type(dataset).__name__, "a result of solve")
+    check_result(dataset)
     choice("clock", clock, CLOCKS)
     _check_quantity(quantity, [dataset])
     curves = curves_of(dataset, entries)
@@ -318,6 +320,8 @@ def compare(
     known = comparison if isinstance(comparison, Comparison) else Comparison(comparison)
     choice("clock", clock, CLOCKS)
     results = known.results
+    for dataset in results.values():
+        check_result(dataset, "comparison")
     _check_quantity(quantity, results.values())
     reference = results[known.reference]
     labels = _distinct({name: _label(dataset) for name, dataset in results.items()})

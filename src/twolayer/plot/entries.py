@@ -31,7 +31,7 @@ def curves_of(dataset: xr.Dataset, entries: str | Sequence[str]) -> list[tuple[s
     >>> [name for name, _ in curves_of(xr.Dataset({"M": M}), ["M", "M21"])]
     ['M1,1', 'M2,1', 'M1,2', 'M2,2', 'M2,1']
     """
-    asked = [entries] if isinstance(entries, str) else list(entries)
+    asked = [entries] if isinstance(entries, str) else list(entries) if isinstance(entries, Sequence) else []
     if not asked or not all(isinstance(name, str) and name for name in asked):
         reject("entries", entries, ACCEPTED)
     return [curve for name in asked for curve in _one(dataset, name)]

@@ -75,6 +75,8 @@ def phases(
     2
     """
     planes = PLANES[choice("plane", plane, PLANES)]
+    if not hasattr(diagram, "ell"):
+        reject("diagram", diagram, "a PhaseDiagram")
     if not isinstance(measured, Sequence) or not all(hasattr(point, "theta_error") for point in measured):
         reject("measured", measured, "a list of results of weak_recovery")
     with house_style():

@@ -23,7 +23,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.font_manager import FontProperties
 from matplotlib.text import Text
 
-from twolayer.numerics.errors import InputError, choice, short
+from twolayer.numerics.errors import InputError, choice, expect, path_of, short
 from twolayer.numerics.writing import write_atomically
 from twolayer.plot.screen import watched
 
@@ -285,7 +285,8 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
     twolayer.InputError: Argument `path` must end in .png, .pdf or .svg, but got 'figure.gif'.
     """
     with house_style():
-        goal = Path(path)
+        expect(Figure, "figure", figure)
+        goal = path_of("path", path)
         if not goal.suffix:
             goal = goal.with_suffix(f".{mpl.rcParams['savefig.format']}")
         if goal.suffix not in FORMATS:

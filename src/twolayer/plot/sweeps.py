@@ -19,7 +19,7 @@ from twolayer.plot.style import DIRECTIONS, house_style
 
 __all__ = ["heatmap", "swept"]
 
-SCHEMA = "twolayer-sweep/1"
+SCHEMA = "twolayer-sweep/2"
 MAIN = ("exit_time", "excess_risk", "risk")
 WIDE = 8.0  # ratio of the largest to the smallest from which an axis or a colour is logarithmic
 FEW = 3  # values of an axis from which two of them make a map

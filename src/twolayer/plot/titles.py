@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["algorithm_line", "problem_line", "weights_text"]
+__all__ = ["algorithm_line", "inputs_text", "problem_line", "weights_text"]
 
 LAYERS = {"ones": "a = 1", "signs": "a = ±1", "gaussian": "a Gaussian"}
 NORMS = {"sum": "1", "sqrt": "√p"}
@@ -51,7 +51,27 @@ def problem_line(problem: dict[str, Any], trained: bool = False) -> str:
         parts.append(f"Δ = {problem['noise']:g}" + ("" if law == "gaussian" else f" ({law})"))
     if problem.get("flips"):
         parts.append(f"{problem['flips']:.0%} of the labels flipped")
+    if problem.get("inputs"):
+        parts.append(inputs_text(problem["inputs"]))
     return "   ".join(parts)
+
+
+def inputs_text(inputs: dict[str, Any]) -> str:
+    """The law of inputs that are not N(0, I).
+
+    Examples
+    --------
+    >>> inputs_text({"kind": "power_law", "exponent": 1.5, "dim": 100})
+    'inputs with variances j^−1.5'
+    >>> inputs_text({"kind": "blocks", "variances": [2.0, 0.5], "fractions": [0.5, 0.5]})
+    'inputs with variances (2, 0.5)'
+    """
+    if inputs["kind"] == "power_law":
+        return f"inputs with variances j^−{inputs['exponent']:g}"
+    values = inputs["variances"]
+    if len(values) > MANY:
+        return f"inputs with {len(values)} variances from {max(values):.3g} to {min(values):.3g}"
+    return f"inputs with variances ({', '.join(f'{x:.3g}' for x in values)})"
 
 
 def weights_text(name: str, weights: Sequence[float]) -> str:

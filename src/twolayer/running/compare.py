@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.errors import InputError, Interrupted, Refused, reject
+from twolayer.numerics.errors import InputError, Interrupted, Refused, positive_integer, reject
+from twolayer.numerics.random import check_seed
 from twolayer.running.announcing import Announcer
 from twolayer.running.comparison import Comparison, tree_of
 from twolayer.running.judging import Judgement, entries, judge, ranges
@@ -27,7 +28,7 @@ from twolayer.task.method import METHODS, Method, Outcome, Task
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
-__all__ = ["compare", "default_methods", "foreseen"]
+__all__ = ["compare", "default_methods", "foreseen", "verdicts_of"]
 
 MAX_VECTOR_WORK = 3e10  # numbers moved by Vectors beyond which it is left out unless asked for
 ALONE = 5.0  # starts below so many d^(−1/2) are ruled by the noise of single samples
@@ -67,6 +68,7 @@ def compare(
     seeds: int = 32,
     seed: int = 0,
     progress: Any = None,
+    force: bool = False,
 ) -> Comparison:
     """Run several methods from the same start, and judge whether they agree.
 
@@ -88,14 +90,25 @@ def compare(
         For the stochastic methods.
     progress : bool or Monitor, optional
         As for `solve`; where progress is shown, a line tells which run begins.
+    force : bool
+        As for `solve`.
 
     Returns
     -------
     Comparison
         It prints itself: a table of verdicts, agree, differ or undecided, with what they rest on. ``.verdicts`` are
         its rows, ``.results`` the results by name, ``.tree`` the DataTree that `save` writes.
+
+    Examples
+    --------
+    >>> import twolayer as tl
+    >>> problem, start = tl.Problem("z1", "linear"), tl.Overlaps([[1.0]], [[0.0]])
+    >>> both = tl.compare(problem, tl.SGD(lr="0.5/d"), [tl.Map(64), tl.Chain(64)], start, steps=64, save=2, seeds=16)
+    >>> list(both.results), both.reference
+    (['map', 'chain'], 'map')
     """
     announcer = Announcer(progress)
+    seed, seeds = check_seed(seed), positive_integer("seeds", seeds)
     plan, ends = _planned(problem, algorithm, time, steps, alpha)
     asked, start = _prepared(plan, methods, start, ends, seeds, seed)
     usable, skipped = _usable(plan, asked)
@@ -112,6 +125,8 @@ def compare(
             own = grid if not method.stepwise and grid is not None else ends
             announcer.say(_described(method, seeds))
             run: dict[str, Any] = {"save": save, "seeds": seeds, "seed": seed, "progress": announcer.monitor}
+            if not plan.stages:
+                run["force"] = force
             try:
                 results[name] = plan.solve(method, start, own, throw=False, **run)
             except Refused as refused:  # for what only the numbers of the start tell
@@ -124,7 +139,7 @@ def compare(
         done = {name: method for name, method in names.items() if name in results}
         if not done:
             raise Refused(", ".join(skipped), "; ".join(skipped.values()), plan.support.methods)
-        rows = _verdicts(Pilots(plan, start, seeds, seed, announcer), done, results)
+        rows = verdicts_of(Pilots(plan, start, seeds, seed, announcer), done, results)
     except KeyboardInterrupt as stop:
         if isinstance(stop, Interrupted) and isinstance(stop.result, xr.Dataset) and name not in results:
             results[name] = stop.result  # of pilots nothing is kept
@@ -232,6 +247,8 @@ def _asked(plan: Plan, methods: Any, start: Overlaps, ends: dict[str, Any], seed
             why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
             raise InputError(f"No method applies of itself ({why}).")
         return found
+    if not isinstance(methods, Sequence) or isinstance(methods, str):
+        reject("methods", methods, "a list of methods such as [ODE(), Chain(dim=1000)]")
     if not methods:
         raise InputError("Argument `methods` must name at least one method, but is empty.")
     for method in methods:
@@ -261,7 +278,7 @@ def _described(method: Method, seeds: int) -> str:
     return f"{method.name}{size}" + (f", {seeds} seeds" if method.stochastic else "")
 
 
-def _verdicts(pilots: Pilots, methods: dict[str, Method], results: dict[str, xr.Dataset]) -> list[Judgement]:
+def verdicts_of(pilots: Pilots, methods: dict[str, Method], results: dict[str, xr.Dataset]) -> list[Judgement]:
     """Rows of the table: every method but the first against the first."""
     (reference, first), *others = methods.items()
     theory = results[reference]

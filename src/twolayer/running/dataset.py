@@ -8,6 +8,8 @@ Dimensions ``seed``, ``time``, ``neuron``, ``neuron_``, ``direction``; variables
     loss (seed, time), the mean of what is trained, and error (seed, time), the chance of a wrong sign, for labels ±1
     train_risk (seed, time), where samples are reused
     M_average, Q_average, a_average, risk_average, … where the average of the iterates is followed
+    M_block (seed, time, block, neuron, direction), Q_block: of the rows in each block of the inputs, where these have
+    several; M and Q are then those of the fields, Σ_i s_i M⁽ⁱ⁾ and Σ_i s_i Q⁽ⁱ⁾
     Q_perp (seed, time, neuron, neuron_), where the method carries it to more digits than Q and M do
 
 In a mean field a neuron is a particle: q (seed, time, neuron) = |w⊥|² and weight (neuron) are given too, and Q only
@@ -24,6 +26,7 @@ from __future__ import annotations
 import contextlib
 import json
 import platform
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -34,7 +37,8 @@ from twolayer.gaussian.readings import readings
 from twolayer.gaussian.risk import excess_risks, irreducible
 from twolayer.loops.host import Record
 from twolayer.numerics import random
-from twolayer.numerics.errors import InputError
+from twolayer.numerics.errors import InputError, expect
+from twolayer.numerics.strangers import check_format, reading
 from twolayer.running.meanings import with_meanings
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import METHODS, Measure, Method, Outcome, Snapshot, Task
@@ -44,6 +48,7 @@ from twolayer.task.problem import Problem
 
 __all__ = [
     "advice_on",
+    "check_result",
     "describe_problem",
     "description_of",
     "known_risks",
@@ -56,9 +61,12 @@ __all__ = [
 ]
 
 SCHEMA = "twolayer/1"
+SHAPES = {"M": ("neuron", "direction"), "a": ("neuron",), "risk": (), "excess_risk": ()}
+KINDS: dict[str, type] = {"notes": dict, "versions": dict, "papers": list, "complete": bool}
 PACKAGES = ("twolayer", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
 
 
+@cache  # reading them takes as long as a short run
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on.
 
@@ -90,6 +98,7 @@ def describe_problem(problem: Problem) -> dict[str, Any]:
         "normalisation": problem.normalisation,
         "noise_law": problem.labels.law.name,
         "flips": problem.labels.flips,
+        **({} if problem.inputs.plain else {"inputs": problem.inputs.describe()}),
     }
 
 
@@ -108,6 +117,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
     unit = method.unit(task.algorithm)
     position = np.asarray(task.points[:count])
     excess, rule = risks or _risks(problem, record)
+    outcome = _scanned(record.outcome, snapshot, excess)
     clocks = task.clocks.coordinates(position, method.stepwise, unit)
     stops = task.clocks.coordinates(record.stop, method.stepwise, unit)
     along: dict[str, Any] = {name: ("time", values, {"units": units}) for name, (values, units) in clocks.items()}
@@ -123,7 +133,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
             "a": (("seed", "time", "neuron"), snapshot.a),
             "risk": (("seed", "time"), excess + irreducible(problem)),
             "excess_risk": (("seed", "time"), excess),
-            "outcome": (("seed",), record.outcome.astype(object)),
+            "outcome": xr.Variable("seed", outcome, fastpath=True),  # pandas would read every word
             "stop_step": (("seed",), stops["step"][0], {"units": stops["step"][1]}),
             "stop_time": (("seed",), stops["time"][0], {"units": stops["time"][1]}),
             "save_point": (("time",), position),
@@ -132,11 +142,14 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
         },
         coords,
     )
+    if not problem.inputs.plain:
+        dataset = dataset.assign_coords(block=np.arange(1, problem.inputs.count + 1))
     rules = {"risk": rule}
     if isinstance(snapshot, Snapshot):
         for name in ("train_risk", "train_risk_average"):
             if getattr(snapshot, name) is not None:
                 dataset[name] = ("seed", "time"), getattr(snapshot, name)
+        dataset = dataset.assign(_blocks(problem, snapshot))
         dataset = dataset.assign(_average(problem, snapshot))
         read = readings(problem, task.algorithm.loss, snapshot.Q, snapshot.M, snapshot.a, excess)
         for name, (values, how) in read.items():
@@ -158,7 +171,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
         "method": method.describe(),
         "run": run,
     }
-    advice = {o: advice_on(record, o, task.algorithm) for o in sorted(set(record.outcome))}
+    advice = {o: advice_on(record, o, task.algorithm) for o in sorted(set(outcome))}
     dataset.attrs = {
         "schema": SCHEMA,
         "description": json.dumps(description),
@@ -170,6 +183,16 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
     with_meanings(dataset)
     # a start that was not asked for is no save point, unless the run has got no further
     return dataset.isel(time=slice(task.hidden, None)) if count > task.hidden else dataset
+
+
+def _scanned(outcome: np.ndarray, snapshot: Snapshot | Measure, excess: np.ndarray) -> np.ndarray:
+    """The outcomes, with one of their own for seeds whose overlaps or risks are not finite although they went on."""
+    size = len(snapshot.a)
+    parts = [x for name, x in snapshot._asdict().items() if x is not None and "risk" not in name]
+    if np.isfinite(excess).any():  # there are problems without a finite risk
+        parts.append(excess)
+    lost = np.logical_or.reduce([~np.isfinite(x).reshape(size, -1).all(1) for x in parts])
+    return np.where(lost & np.isin(outcome, (Outcome.OK, Outcome.REACHED)), Outcome.NOT_FINITE, outcome)
 
 
 def advice_on(record: Record, outcome: str, algorithm: SGD) -> str:
@@ -207,6 +230,18 @@ def _average(problem: Problem, snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
+def _blocks(problem: Problem, snapshot: Snapshot) -> dict[str, Any]:
+    """Overlaps in each block, where there are several; one is a multiple of the fields."""
+    if snapshot.Q_block is None or snapshot.M_block is None or not problem.inputs.several:
+        return {}
+    row = ("seed", "time", "block", "neuron")
+    return {
+        "M_block": ((*row, "direction"), snapshot.M_block),
+        "Q_block": ((*row, "neuron_"), snapshot.Q_block),
+        "variance": (("block",), np.asarray(problem.inputs.variances)),
+    }
+
+
 def _orthogonal(task: Task, snapshot: Snapshot | Measure) -> dict[str, Any]:
     """Q, or what a mean field knows of it."""
     square = ("seed", "time", "neuron", "neuron_")
@@ -230,11 +265,13 @@ def _start(task: Task) -> dict[str, Any]:
         return {**rows, "start_a": (("neuron",), a)}
     a = problem.a(task.seed) if start.a is None else start.a
     lead = ("start",) if start.batch else ()
-    return {
-        "start_Q": ((*lead, "neuron", "neuron_"), start.Q),
-        "start_M": ((*lead, "neuron", "direction"), start.M),
-        "start_a": ((*lead, "neuron"), np.broadcast_to(a, start.Q.shape[:-1])),
+    block_rows = (*lead, "block", "neuron") if start.blocks else (*lead, "neuron")
+    kept: dict[str, Any] = {
+        "start_Q": ((*block_rows, "neuron_"), start.Q),
+        "start_M": ((*block_rows, "direction"), start.M),
+        "start_a": ((*lead, "neuron"), np.broadcast_to(a, (*start.batch, problem.p))),
     }
+    return {**kept, "start_P": (("block", "direction", "direction_"), start.P)} if start.blocks else kept
 
 
 def quantities(dataset: xr.Dataset) -> dict[str, np.ndarray]:
@@ -246,11 +283,51 @@ def quantities(dataset: xr.Dataset) -> dict[str, np.ndarray]:
     return {"risk": risk.values} | {f"m{r + 1}": m[:, :, r] for r in range(m.shape[2])}
 
 
-def description_of(dataset: xr.Dataset) -> dict[str, Any]:
-    """What a dataset says about itself."""
-    if not isinstance(dataset, xr.Dataset) or dataset.attrs.get("schema") != SCHEMA:
-        raise InputError("Argument `dataset` must be a result of twolayer, but has no description.")
-    found: dict[str, Any] = json.loads(dataset.attrs["description"])
+def description_of(dataset: xr.Dataset, name: str = "dataset") -> dict[str, Any]:
+    """What a dataset says about itself; argument ``name`` is refused where that is not what results say."""
+    what = f"Argument `{name}`"
+    check_format(what, expect(xr.Dataset, name, dataset).attrs.get("schema"), SCHEMA)
+    with reading(what):
+        found: dict[str, Any] = json.loads(dataset.attrs["description"])
+        for part in found.get("stages", [found]):
+            problem, method = part["problem"], part["method"]
+            counts = [problem["width"], *([method["dim"]] if method.get("dim") not in (None, "inf") else [])]
+            if not all(isinstance(n, int) and n > 0 for n in counts):
+                raise TypeError("in its description")
+            words = (problem["activation"], method["name"], part["algorithm"]["lr"])
+            if not (isinstance(problem["target"], str | dict) and all(isinstance(word, str) for word in words)):
+                raise TypeError("in its description")
+            float(problem["noise"])
+    return found
+
+
+def check_result(dataset: xr.Dataset, name: str = "dataset") -> dict[str, Any]:
+    """Refuse what is not the whole result of a run; its description.
+
+    Examples
+    --------
+    >>> check_result(xr.Dataset())
+    Traceback (most recent call last):
+    twolayer.InputError: Argument `dataset` must be a result of twolayer, but has no such description.
+    """
+    found = description_of(dataset, name)
+    with reading(f"Argument `{name}`"):
+        along = "point" if "stages" in found else "time"
+        for variable, dims in SHAPES.items():
+            if dataset[variable].dims != ("seed", along, *dims):
+                raise ValueError(f"{variable} over {dataset[variable].dims}")
+            if dataset[variable].dtype.kind not in "fi":
+                raise TypeError(f"{variable} of {dataset[variable].dtype}")
+        for clock in ("time", "step", "sample", "alpha"):
+            if dataset[clock].dtype.kind not in "fi":
+                raise TypeError(f"{clock} of {dataset[clock].dtype}")
+        if not {*map(str, dataset.outcome.values.ravel())} <= {*Outcome.CODES}:
+            raise ValueError("an outcome")
+        if not all(dataset.sizes[dim] for dim in ("seed", along, "neuron")):
+            raise ValueError("no runs or save points")
+        for text, kind in KINDS.items():
+            if not isinstance(json.loads(dataset.attrs.get(text, json.dumps(kind()))), kind):
+                raise TypeError(text)
     return found
 
 
@@ -263,9 +340,10 @@ def parts_of(description: dict[str, Any]) -> tuple[Problem, SGD, Method]:
                 f"The {part} of this result was a Python function ({value[10:-1]}), which a file cannot hold: "
                 "describe it again to run it."
             )
-    problem = Problem(**description["problem"])
-    algorithm = SGD(**description["algorithm"])
-    return problem, algorithm, method_of(description["method"])
+    with reading("The description of this result"):
+        problem = Problem(**description["problem"])
+        algorithm = SGD(**description["algorithm"])
+        return problem, algorithm, method_of(description["method"])
 
 
 def method_of(described: dict[str, Any]) -> Method:
@@ -286,10 +364,12 @@ def method_of(described: dict[str, Any]) -> Method:
 
 def start_of(dataset: xr.Dataset, problem: Problem, dim: int | None) -> Overlaps | Particles:
     """The start that a dataset keeps."""
-    M, a = dataset.start_M.values, dataset.start_a.values
-    if "start_q" in dataset:
-        return Particles(M, dataset.start_q.values, dataset.weight.values, problem.P, a, dim)
-    return Overlaps(dataset.start_Q.values, M, problem.P, a, dim)
+    with reading("The start of this result"):
+        M, a = dataset.start_M.values, dataset.start_a.values
+        if "start_q" in dataset:
+            return Particles(M, dataset.start_q.values, dataset.weight.values, problem.P, a, dim)
+        P = dataset.start_P.values if "start_P" in dataset else problem.P
+        return Overlaps(dataset.start_Q.values, M, P, a, dim)
 
 
 def unpack(dataset: xr.Dataset) -> dict[str, Any]:
@@ -298,13 +378,14 @@ def unpack(dataset: xr.Dataset) -> dict[str, Any]:
     if "stages" in description:
         raise InputError("Argument `dataset` must come from solve, but was made in stages, each with its algorithm.")
     problem, algorithm, method = parts_of(description)
-    run = description["run"]
-    points = np.asarray(run.pop("points")) if "points" in run else dataset.save_point.values
-    return {
-        "problem": problem,
-        "algorithm": algorithm,
-        "method": method,
-        "start": start_of(dataset, problem, run["start_dim"]),
-        "points": points,
-        **run,
-    }
+    with reading("The description of this result"):
+        run = description["run"]
+        points = np.asarray(run.pop("points")) if "points" in run else dataset.save_point.values
+        return {
+            "problem": problem,
+            "algorithm": algorithm,
+            "method": method,
+            "start": start_of(dataset, problem, run["start_dim"]),
+            "points": points,
+            **run,
+        }

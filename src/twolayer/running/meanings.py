@@ -21,6 +21,7 @@ MEANINGS = {
     "neuron": "neuron j",
     "neuron_": "neuron l",
     "direction": "target direction r",
+    "block": "block i of the inputs",
     "stage": "number of the stage",
     "stage_number": "number of the stage",
     "bin": "centre of a bin",
@@ -29,6 +30,9 @@ MEANINGS = {
     # states
     "M": "overlaps of neurons and target directions, w_j·w*_r",
     "Q": "overlaps between neurons, w_j·w_l",
+    "M_block": "overlaps of neurons and target directions inside a block of the inputs",
+    "Q_block": "overlaps between neurons inside a block of the inputs",
+    "variance": "variance of the inputs in a block",
     "Q_perp": "overlaps outside the target directions, Q − M P⁺ Mᵀ",
     "q": "squared norm outside the target directions, |w⊥|²",
     "a": "second layer a_j",
@@ -52,6 +56,7 @@ MEANINGS = {
     "start_Q": "Q at the start",
     "start_q": "q at the start",
     "start_a": "a at the start",
+    "start_P": "overlaps between target directions inside a block of the inputs",
     # errors and spreads
     "M_band": "standard deviation of M times √d",
     "Q_band": "standard deviation of Q times √d",

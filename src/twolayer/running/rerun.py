@@ -11,31 +11,40 @@ from typing import Any, overload
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.errors import InputError
+from twolayer.numerics.errors import InputError, choice, positive_integer
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
+from twolayer.numerics.strangers import reading
+from twolayer.running.bounds import check_work
 from twolayer.running.compare import compare
 from twolayer.running.comparison import Comparison
 from twolayer.running.dataset import description_of, method_of, parts_of, start_of, unpack
-from twolayer.running.solve import finish
+from twolayer.running.solve import finish, make_task
 from twolayer.running.stages import Leg, Stage, follow_legs
-from twolayer.task.clocks import Clocks
-from twolayer.task.method import Task, Until, from_start
+from twolayer.task.method import Method, Until
 from twolayer.task.overlaps import Overlaps
+from twolayer.task.problem import finite_array
+from twolayer.task.timeline import MAX_STEPS
 
 __all__ = ["rerun"]
 
 
 @overload
-def rerun(dataset: Comparison, *, seed: int | None = None, progress: Any = None, throw: bool = True) -> Comparison: ...
+def rerun(
+    dataset: Comparison, *, seed: int | None = None, progress: Any = None, throw: bool = True, force: bool = False
+) -> Comparison: ...
 
 
 @overload
-def rerun(dataset: xr.Dataset, *, seed: int | None = None, progress: Any = None, throw: bool = True) -> xr.Dataset: ...
+def rerun(
+    dataset: xr.Dataset, *, seed: int | None = None, progress: Any = None, throw: bool = True, force: bool = False
+) -> xr.Dataset: ...
 
 
 @float64
-def rerun(dataset: Any, *, seed: int | None = None, progress: Any = None, throw: bool = True) -> Any:
+def rerun(
+    dataset: Any, *, seed: int | None = None, progress: Any = None, throw: bool = True, force: bool = False
+) -> Any:
     """Run a result again from its own description; on the same machine and versions the numbers are the same.
 
     Parameters
@@ -44,7 +53,7 @@ def rerun(dataset: Any, *, seed: int | None = None, progress: Any = None, throw:
         From `solve`, `solve_stages` or `compare`, or loaded from a file.
     seed : int, optional
         Other random numbers.
-    progress, throw
+    progress, throw, force
         As for `solve`; a comparison keeps what its methods gave up on, whatever ``throw`` says.
 
     Examples
@@ -56,9 +65,9 @@ def rerun(dataset: Any, *, seed: int | None = None, progress: Any = None, throw:
     True
     """
     if seed is not None:
-        check_seed(seed)
+        seed = check_seed(seed)
     if isinstance(dataset, Comparison):
-        return _comparison(dataset, seed, progress)
+        return _comparison(dataset, seed, progress, force)
     description = description_of(dataset)
     if "stages" in description:
         return _stages(dataset, description["stages"], seed, progress, throw)
@@ -67,21 +76,43 @@ def rerun(dataset: Any, *, seed: int | None = None, progress: Any = None, throw:
         raise InputError(
             "Argument `dataset` must hold a save point, but has none: it was interrupted before the first."
         )
-    method, problem, algorithm, start = (known[k] for k in ("method", "problem", "algorithm", "start"))
-    until = Until(*known["until"]) if "until" in known else None
-    clocks = Clocks(problem, algorithm, method.dimension or start.dim)
-    points, hidden = from_start(known["points"])
-    runs = (known["seeds"], known["seed"] if seed is None else seed, until, known.get("first", 0), hidden)
-    return finish(Task(problem, algorithm, start, points, clocks, *runs), method, progress, throw)
+    with reading("The description of this result"):
+        parts = (known[part] for part in ("problem", "algorithm", "method", "start"))
+        runs = {"seeds": known["seeds"], "seed": known["seed"] if seed is None else seed}
+        until = Until(*known["until"]) if "until" in known else None
+        first = positive_integer("first", known.get("first", 0), 0)
+        points = _points(known["points"], known["method"])
+        task = make_task(*parts, until=until, first=first, points=points, **runs)
+    check_work(task, known["method"], force)
+    return finish(task, known["method"], progress, throw)
 
 
-def _comparison(known: Comparison, seed: int | None, progress: Any) -> Comparison:
+def _points(given: Any, method: Method) -> np.ndarray:
+    """Save points of a file as a run takes them."""
+    points = finite_array("save_point", given)
+    if points.ndim != 1 or (points < 0).any() or (np.diff(points) <= 0).any():
+        raise ValueError("its save points do not increase")
+    if not method.stepwise:
+        return points
+    if (points % 1 != 0).any() or points[-1] > MAX_STEPS:
+        raise ValueError("its save points are no steps")
+    return points.astype(np.int64)
+
+
+def _comparison(known: Comparison, seed: int | None, progress: Any, force: bool) -> Comparison:
     """All methods that were asked for, those that refused too, from the start of the reference."""
     if "run" not in known.tree.attrs:
         raise InputError(
             "Argument `dataset` must say how the comparison was run, but this file is older than that: rerun its "
             "results one by one, or compare again."
         )
+    with reading("The description of this comparison"):
+        arguments = _asked(known, seed)
+    return compare(**arguments, progress=progress, force=force)
+
+
+def _asked(known: Comparison, seed: int | None) -> dict[str, Any]:
+    """The arguments of a comparison, as its file has them."""
     arguments = json.loads(known.tree.attrs["run"])
     methods = [method_of(knobs) for knobs in arguments.pop("methods")]
     reference = known.results[known.reference]
@@ -96,20 +127,23 @@ def _comparison(known: Comparison, seed: int | None, progress: Any) -> Compariso
         dim = description["run"]["start_dim"]
     start = start_of(reference, problem, dim)
     assert isinstance(start, Overlaps)
+    for name in arguments:
+        choice("run", name, ("time", "steps", "alpha", "save", "seeds", "seed"))
     own = arguments if seed is None else {**arguments, "seed": seed}
-    return compare(problem, algorithm, methods, start, progress=progress, **own)
+    return {**own, "problem": problem, "algorithm": algorithm, "methods": methods, "start": start}
 
 
 def _stages(
     dataset: xr.Dataset, stages: list[dict[str, Any]], seed: int | None, progress: Any, throw: bool
 ) -> xr.Dataset:
-    run, legs = stages[0]["run"], []
-    for stage in stages:
-        until = stage["run"].get("until")
-        problem, algorithm, method = parts_of(stage)
-        points = np.asarray(stage["run"]["points"])
-        legs.append(Leg(problem, algorithm, None if until is None else Until(*until), points))
-    start = start_of(dataset, legs[0].problem, run["start_dim"])
-    assert isinstance(start, Overlaps)
-    own = run["seed"] if seed is None else seed
-    return follow_legs(legs, method, start, run["seeds"], own, progress, throw)
+    with reading("The description of this result"):
+        run, legs = stages[0]["run"], []
+        for stage in stages:
+            until = stage["run"].get("until")
+            problem, algorithm, method = parts_of(stage)
+            points = _points(stage["run"]["points"], method)
+            legs.append(Leg(problem, algorithm, None if until is None else Until(*until), points))
+        start = start_of(dataset, legs[0].problem, run["start_dim"])
+        assert isinstance(start, Overlaps)
+        own, count = check_seed(run["seed"] if seed is None else seed), positive_integer("seeds", run["seeds"])
+    return follow_legs(legs, method, start, count, own, progress, throw)

@@ -6,6 +6,8 @@ dataset = solve(problem, algorithm, method, start, time=…)
 from __future__ import annotations
 
 import dataclasses
+import math
+import os
 import warnings
 from typing import Any
 
@@ -13,10 +15,20 @@ import numpy as np
 import xarray as xr
 
 from twolayer.gaussian.moments import check_start
-from twolayer.loops.host import Record, follow
+from twolayer.loops.host import Keeper, Record, follow
 from twolayer.numerics import random
-from twolayer.numerics.errors import InputError, Interrupted, Refused, RunFailed, choice, positive_integer, reject
+from twolayer.numerics.errors import (
+    InputError,
+    Interrupted,
+    Refused,
+    RunFailed,
+    choice,
+    expect,
+    positive_integer,
+    reject,
+)
 from twolayer.numerics.precision import float64
+from twolayer.running.bounds import check_work, checkpoint_of
 from twolayer.running.dataset import advice_on, to_dataset
 from twolayer.running.progress import monitor_for
 from twolayer.running.support import check_description, support
@@ -64,8 +76,7 @@ def method_by_name(word: str, dim: int | None, knobs: dict[str, Any]) -> Method:
 def check_parts(problem: Any, algorithm: Any, method: Any) -> None:
     """Reject what is not a problem, an algorithm and a method."""
     check_description(problem, algorithm, " (stages are run with solve_stages)")
-    if not isinstance(method, Method):
-        reject("method", method, f"one of {', '.join(c.__name__ for c in METHODS.values())}, such as ODE()")
+    expect(Method, "method", method, f": one of {', '.join(c.__name__ for c in METHODS.values())}, such as ODE()")  # type: ignore[type-abstract]
 
 
 def _seeds(start: Overlaps | Particles, seeds: int | None, method: Method) -> int:
@@ -115,6 +126,8 @@ def solve(
     until: Until | None = None,
     progress: Any = None,
     throw: bool = True,
+    checkpoint: str | os.PathLike[str] | None = None,
+    force: bool = False,
 ) -> xr.Dataset:
     """Follow the overlaps of a problem under an algorithm, as one method sees it.
 
@@ -147,6 +160,12 @@ def solve(
         Raise `RunFailed` when the numerical method gives up (outcome ``max_steps``). Divergence of the dynamics is
         not an error but an outcome, with a `DivergenceWarning`. Averages that are less accurate than the method was
         asked for come with an `AccuracyWarning`.
+    checkpoint : str or path, optional
+        A name that ends in ``.npz``: there a long run of `Chain`, `Vectors` or `SDE` is kept along its save points,
+        and the same call takes it up again after a kill, with the same numbers to the last bit. The file goes away
+        when the run has ended.
+    force : bool
+        Whether to begin a run that is estimated to take more than a day of one core or half of the memory.
 
     Returns
     -------
@@ -164,7 +183,8 @@ def solve(
     """
     ends = {"time": time, "steps": steps, "alpha": alpha}
     task = make_task(problem, algorithm, method, start, **ends, save=save, seeds=seeds, seed=seed, until=until)
-    return finish(task, method, progress, throw)
+    check_work(task, method, force)
+    return finish(task, method, progress, throw, checkpoint_of(checkpoint, task, method))
 
 
 def make_task(
@@ -198,7 +218,9 @@ def make_task(
     if not isinstance(start, Overlaps | Particles):
         reject("start", start, "Overlaps" + (" or Particles" if method.takes_particles else ""))
     check_start(problem, start)
-    random.check_seed(seed)
+    seed = random.check_seed(seed)
+    if until is not None:
+        expect(Until, "until", until)
     reason = method.objection(problem, algorithm)
     if reason is not None:
         others = [name for name in support(problem, algorithm).methods if name != type(method).__name__]
@@ -216,20 +238,26 @@ def make_task(
             HeavyTailWarning,
             stacklevel=4,  # through make_task, solve and its decorator to the caller
         )
-    clocks = Clocks(problem, algorithm, method.dimension or start.dim)
+    dim = method.dimension or start.dim
+    if dim is not None and math.isfinite(dim) and not 0 < algorithm.lr(int(dim)) < math.inf:
+        raise InputError(
+            f"Argument `lr` must be a positive number in double precision, but {algorithm.lr} is "
+            f"{algorithm.lr(int(dim)):g} at dim = {dim}."
+        )
+    clocks = Clocks(problem, algorithm, dim)
     asked = method.save_points(clocks, time, steps, save, alpha) if points is None else points
     every, hidden = from_start(asked)
     return Task(problem, algorithm, start, every, clocks, _seeds(start, seeds, method), seed, until, first, hidden)
 
 
-def finish(task: Task, method: Method, progress: Any, throw: bool) -> xr.Dataset:
+def finish(task: Task, method: Method, progress: Any, throw: bool, keeper: Keeper | None = None) -> xr.Dataset:
     """Run a task to its end: the dataset, or what is raised and warned about instead."""
-    return told(task, method, run(task, method, progress), throw)
+    return told(task, method, run(task, method, progress, keeper), throw)
 
 
-def run(task: Task, method: Method, progress: Any) -> Record:
+def run(task: Task, method: Method, progress: Any, keeper: Keeper | None = None) -> Record:
     """Run a task to its end."""
-    return follow(lambda: method.prepare(task), task.points, method.name, monitor_for(progress))
+    return follow(lambda: method.prepare(task), task.points, method.name, monitor_for(progress), keeper)
 
 
 def told(task: Task, method: Method, record: Record, throw: bool) -> xr.Dataset:
@@ -249,6 +277,14 @@ def told(task: Task, method: Method, record: Record, throw: bool) -> xr.Dataset:
             f"{advice_on(record, Outcome.DIVERGED, task.algorithm)}.",
             DivergenceWarning,
             stacklevel=5,  # through told, finish, solve and its decorator to the caller
+        )
+    stray = dataset.outcome.values == Outcome.NOT_FINITE
+    if stray.any():
+        warnings.warn(
+            f"{int(stray.sum())} of {task.seeds} runs hold numbers that are not finite: "
+            f"{Outcome.ADVICE[Outcome.NOT_FINITE]}.",
+            DivergenceWarning,
+            stacklevel=5,  # as above
         )
     error = float(record.notes.get("engine_error", 0.0))
     if error > method.largest_error:

@@ -22,14 +22,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.errors import InputError, Refused, positive_integer, reject
+from twolayer.numerics.errors import InputError, Refused, expect, positive_integer, reject
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
 from twolayer.running.meanings import with_meanings
 from twolayer.running.solve import check_parts, given_start, make_task, run, told
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
-from twolayer.task.method import METHODS, Handover, Method, Outcome, Until
+from twolayer.task.method import METHODS, Handover, Method, Outcome, Snapshot, Until
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
@@ -47,6 +47,7 @@ STATES = {
     "train_risk": (),
 }
 STATES |= {f"{name}_average": dims for name, dims in STATES.items()}
+STATES |= {"M_block": ("block", "neuron", "direction"), "Q_block": ("block", "neuron", "neuron_")}
 SPREAD = 0x9E3779B97F4A7C15  # seeds of later stages: far from those that people choose
 
 
@@ -81,10 +82,11 @@ class Stage:
     alpha: Any = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.algorithm, SGD):
-            reject("algorithm", self.algorithm, "an SGD")
-        if self.problem is not None and not isinstance(self.problem, Problem):
-            reject("problem", self.problem, "a Problem, or None for that of the run")
+        expect(SGD, "algorithm", self.algorithm)
+        if self.problem is not None:
+            expect(Problem, "problem", self.problem, ", or None for that of the run")
+        if self.until is not None:
+            expect(Until, "until", self.until)
 
     @property
     def ends(self) -> dict[str, Any]:
@@ -134,7 +136,7 @@ def solve_stages(
     check_stages(problem, stages)
     for stage in stages:
         check_parts(stage.problem or problem, stage.algorithm, method)
-    check_seed(seed)
+    seed = check_seed(seed)
     count = positive_integer("seeds", 1 if seeds is None else seeds)
     start = given_start(problem, start, method.dimension, seed, count, why=f"{type(method).__name__} has none")
     if not isinstance(start, Overlaps):
@@ -163,6 +165,7 @@ def solve_stages(
 
 def check_stages(problem: Problem, stages: Any) -> None:
     """Reject what is not a sequence of stages over the directions and neurons of one problem."""
+    expect(Problem, "problem", problem)
     if not isinstance(stages, Sequence) or isinstance(stages, str) or not stages:
         reject("stages", stages, "at least one Stage")
     for stage in stages:
@@ -171,7 +174,12 @@ def check_stages(problem: Problem, stages: Any) -> None:
         other = stage.problem
         if other is None:
             continue
-        same = (other.p, other.k, other.activation) == (problem.p, problem.k, problem.activation)
+        same = (other.p, other.k, other.activation, other.inputs) == (
+            problem.p,
+            problem.k,
+            problem.activation,
+            problem.inputs,
+        )
         if not (same and np.array_equal(other.P, problem.P)):
             reject("problem", other, f"a task of the same neurons over the same directions as {problem!r}")
 
@@ -247,13 +255,19 @@ def follow_legs(
         last, left = part.isel(time=-1), record.left
         if reuses:
             steps = steps + ends.astype(int)
-        start = Overlaps(last.Q.values, last.M.values, problem.P, last.a.values, first.dim)
+        Q, M = last.Q.values, last.M.values
+        if first.blocks is not None:
+            assert isinstance(record.snapshot, Snapshot)
+            assert record.snapshot.Q_block is not None and record.snapshot.M_block is not None
+            Q, M = record.snapshot.Q_block[:, -1], record.snapshot.M_block[:, -1]
+        start = Overlaps(Q, M, first.P, last.a.values, first.dim)
     joined = _joined(parts)
     described = [json.loads(part.data.attrs["description"]) for part in parts]
     for one, leg in zip(described, legs, strict=False):
         one["run"]["points"] = leg.points.tolist()
     joined.attrs["description"] = json.dumps({"stages": described})
-    return joined.assign({name: parts[0].data[name] for name in ("start_Q", "start_M", "start_a")})
+    kept = [name for name in ("start_Q", "start_M", "start_a", "start_P", "variance") if name in parts[0].data]
+    return joined.assign({name: parts[0].data[name] for name in kept})
 
 
 class StagePart(NamedTuple):

@@ -9,7 +9,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any
 
-from twolayer.numerics.errors import reject
+from twolayer.numerics.errors import expect
 from twolayer.numerics.html import card, escaped
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import METHODS
@@ -22,10 +22,8 @@ WIDTH = 120
 
 def check_description(problem: Any, algorithm: Any, hint: str = "") -> None:
     """Reject what is not a problem and an algorithm; the hint goes on from "an SGD"."""
-    if not isinstance(problem, Problem):
-        reject("problem", problem, "a Problem")
-    if not isinstance(algorithm, SGD):
-        reject("algorithm", algorithm, f"an SGD{hint}")
+    expect(Problem, "problem", problem)
+    expect(SGD, "algorithm", algorithm, hint)
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def support(problem: Problem, algorithm: SGD) -> Support:
     (False, True)
     """
     check_description(problem, algorithm)
-    answers = {cls.__name__: cls.refusal(problem, algorithm) for cls in METHODS.values()}
+    answers = {cls.__name__: cls.answer(problem, algorithm) for cls in METHODS.values()}
     return Support(
         tuple(name for name, reason in answers.items() if reason is None),
         {name: reason for name, reason in answers.items() if reason is not None},

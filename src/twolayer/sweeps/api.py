@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.errors import InputError, Interrupted, finite_number, positive_integer, reject
+from twolayer.numerics.errors import InputError, Interrupted, expect, finite_number, flag, positive_integer, reject
 from twolayer.numerics.precision import float64
+from twolayer.numerics.random import check_seed
 from twolayer.running.solve import check_parts
 from twolayer.sweeps.batch import portable
 from twolayer.sweeps.driver import Driver
 from twolayer.sweeps.executors import engine_for
-from twolayer.sweeps.grid import Grid, Run
+from twolayer.sweeps.grid import ENDS, Grid, Run
 from twolayer.sweeps.planning import Outlines, SweepPlan, plan_of
 from twolayer.sweeps.reductions import Reduction, reduction_of
 from twolayer.sweeps.reporting import reporter_for
@@ -52,6 +53,7 @@ def _prepared(
     start: Overlaps | str = "random",
     time: Any = None,
     steps: Any = None,
+    alpha: Any = None,
     save: Any = 200,
     until: Until | None = None,
     dim: int | None = None,
@@ -62,20 +64,22 @@ def _prepared(
 ) -> tuple[Grid, Reduction, int]:
     """The grid, the reduction and the number of seeds that the arguments of `sweep` describe."""
     check_parts(problem, algorithm, method)
+    seed, over = check_seed(seed), expect(Mapping, "over", over)  # type: ignore[type-abstract]
     reduction = reduction_of(reduce)
     if until is not None and not isinstance(until, Until):
         reject("until", until, "an Until, such as Until('excess_risk', 0.1)")
     if dim is not None:
-        positive_integer("dim", dim)
+        dim = positive_integer("dim", dim)
         if method.dimension not in (None, dim):
             raise InputError(f"Argument `dim` must agree with the method, but {dim} is not its {method.dimension}.")
         dim = None if method.dimension is not None else dim
     law = "sphere" if isinstance(start, str) and start == "random" else start
-    run = Run(time, steps, save, until, dim, seed, law, streams)
+    run = Run(time, steps, save, until, dim, seed, law, streams, alpha)
     grid = Grid(problem, algorithm, method, run, over, reduction.name)
-    ends = {"run.time", "run.steps"} & set(over)
-    if not ends and (time is None) == (steps is None):
-        raise InputError(f"Give either `time` or `steps`, but got {'neither' if time is None else 'both'}.")
+    ends = {f"run.{name}" for name in ENDS} & set(over)
+    given = sum(x is not None for x in (time, steps, alpha))
+    if not ends and given != 1:
+        raise InputError(f"Give one of `time`, `steps` and `alpha`, but got {'none' if given == 0 else given}.")
     if reduction.name == "exit_time" and until is None and "run.until.value" not in over:
         raise InputError("The reduction 'exit_time' needs a threshold: give `until`.")
     if isinstance(law, Overlaps):
@@ -128,6 +132,7 @@ def sweep(
     start: Overlaps | str = "random",
     time: Any = None,
     steps: Any = None,
+    alpha: Any = None,
     save: Any = 200,
     until: Until | None = None,
     dim: int | None = None,
@@ -151,12 +156,12 @@ def sweep(
         What is not swept.
     over : dict
         Swept keys and their values: ``problem.…``, ``algorithm.…``, ``method.…`` for any of their fields, and
-        ``run.dim`` (of method and start), ``run.time``, ``run.steps``, ``run.save``, ``run.seed``,
-        ``run.until.value``. Each becomes a dimension of the result.
+        ``run.dim`` (of method and start), ``run.time``, ``run.steps``, ``run.alpha``, ``run.save``,
+        ``run.seed``, ``run.until.value``. Each becomes a dimension of the result.
     start : Overlaps or str
         A given start for all cells, or ``"random"`` (``"sphere"``), ``"gaussian"``: drawn for each cell and seed at
         the dimension of the method, or ``dim``.
-    time, steps, save, until, seed
+    time, steps, alpha, save, until, seed
         As for `solve`.
     seeds : int
         Runs of each cell.
@@ -201,6 +206,7 @@ def sweep(
         start=start,
         time=time,
         steps=steps,
+        alpha=alpha,
         save=save,
         until=until,
         dim=dim,
@@ -211,7 +217,7 @@ def sweep(
     )
     grid, reduction, count = described
     targets, top = _targets(target_se, reduction), positive_integer("max_seeds", max_seeds)
-    positive_integer("memory", memory)
+    memory, resume = positive_integer("memory", memory), flag("resume", resume)
     reporter = reporter_for(progress)
     if store is not None:
         _portability(grid, reduction, "for a store")
@@ -304,4 +310,5 @@ def plan_sweep(
             opened = Store(store, grid)
             opened.load(table)
             opened.close()
-    return plan_of(table, outlines, count, workers, memory)
+    size = positive_integer("workers", workers), positive_integer("memory", memory)
+    return plan_of(table, outlines, count, *size)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from twolayer.functions.activation import NAMED, Activation
+from twolayer.gaussian.readings import readings
 from twolayer.gaussian.risk import excess_risks, irreducible
 from twolayer.loops.host import Record, Silent, follow
 from twolayer.numerics.errors import InputError, RunFailed
@@ -31,7 +32,7 @@ from twolayer.sweeps.grid import Cell, Run
 from twolayer.sweeps.reductions import Block, Reduction, Values
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
-from twolayer.task.method import Evolution, Method, Outcome, Stackable, Task, from_start
+from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Stackable, Task, from_start
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
@@ -130,10 +131,12 @@ def _start(job: Job, problem: Problem) -> Overlaps:
 def outline(cell: Cell, save: Any) -> Task:
     """The task of a cell as far as its compiled form, cost and size go: with a start of the kind, not its own."""
     clocks = Clocks(cell.problem, cell.algorithm, cell.method.dimension or cell.run.dim)
-    points, hidden = from_start(cell.method.save_points(clocks, cell.run.time, cell.run.steps, save))
+    points, hidden = from_start(cell.method.save_points(clocks, cell.run.time, cell.run.steps, save, cell.run.alpha))
     start, p, k = cell.run.start, cell.problem.p, cell.problem.k
     if not isinstance(start, Overlaps):
         start = Overlaps(np.eye(p), np.zeros((p, k)), cell.problem.P)  # where random starts tend to
+        if not cell.problem.inputs.plain and cell.dim is not None:
+            start = _part(_random_starts(cell.problem.replace(noise=0.0), cell.dim, 0, cell.run.start, 0), 0, 1)
     elif start.batch:
         start = _part(start, 0, 1)
     return Task(cell.problem, cell.algorithm, start, points, clocks, 1, cell.seed, cell.run.until, hidden=hidden)
@@ -146,6 +149,7 @@ def tasks_of(job: Job, ends_only: bool) -> list[Task]:
     arguments = {
         "time": run.time,
         "steps": run.steps,
+        "alpha": run.alpha,
         "save": 1 if ends_only else run.save,
         "seed": job.seed,
         "until": run.until,
@@ -219,15 +223,21 @@ def _risks(pairs: Sequence[tuple[Method, Task]], records: Sequence[Record]) -> l
     return [found[i] for i in range(len(pairs))]
 
 
-def _block(method: Method, task: Task, record: Record, risk: np.ndarray) -> Block:
+def _block(method: Method, task: Task, record: Record, risk: np.ndarray, reads: bool) -> Block:
     unit = method.unit(task.algorithm)
     position = np.asarray(task.saved)
     along = task.clocks.coordinates(position, method.stepwise, unit)
     clocks = {name: along[name][0] for name in ("time", "step", "alpha")}
     stops = task.clocks.coordinates(record.stop, method.stepwise, unit)
-    M, a, risk = (x[:, task.hidden :] for x in (record.snapshot.M, record.snapshot.a, risk))
-    total = risk + irreducible(task.problem)
-    return Block(M, a, total, risk, clocks, record.outcome, stops["time"][0], stops["step"][0])
+    read: dict[str, np.ndarray] = {}
+    if reads and isinstance(record.snapshot, Snapshot):
+        at, count = record.snapshot[:3], len(task.points)
+        found = readings(task.problem, task.algorithm.loss, *at, risk, affordable=count)
+        read = {name: x for name, (x, _) in found.items()}
+    kept = {name: x[:, task.hidden :] for name, x in {"risk": risk + irreducible(task.problem), **read}.items()}
+    M, a, excess = (x[:, task.hidden :] for x in (record.snapshot.M, record.snapshot.a, risk))
+    ends = {name: stops[name][0] for name in ("time", "step", "alpha")}
+    return Block(M, a, kept.pop("risk"), excess, clocks, record.outcome, ends, kept)
 
 
 def _joined(parts: list[Values]) -> Values:
@@ -248,7 +258,7 @@ def _run(jobs: Sequence[Job], reduction: Reduction) -> list[Values]:
     reduced: list[Values] = []
     for (method, task), record, risk in zip(pairs, records, _risks(pairs, records), strict=True):
         if reduction.of_block is not None:
-            reduced.append(reduction.of_block(_block(method, task, record, risk[0])))
+            reduced.append(reduction.of_block(_block(method, task, record, risk[0], reduction.reads)))
         else:
             reduced.append(reduction.of_datasets(to_dataset(task, method, record, risk)))
     at, values = 0, []

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.errors import InputError
+from twolayer.numerics.errors import InputError, path_of, short
 from twolayer.numerics.precision import float64
+from twolayer.numerics.strangers import reading
 from twolayer.sweeps.batch import Result
 from twolayer.sweeps.grid import digest, unmarked
 from twolayer.sweeps.store import Store, read_header
@@ -87,11 +88,13 @@ def load_sweep(path: str | os.PathLike[str]) -> xr.Dataset:
     path : str or path
         A store written by `sweep`.
     """
-    grid = StoredGrid(read_header(path))
-    table, store = ResultTable(grid, grid.seeds), Store(path, grid)
-    store.load(table)
-    store.close()
-    return table.dataset(grid.seeds, _papers(grid))
+    header = read_header(path)
+    with reading(f"The store {short(str(path), 200)}"):
+        grid = StoredGrid(header)
+        table, store = ResultTable(grid, grid.seeds), Store(path, grid)
+        store.load(table)
+        store.close()
+        return table.dataset(grid.seeds, _papers(grid))
 
 
 def _papers(grid: StoredGrid) -> tuple[str, ...]:
@@ -116,8 +119,13 @@ def merge_sweeps(into: str | os.PathLike[str], *stores: str | os.PathLike[str]) 
     if not stores:
         raise InputError("Argument `stores` must name at least one store to merge.")
     headers = {str(path): read_header(path) for path in stores}
-    if Path(into).exists():
+    if path_of("into", into).exists():
         headers = {str(into): read_header(into), **headers}
+    with reading("The stores"):
+        return _merged(into, stores, headers)
+
+
+def _merged(into: Any, stores: tuple[Any, ...], headers: dict[str, dict[str, Any]]) -> xr.Dataset:
     names, known = list(headers), list(headers.values())
     for name, header in headers.items():
         if header["hash"] != known[0]["hash"]:

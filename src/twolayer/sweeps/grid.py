@@ -33,10 +33,11 @@ from twolayer.task.scaling import Scaling
 
 __all__ = ["Cell", "Grid", "Run", "digest", "text_of", "unmarked"]
 
-FORMAT = "twolayer-sweep/1"
+FORMAT = "twolayer-sweep/2"
 LAWS = ("sphere", "hemisphere", "gaussian")
 STREAMS = ("independent", "common")
-RUN_KEYS = ("dim", "time", "steps", "save", "seed", "until.quantity", "until.value", "until.relative")
+ENDS = ("time", "steps", "alpha")
+RUN_KEYS = ("dim", *ENDS, "save", "seed", "until.quantity", "until.value", "until.relative")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +52,7 @@ class Run:
     seed: int = 0
     start: Overlaps | str = "sphere"
     streams: str = "independent"
+    alpha: Any = None
 
     def describe(self) -> dict[str, Any]:
         """As plain values; a given start by a hash of its numbers."""
@@ -58,7 +60,7 @@ class Run:
         if isinstance(start, Overlaps):
             arrays = [start.Q, start.M, start.P] + ([] if start.a is None else [np.asarray(start.a)])
             start = digest([[list(x.shape), x.ravel().tolist()] for x in arrays] + [start.dim])
-        plain = {name: _plain(getattr(self, name)) for name in ("time", "steps", "save", "dim", "streams")}
+        plain = {name: _plain(getattr(self, name)) for name in (*ENDS, "save", "dim", "streams")}
         until = {} if self.until is None else {f"until.{k}": v for k, v in dataclasses.asdict(self.until).items()}
         return {**plain, **until, "seed": int(self.seed), "start": start}
 
@@ -189,8 +191,8 @@ class Grid:
                 raise InputError(f"Unknown swept key {key!r}{hint}.")
         if "method.dim" in over and "run.dim" in over:
             raise InputError("Sweep either `method.dim` or `run.dim`, which also sets the dimension of random starts.")
-        if {"time", "steps"} <= {key.removeprefix("run.") for key in over}:
-            raise InputError("Sweep either `run.time` or `run.steps`, not both.")
+        if len({f"run.{name}" for name in ENDS} & set(over)) > 1:
+            raise InputError("Sweep one of `run.time`, `run.steps` and `run.alpha`.")
         choice("streams", run.streams, STREAMS)
         if not isinstance(run.start, Overlaps):
             choice("start", run.start, LAWS)
@@ -207,6 +209,7 @@ class Grid:
         """All keys that can be swept."""
         parts: dict[str, Any] = {"problem": self.problem, "algorithm": self.algorithm, "method": self.method}
         keys = [f"{name}.{f.name}" for name, part in parts.items() for f in dataclasses.fields(part)]
+        keys += [f"problem.inputs.{name}" for name in self.problem.inputs.describe() if name != "kind"]
         return keys + [f"run.{name}" for name in RUN_KEYS]
 
     def __iter__(self) -> Iterator[tuple[int, ...]]:
@@ -221,10 +224,15 @@ class Grid:
             swept |= {"problem.gram", "problem.directions"}
         if swept & {"run.dim", "method.dim"}:
             swept |= {"run.dim", "method.dim"}
-        if swept & {"run.time", "run.steps"}:
-            swept |= {"run.time", "run.steps"}
+        ends = {f"run.{name}" for name in ENDS}
+        if swept & ends:
+            swept |= ends
+        described = describe_problem(self.problem)
+        if "inputs" in described:
+            own = {k: v for k, v in described["inputs"].items() if f"problem.inputs.{k}" not in swept}
+            described["inputs"] = own
         whole = {
-            "problem": describe_problem(self.problem),
+            "problem": described,
             "algorithm": self.algorithm.describe(),
             "method": self.method.describe(),
             "run": self.run.describe(),
@@ -277,13 +285,15 @@ class Grid:
                 own["until"] = Until(**{**base, **until})
             if "dim" in own:
                 own["dim"] = positive_integer("dim", own["dim"])
-            for one, other in (("time", "steps"), ("steps", "time")):
-                if one in own:
-                    own[other] = None
+            if set(ENDS) & set(own):
+                own = {**dict.fromkeys(ENDS), **own}
             return dataclasses.replace(self.run, **own)
         if part == "method":
             return dataclasses.replace(self.method, **own) if own else self.method
         base = getattr(self, part)
+        inner = {k.removeprefix("inputs."): own.pop(k) for k in list(own) if k.startswith("inputs.")}
+        if inner:
+            own["inputs"] = base.inputs.replace(**inner)
         return base.replace(**own) if own else base
 
     def labels(self) -> dict[str, list[Any]]:

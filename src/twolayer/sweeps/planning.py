@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from twolayer.gaussian.readings import reading_names
 from twolayer.numerics.errors import InputError
 from twolayer.running.cost import lasting
 from twolayer.sweeps.batch import SEED_BLOCK, outline
@@ -117,7 +118,9 @@ class Outlines:
         """What the reduction yields at most."""
         cells = [self.grid.cell(index) for index in self.grid]
         p, k = max(c.problem.p for c in cells), max(c.problem.k for c in cells)
-        return self.reduction.template(p, k, max(self[index].points for index in self.grid))
+        points = max(self[index].points for index in self.grid)
+        read = {name for c in cells for name in reading_names(c.problem, c.algorithm.loss)}
+        return self.reduction.template(p, k, points, sorted(read, reverse=True))
 
 
 def missing(table: ResultTable, needed: Mapping[Index, int]) -> list[Unit]:

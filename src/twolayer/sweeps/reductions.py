@@ -1,8 +1,8 @@
 """Reductions: what is kept of each run.
 
-    final       risk, excess_risk, overlap ‖M‖_F, M, time and step at the end
+    final       risk, excess_risk, loss, error (of labels ±1), overlap ‖M‖_F, M, time, step and alpha at the end
     exit_time   time and step where the threshold of `until` was reached (NaN where it was not)
-    trajectory  risk, excess_risk, overlap, M, a and the clocks at every save point
+    trajectory  risk, excess_risk, loss, error, overlap, M, a and the clocks at every save point
 
 A function of your own takes the dataset of one run (as `solve` makes it, without the seed axis) and returns a dataset,
 or a table of numbers. It sees one run at a time, so that adding seeds changes no number; averages over seeds are taken
@@ -12,7 +12,7 @@ afterwards, on the result.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,7 +30,11 @@ CLOCKS = ("time", "step", "alpha")
 
 
 class Block(NamedTuple):
-    """The runs of one unit at its save points: arrays with leading axes (seed, save point)."""
+    """The runs of one unit at its save points: arrays with leading axes (seed, save point).
+
+    ``stops`` are the clocks at which runs ended before that (seed,), ``read`` the mean loss and, for labels ±1, the
+    classification error.
+    """
 
     M: np.ndarray
     a: np.ndarray
@@ -38,8 +42,8 @@ class Block(NamedTuple):
     excess_risk: np.ndarray
     clocks: dict[str, np.ndarray]
     outcome: np.ndarray
-    stop_time: np.ndarray
-    stop_step: np.ndarray
+    stops: dict[str, np.ndarray]
+    read: dict[str, np.ndarray]
 
 
 class Quantity(NamedTuple):
@@ -67,25 +71,25 @@ def _final(block: Block) -> Values:
     return {
         "risk": ((), block.risk[:, -1]),
         "excess_risk": ((), block.excess_risk[:, -1]),
+        **{name: ((), x[:, -1]) for name, x in block.read.items()},
         "overlap": ((), _norm(M)),
         "M": (("neuron", "direction"), M),
-        "time": ((), _end(block, "time")),
-        "step": ((), _end(block, "step")),
+        **{name: ((), _end(block, name)) for name in CLOCKS},
         "outcome": ((), _outcome(block)),
     }
 
 
 def _end(block: Block, clock: str) -> np.ndarray:
     """Where each run ended: where it stopped, or at the last save point."""
-    stop = block.stop_time if clock == "time" else block.stop_step
+    stop = block.stops[clock]
     return np.where(np.isnan(stop), block.clocks[clock][-1], stop)
 
 
 def _exit_time(block: Block) -> Values:
     reached = block.outcome == Outcome.REACHED
     return {
-        "exit_time": ((), np.where(reached, block.stop_time, np.nan)),
-        "exit_step": ((), np.where(reached, block.stop_step, np.nan)),
+        "exit_time": ((), np.where(reached, block.stops["time"], np.nan)),
+        "exit_step": ((), np.where(reached, block.stops["step"], np.nan)),
         "outcome": ((), _outcome(block)),
     }
 
@@ -96,6 +100,7 @@ def _trajectory(block: Block) -> Values:
     return {
         "risk": (("save_point",), block.risk),
         "excess_risk": (("save_point",), block.excess_risk),
+        **{name: (("save_point",), x) for name, x in block.read.items()},
         "overlap": (("save_point",), _norm(block.M)),
         "M": (("save_point", "neuron", "direction"), block.M),
         "a": (("save_point", "neuron"), block.a),
@@ -116,6 +121,10 @@ class Reduction:
         The variable whose standard error `target_se` means when it is a number.
     ends_only : bool
         Whether the save points between start and end are not looked at.
+    importable : bool
+        Whether other processes can find it by its name.
+    reads : bool
+        Whether mean loss and classification error are looked at.
     """
 
     name: str
@@ -124,16 +133,18 @@ class Reduction:
     main: str | None = None
     ends_only: bool = False
     importable: bool = True
+    reads: bool = True
 
-    def template(self, p: int, k: int, points: int) -> dict[str, Quantity] | None:
-        """What the reduction yields, if that is known beforehand."""
+    def template(self, p: int, k: int, points: int, read: Sequence[str] = ()) -> dict[str, Quantity] | None:
+        """What the reduction yields, if that is known beforehand; ``read`` are the names of further readings."""
         if self.of_block is None:
             return None
         n = 2 if self.ends_only else points
         zero, one = np.zeros((1, n)), np.zeros(1)
         clocks = {name: np.zeros(n) for name in CLOCKS}
         outcome = np.array([Outcome.OK])
-        blank = Block(np.zeros((1, n, p, k)), np.zeros((1, n, p)), zero, zero, clocks, outcome, one, one)
+        stops, others = dict.fromkeys(CLOCKS, one), dict.fromkeys(read, zero)
+        blank = Block(np.zeros((1, n, p, k)), np.zeros((1, n, p)), zero, zero, clocks, outcome, stops, others)
         values = self.of_block(blank)
         return {name: Quantity(dims, x.shape[1:], x.dtype.newbyteorder("<").str) for name, (dims, x) in values.items()}
 
@@ -167,7 +178,7 @@ def _checked(result: Any, name: str) -> Values:
 
 NAMED = {
     "final": Reduction("final", _final, main="excess_risk", ends_only=True),
-    "exit_time": Reduction("exit_time", _exit_time, main="exit_time", ends_only=True),
+    "exit_time": Reduction("exit_time", _exit_time, main="exit_time", ends_only=True, reads=False),
     "trajectory": Reduction("trajectory", _trajectory),
 }
 

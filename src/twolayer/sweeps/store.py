@@ -19,7 +19,9 @@ import contextlib
 import hashlib
 import itertools
 import json
+import math
 import os
+import re
 import shutil
 import tempfile
 import time as wall
@@ -30,7 +32,8 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.numerics.errors import InputError, RunFailed
+from twolayer.numerics.errors import InputError, RunFailed, path_of, short
+from twolayer.numerics.strangers import check_format, check_size, reading
 from twolayer.sweeps.batch import SEED_BLOCK, Result
 from twolayer.sweeps.grid import FORMAT, text_of
 from twolayer.sweeps.locks import Locks, locks_module
@@ -81,13 +84,42 @@ def checksum(values: Values) -> int:
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     """What the group says about the sweep it holds, or an error that it is none of ours."""
-    where = Path(path)
+    where = path_of("store", path)
     try:
         document = json.loads((where / "zarr.json").read_text(encoding="utf-8"))
         header = document["attributes"]["twolayer"]
-        assert header["format"] == FORMAT
-    except (OSError, ValueError, KeyError, TypeError, AssertionError):
-        raise InputError(f"The store must be a sweep of twolayer, but {str(path)!r} is none.") from None
+        found = header["format"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(f"The store must be a sweep of twolayer, but {short(str(path), 200)} is none.") from None
+    what = f"The store {short(str(path), 200)}"
+    check_format(what, found, FORMAT)
+    with reading(what):
+        return _checked_header(header, what)
+
+
+def _checked_header(header: dict[str, Any], what: str) -> dict[str, Any]:
+    """A header whose names stay inside the store, and whose arrays fit into memory."""
+    axes, variables = header["axes"], header["variables"]
+    if header["seed_block"] != SEED_BLOCK or not isinstance(header["hash"], str):
+        raise ValueError("its blocks of seeds")
+    if not isinstance(header["description"]["run"], dict) or not isinstance(header["description"]["method"], dict):
+        raise TypeError("its description")
+    for name in [*axes, *variables]:
+        if not re.fullmatch(r"[A-Za-z_][\w.]*", name) or ".." in name or name == "journal":
+            raise ValueError(f"the name {short(name)}")
+    if not all(isinstance(axis, list) for axis in axes.values()):
+        raise TypeError("its axes")
+    total, cells = 0, math.prod(len(axis) for axis in axes.values()) * (int(header["seeds"]) + SEED_BLOCK)
+    for variable in variables.values():
+        sizes = [*variable["shape"], *variable["chunk"]]
+        if not all(isinstance(n, int) and n >= 0 for n in sizes) or len(sizes) != 2 * len(variable["dims"]):
+            raise ValueError("the sizes of an array")
+        if np.dtype(variable["dtype"]).kind not in "fiub" or not all(variable["chunk"]):
+            raise TypeError("the kind of an array")
+        total += cells * math.prod(variable["shape"]) * np.dtype(variable["dtype"]).itemsize
+    if header["seeds"] < 0:
+        raise ValueError("its number of seeds")
+    check_size(what, total + cells)
     return dict(header)
 
 
@@ -106,21 +138,23 @@ class Store:
         """Reject a path that cannot hold this sweep; nothing is written."""
         zarr_module()
         locks_module()
-        where = Path(path)
+        where = path_of("store", path)
         if where.suffix != ".zarr":
-            raise InputError(f"Argument `store` must end in .zarr, but got {str(path)!r}.")
+            raise InputError(f"Argument `store` must end in .zarr, but got {short(str(path), 200)}.")
         if not where.exists():
             folder = where.parent
             if not folder.is_dir() or not os.access(folder, os.W_OK):
-                raise InputError(f"Argument `store` must lie in a writable folder, but {str(folder)!r} is none.")
+                raise InputError(
+                    f"Argument `store` must lie in a writable folder, but {short(str(folder), 200)} is none."
+                )
             return
         header = read_header(where)
         if header["hash"] != grid.hash:
-            raise InputError(f"The store {str(path)!r} holds another sweep: {difference(header, grid)}.")
+            raise InputError(f"The store {short(str(path), 200)} holds another sweep: {difference(header, grid)}.")
         if not resume:
-            raise InputError(f"The store {str(path)!r} exists already: resume it, or give another name.")
+            raise InputError(f"The store {short(str(path), 200)} exists already: resume it, or give another name.")
         if not os.access(where / "journal", os.W_OK):
-            raise InputError(f"Argument `store` must be writable, but {str(path)!r} is not.")
+            raise InputError(f"Argument `store` must be writable, but {short(str(path), 200)} is not.")
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], grid: Layout, seeds: int) -> Store:
@@ -154,13 +188,19 @@ class Store:
         finally:
             shutil.rmtree(draft, ignore_errors=True)
         if not path.exists():
-            raise InputError(f"Argument `store` must be writable, but {str(path)!r} could not be made.")
+            raise InputError(f"Argument `store` must be writable, but {short(str(path), 200)} could not be made.")
 
     def _refresh_header(self) -> None:
         header = read_header(self.path)
         if header["hash"] != self.grid.hash:
-            raise InputError(f"The store {str(self.path)!r} holds another sweep: {difference(header, self.grid)}.")
+            raise InputError(
+                f"The store {short(str(self.path), 200)} holds another sweep: {difference(header, self.grid)}."
+            )
         self.header = header
+        with reading(f"The store {short(str(self.path), 200)}"):
+            self._find_places(header)
+
+    def _find_places(self, header: dict[str, Any]) -> None:
         known = {key: {text_of(v): i for i, v in enumerate(axis)} for key, axis in header["axes"].items()}
         self._places = [[known[key].get(text_of(v)) for v in axis] for key, axis in self.grid.names.items()]
         # the store keeps its own order of axes
@@ -209,6 +249,10 @@ class Store:
 
     def _write_header(self) -> None:
         """Array sizes and coordinates first, the group that speaks of them last."""
+        with reading(f"The store {short(str(self.path), 200)}"):
+            self._write_arrays()
+
+    def _write_arrays(self) -> None:
         zarr = zarr_module()
         group = zarr.open_group(self.path, mode="r+")
         outer = [len(axis) for axis in self.header["axes"].values()] + [self.header["seeds"]]
@@ -336,8 +380,8 @@ class Store:
             write_durably(self.path / "journal" / name, json.dumps(record))
         except OSError as error:
             raise RunFailed(
-                f"The store {str(self.path)!r} could not be written ({error.strerror or error}); all cells finished "
-                "before are safe: make room and resume."
+                f"The store {short(str(self.path), 200)} could not be written ({error.strerror or error}); all cells "
+                "finished before are safe: make room and resume."
             ) from error
         self._read.add(name)
 
@@ -367,8 +411,9 @@ class Store:
         self._refresh_header()
         for name in fresh:
             self._read.add(name)
-        for index, unit, _ in self.units(fresh):
-            self._load_unit(table, index, unit)
+        with reading(f"The store {short(str(self.path), 200)}"):
+            for index, unit, _ in self.units(fresh):
+                self._load_unit(table, index, unit)
 
     def units(self, names: list[str]) -> Iterator[tuple[Index, dict[str, Any], dict[str, str]]]:
         """Units of journal files that belong to the grid: index, entry, and the versions they were run with."""
@@ -377,6 +422,8 @@ class Store:
             record = json.loads((self.path / "journal" / name).read_text(encoding="utf-8"))
             for unit in record["units"]:
                 index = wanted.get(tuple(unit["place"]))
+                if not 0 <= unit["low"] < unit.get("high", math.inf):
+                    raise ValueError(f"the runs in {name}")
                 if index is not None and unit["key"] == self.grid.cell(index).key:
                     yield index, unit, record["versions"]
 

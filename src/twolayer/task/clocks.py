@@ -28,6 +28,7 @@ from twolayer.task.timeline import MAX_STEPS, FlowLine, StepLine
 
 __all__ = ["Clocks", "save_steps", "save_times"]
 
+MAX_POINTS = 10**6
 LOG_POINTS, SPAN = 200, 1e-6  # save="log": how many points, and the first one of a continuous clock
 
 
@@ -291,4 +292,6 @@ def _points(name: str, end: Any, save: Any) -> np.ndarray:
         choice("save", save, ("log",))
         first = min(1.0, last) if name == "steps" else last * SPAN
         return np.concatenate([[0.0], np.geomspace(first, last, LOG_POINTS)])
-    return np.linspace(0.0, last, positive_integer("save", save) + 1)
+    count = positive_integer("save", save)
+    require(count <= MAX_POINTS, "save", save, f"at most {MAX_POINTS:.0e} intervals")
+    return np.linspace(0.0, last, count + 1)

@@ -5,7 +5,8 @@
 ξ has variance one, so that Δ is the variance of the noise, unless its law has none: then √Δ is the scale of Student's
 t. Laws enter through the map from a normal to ξ and back. So a label takes one normal number whatever its law, and a
 quadrature over x ends its panels where the label is at a kink of the loss. Where labels are flipped too, x decides on
-that first: it is below the quantile q or above, and what it says beyond that is again uniform.
+that first: it is below the quantile q or above, and what it says beyond that is again uniform. An algorithm may add
+Gaussian noise of its own to the labels, with another normal at every visit to a sample.
 """
 
 from __future__ import annotations
@@ -156,16 +157,17 @@ def _chebyshev(coefficients: np.ndarray, u: Any) -> Any:
 
 @dataclass(frozen=True)
 class LabelNoise:
-    """The law of the label noise and the probability q of a flip.
+    """The law of the label noise, the probability q of a flip, and the variance of what an algorithm adds.
 
     Examples
     --------
     >>> LabelNoise.of("student(5)", 0.1)
-    LabelNoise(law=Law(name='student(5)', nu=5.0), flips=0.1)
+    LabelNoise(law=Law(name='student(5)', nu=5.0), flips=0.1, more=0.0)
     """
 
     law: Law = Law("gaussian")
     flips: float = 0.0
+    more: float = 0.0
 
     @classmethod
     def of(cls, law: str | Law, flips: float) -> LabelNoise:
@@ -173,6 +175,15 @@ class LabelNoise:
         q = finite_number("flips", flips, minimum=0.0, accepted="a probability in [0, 1/2]")
         require(q <= 0.5, "flips", flips, "a probability in [0, 1/2]")
         return cls(law if isinstance(law, Law) else Law.of(law), q)
+
+    @property
+    def normals(self) -> int:
+        """Normals that a label takes."""
+        return 1 + (self.more > 0)
+
+    def again(self, spoilt: Spoilt, x: Any) -> Spoilt:
+        """What an algorithm adds to labels, from normals x that are new at every visit."""
+        return Spoilt(spoilt.sign, spoilt.shift + math.sqrt(self.more) * x) if self.more else spoilt
 
     @property
     def plain(self) -> bool:

@@ -21,7 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.numerics.errors import InputError, choice, failed, finite_number, reject, require, short
+from twolayer.numerics.errors import (
+    InputError,
+    choice,
+    failed,
+    finite_numbers,
+    flag,
+    identifier,
+    reject,
+    require,
+    short,
+)
 
 __all__ = ["Loss", "register_loss"]
 
@@ -193,11 +203,9 @@ def register_loss(
     >>> Loss.of("quantile").student is None
     True
     """
-    if not name.isidentifier():
-        reject("name", name, "an identifier")
-    if _built_in(name) is not None:
+    if _built_in(identifier("name", name)) is not None:
         reject("name", name, "another name: this one is a loss of the package, whose closed forms would be used for it")
-    places = tuple(finite_number("kinks", kink, accepted="finite numbers") for kink in kinks)
+    places, margin = finite_numbers("kinks", kinks), flag("margin", margin)
 
     def decorate(residual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         for function in (residual, value):

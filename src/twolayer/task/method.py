@@ -19,6 +19,7 @@ import numpy as np
 from twolayer.numerics.errors import choice, finite_number, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps, save_times
+from twolayer.task.inputs import Inputs
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.particles import Particles
 from twolayer.task.problem import Problem
@@ -47,14 +48,16 @@ class Outcome:
     DIVERGED = "diverged"
     MAX_STEPS = "max_steps"
     INTERRUPTED = "interrupted"
+    NOT_FINITE = "not_finite"
 
-    CODES: ClassVar[tuple[str, ...]] = (OK, REACHED, DIVERGED, MAX_STEPS, INTERRUPTED)
+    CODES: ClassVar[tuple[str, ...]] = (OK, REACHED, DIVERGED, MAX_STEPS, INTERRUPTED, NOT_FINITE)
     ADVICE: ClassVar[dict[str, str]] = {
         OK: "the run got to its last save point",
         REACHED: "the run stopped where the requested threshold was reached",
         DIVERGED: "the weights grow without bound: use a smaller lr, a larger batch, or geometry='projected'",
         MAX_STEPS: "the integrator used up its steps: raise max_steps, loosen rtol, or shorten the time",
         INTERRUPTED: "the run was interrupted; what was finished is kept",
+        NOT_FINITE: "numbers of the run are too large or too small for double precision: change the scales of the task",
     }
 
 
@@ -99,6 +102,8 @@ class Snapshot(NamedTuple):
     """Overlaps and second layer at save points: Q (seeds, n, p, p), M (seeds, n, p, k), a (seeds, n, p).
 
     Where samples are reused, also the risk on them, (seeds, n); where iterates are averaged, all this of their average.
+    Where inputs have blocks, Q and M are those of the fields, and Q_block (seeds, n, blocks, p, p) and M_block those of
+    the rows in each block.
     """
 
     Q: np.ndarray
@@ -109,6 +114,14 @@ class Snapshot(NamedTuple):
     M_average: np.ndarray | None = None
     a_average: np.ndarray | None = None
     train_risk_average: np.ndarray | None = None
+    Q_block: np.ndarray | None = None
+    M_block: np.ndarray | None = None
+
+    @classmethod
+    def in_blocks(cls, inputs: Inputs, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> Snapshot:
+        """From overlaps in blocks."""
+        one, other = (np.einsum("i,...ijl->...jl", np.asarray(inputs.variances), x) for x in (Q, M))
+        return cls(one, other, a, Q_block=Q, M_block=M)
 
 
 class Measure(NamedTuple):
@@ -160,17 +173,32 @@ class Task:
         """Numbers of the runs, on which their random streams depend: ``seeds`` of them from ``first`` on."""
         return np.arange(self.first, self.first + self.seeds)
 
+    @property
+    def as_trained(self) -> Task:
+        """The same with the label noise that gradients see, which has that of the algorithm's own besides."""
+        rule = self.algorithm.rule
+        if rule is None or not rule.relabels:
+            return self
+        return dataclasses.replace(self, problem=self.problem.replace(noise=self.problem.noise + rule.relabels))
+
     def starts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Q, M, a of every seed, with a leading seed axis."""
+        """Q and M of the fields and a of every seed, with a leading seed axis."""
         assert isinstance(self.start, Overlaps)
-        Q, M = self.start.Q, self.start.M
-        a = self.problem.a(self.seed) if self.start.a is None else self.start.a
+        start = self.start.fields(self.problem.inputs)
+        Q, M = start.Q, start.M
+        a = self.problem.a(self.seed) if start.a is None else start.a
         n, p, k = self.seeds, self.problem.p, self.problem.k
         return (
             np.broadcast_to(Q, (n, p, p)).copy(),
             np.broadcast_to(M, (n, p, k)).copy(),
             np.broadcast_to(a, (n, p)).copy(),
         )
+
+    def block_starts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Q (n, blocks, p, p) and M (n, blocks, p, k) of the rows in each block, of every seed."""
+        assert isinstance(self.start, Overlaps)
+        Q, M = (np.broadcast_to(x, (self.seeds, *x.shape[-3:])).copy() for x in (self.start.Q, self.start.M))
+        return Q, M
 
 
 def from_start(points: np.ndarray) -> tuple[np.ndarray, int]:
@@ -232,6 +260,7 @@ class Method(abc.ABC):
     papers: ClassVar[tuple[str, ...]] = ()
     takes_particles: ClassVar[bool] = False
     hands_over: ClassVar[bool] = False  # whether a stage goes on from all that the one before it left
+    resumes: ClassVar[bool] = False  # whether a state and the steps to come are all that a run is
     in_comparisons: ClassVar[bool] = True  # whether `compare` includes it without being asked
 
     @property
@@ -265,8 +294,18 @@ class Method(abc.ABC):
         """Why this method cannot treat the problem and algorithm, whatever its knobs, or None if it can."""
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
-        """The same with the knobs that it has."""
-        return self.refusal(problem, algorithm)
+        """The same with the knobs that it has, and with the inputs of the problem."""
+        return self.answer(problem, algorithm)
+
+    @classmethod
+    def answer(cls, problem: Problem, algorithm: SGD) -> str | None:
+        """Why not, for the inputs of the problem or for anything else."""
+        return (None if problem.inputs.plain else cls.structure(problem, algorithm)) or cls.refusal(problem, algorithm)
+
+    @classmethod
+    def structure(cls, problem: Problem, algorithm: SGD) -> str | None:
+        """Why this method cannot treat inputs of other covariances than I; asked where there are such inputs."""
+        return f"the inputs are {problem.inputs}, and this method knows inputs N(0, I) only"
 
     @classmethod
     def at(cls, dim: int | None) -> Method | None:
@@ -369,6 +408,8 @@ def register_method(cls: type[Method]) -> type[Method]:
 
     A class of the same name that was registered before is replaced; the names of the package's own methods are taken.
     """
+    if not (isinstance(cls, type) and issubclass(cls, Method)):
+        reject("cls", cls, "a subclass of Method")
     word = cls.__name__.lower()
     if word not in HOMES:
         METHODS.own[word] = cls

@@ -2,6 +2,7 @@
 
 Q = W Wᵀ,  M = W W*ᵀ,  P = W* W*ᵀ,    (λ, λ*) ~ N(0, Ω)
 W = M P⁺ W* + W⊥,    Q⊥ = Q − M P⁺ Mᵀ = W⊥ W⊥ᵀ
+inputs with blocks:  Ω⁽ⁱ⁾ of the parts of all rows in block i,    (λ, λ*) ~ N(0, Σ_i s_i Ω⁽ⁱ⁾)
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.numerics.errors import InputError, choice, positive_integer, require
+from twolayer.numerics.errors import InputError, choice, expect, positive_integer, require
 from twolayer.numerics.roots import host_root
+from twolayer.numerics.strangers import check_size
 from twolayer.numerics.tracing import traced
+from twolayer.task.inputs import Inputs
 from twolayer.task.problem import Problem, finite_array
 
 __all__ = ["Overlaps", "pseudo_inverse", "rank_of", "register"]
@@ -26,6 +29,8 @@ LAWS = ("sphere", "hemisphere", "gaussian")
 @dataclass(frozen=True, eq=False)
 class Overlaps:
     """Overlaps of student and target directions; leading axes hold several starts at once. A pytree of JAX.
+
+    For inputs of several variances the axis before the last two holds the blocks (`in_blocks`).
 
     Parameters
     ----------
@@ -57,16 +62,18 @@ class Overlaps:
         require(M.ndim == Q.ndim and M.shape[:-1] == Q.shape[:-1], "M", M, f"of shape {Q.shape[:-1]} + (k,)")
         k = M.shape[-1]
         P = np.eye(k) if P is None else finite_array("P", P)
-        require(P.shape == (k, k), "P", P, f"a {k} × {k} matrix")
+        many = Q.shape[-3:-2] if P.ndim == 3 else ()
+        require(P.shape == (*many, k, k), "P", P, f"a {k} × {k} matrix" + (" for each block" if P.ndim == 3 else ""))
         if a is not None:
             a = finite_array("a", a)
-            fits = a.ndim >= 1 and a.shape[-1] == Q.shape[-1] and (a.ndim == 1 or a.shape == Q.shape[:-1])
-            require(fits, "a", a, f"of shape {Q.shape[:-1]}")
+            whole = (*Q.shape[: Q.ndim - 2 - len(many)], Q.shape[-1])
+            fits = a.ndim >= 1 and a.shape[-1] == Q.shape[-1] and (a.ndim == 1 or a.shape == whole)
+            require(fits, "a", a, f"of shape {whole}")
         if not traced(Q, M, P, a):  # what is traced has shapes but no values to check yet
             Q, P, a = _checked(Q, M, P, a)
         if dim is not None:
             dim = positive_integer("dim", dim)
-            rank = k if traced(P) else rank_of(P)
+            rank = k if traced(P) else sum(map(rank_of, P)) if P.ndim == 3 else rank_of(P)
             require(dim >= rank, "dim", dim, f"at least the {rank} independent directions of the target")
         for name, value in {"Q": Q, "M": M, "P": P, "a": a, "dim": dim}.items():
             object.__setattr__(self, name, value)
@@ -86,7 +93,27 @@ class Overlaps:
     @property
     def batch(self) -> tuple[int, ...]:
         """Shape of the leading axes: () for a single start."""
-        return tuple(self.Q.shape[:-2])
+        return tuple(self.Q.shape[: self.Q.ndim - self.P.ndim])
+
+    @property
+    def blocks(self) -> int | None:
+        """Number of blocks, where the overlaps are given in blocks."""
+        return int(self.P.shape[0]) if self.P.ndim == 3 else None
+
+    def fields(self, inputs: Inputs) -> Overlaps:
+        """Covariance of the fields, Σ_i s_i Ω⁽ⁱ⁾, as plain overlaps.
+
+        Examples
+        --------
+        >>> start = Overlaps.in_blocks(Q=[[[0.4]], [[0.6]]], M=[[[0.1]], [[0.2]]], P=[[[0.5]], [[0.5]]])
+        >>> start.fields(Inputs.blocks([1.6, 0.6], [0.4, 0.6])).M.round(3).tolist()
+        [[0.28]]
+        """
+        if self.blocks is None:
+            return self
+        s = np.asarray(inputs.variances)
+        Q, M, P = (np.einsum("i,...ijl->...jl", s, x) for x in (self.Q, self.M, self.P))
+        return Overlaps.unchecked(Q, M, P, self.a, self.dim)
 
     @property
     def Q_perp(self) -> np.ndarray:
@@ -129,6 +156,7 @@ class Overlaps:
         size: int | None = None,
         law: str = "sphere",
         first: int = 0,
+        P: Any = None,
     ) -> Overlaps:
         """Exact law of the overlaps of a random initialisation, without any vector of length dim.
 
@@ -142,9 +170,13 @@ class Overlaps:
             Draw this many independent starts, on a leading axis.
         law : str
             ``"sphere"``: rows uniform on the unit sphere; ``"hemisphere"``: on the half of it where their overlap with
-            the first target direction is positive; ``"gaussian"``: rows N(0, I_d/d).
+            the first target direction is positive; ``"gaussian"``: rows N(0, I_d/d). With inputs of several variances
+            the overlap that counts is the covariance of the fields, and the target's directions are spread evenly over
+            all dimensions: P⁽ⁱ⁾ ∝ d_i, or of random law in blocks of fewer dimensions than it has directions.
         first : int
             Number of the first start: those from ``first`` on are drawn, each as it is in any larger set.
+        P : array (blocks, k, k), optional
+            How the target lies in the blocks of the inputs, if not evenly.
 
         Examples
         --------
@@ -155,11 +187,21 @@ class Overlaps:
         from twolayer.numerics import random
         from twolayer.numerics.wishart import draw_factor
 
+        expect(Problem, "problem", problem)
         choice("law", law, LAWS)
+        if not problem.inputs.plain:
+            runs = positive_integer("first", first, 0) + np.arange(
+                1 if size is None else positive_integer("size", size)
+            )
+            found = _random_in_blocks(problem, positive_integer("dim", dim), seed, runs, law, P)
+            return found[0] if size is None else found
+        require(P is None, "P", P, "None for inputs N(0, I): the target's overlaps are the `gram` of the problem")
         rank = rank_of(problem.P)
         dim = positive_integer("dim", dim)
         require(dim >= rank, "dim", dim, f"at least the {rank} independent directions of the target")
-        runs = positive_integer("first", first, 0) + np.arange(1 if size is None else positive_integer("size", size))
+        count = 1 if size is None else positive_integer("size", size)
+        check_size("Argument `size`", 32 * count * problem.p * (problem.p + problem.k))
+        runs = positive_integer("first", first, 0) + np.arange(count)
         p, rest = problem.p, dim - rank
         frame = cls(np.eye(p), np.zeros((p, problem.k)), problem.P).factors()[0]
         A = random.host_normal(seed, random.Role.START, p * rank, 2 * runs).reshape(len(runs), p, rank)
@@ -176,6 +218,30 @@ class Overlaps:
         if size is None:
             Q, M, a = Q[0], M[0], a[0]
         return cls(Q, M, problem.P, a, dim)
+
+    @classmethod
+    def in_blocks(cls, Q: Any, M: Any, P: Any, a: Any = None, dim: int | None = None) -> Overlaps:
+        """Overlaps for inputs of several variances: Gram matrices of the parts of all rows in each block.
+
+        Parameters
+        ----------
+        Q : array (..., blocks, p, p)
+            Euclidean: Σ_i Q⁽ⁱ⁾_jj is the squared norm of row j, whatever the variances.
+        M : array (..., blocks, p, k)
+        P : array (blocks, k, k)
+            How the target's directions lie in the blocks; Σ_i s_i P⁽ⁱ⁾ is the `gram` of the problem.
+        a : array (..., p), optional
+        dim : int, optional
+
+        Examples
+        --------
+        >>> Overlaps.in_blocks(Q=[[[0.4]], [[0.6]]], M=[[[0.1]], [[0.2]]], P=[[[0.5]], [[0.5]]])
+        Overlaps(p=1, k=1, blocks=2)
+        """
+        P, Q = finite_array("P", P), finite_array("Q", Q)
+        require(P.ndim == 3, "P", P, "an array (blocks, k, k)")
+        require(Q.ndim >= 3, "Q", Q, "an array (..., blocks, p, p)")
+        return cls(Q, M, P, a, dim)
 
     @classmethod
     def from_weights(cls, W: Any, W_star: Any, a: Any = None) -> Overlaps:
@@ -217,9 +283,10 @@ class Overlaps:
         return overlaps_html(self)
 
     def __repr__(self) -> str:
+        blocks = f", blocks={self.blocks}" if self.blocks else ""
         many = f", starts={self.batch[0]}" if self.batch else ""
         where = f", dim={self.dim}" if self.dim else ""
-        return f"Overlaps(p={self.p}, k={self.k}{many}{where})"
+        return f"Overlaps(p={self.p}, k={self.k}{blocks}{many}{where})"
 
 
 def pseudo_inverse(P: np.ndarray) -> np.ndarray:
@@ -248,7 +315,7 @@ def _checked(Q: np.ndarray, M: np.ndarray, P: np.ndarray, a: Any) -> tuple[np.nd
     """Q and P made symmetric and a for every start, or the error that says why no vectors have these overlaps."""
     k = M.shape[-1]
     require(np.allclose(Q, np.swapaxes(Q, -1, -2), atol=TOLERANCE), "Q", Q.tolist(), "symmetric")
-    require(np.allclose(P, P.T, atol=TOLERANCE), "P", P.tolist(), "symmetric")
+    require(np.allclose(P, np.swapaxes(P, -1, -2), atol=TOLERANCE), "P", P.tolist(), "symmetric")
     _check_positive("P", P, "P must be positive semidefinite")
     _check_positive("Q", Q, "Q must be positive semidefinite")
     omega = np.block([[Q, M], [np.swapaxes(M, -1, -2), np.broadcast_to(P, (*Q.shape[:-2], k, k))]])
@@ -257,8 +324,65 @@ def _checked(Q: np.ndarray, M: np.ndarray, P: np.ndarray, a: Any) -> tuple[np.nd
         omega,
         "M must be compatible with Q and P (the covariance (Q, M; Mᵀ, P) is positive semidefinite)",
     )
-    layer = None if a is None else np.broadcast_to(a, Q.shape[:-1])
-    return (Q + np.swapaxes(Q, -1, -2)) / 2, (P + P.T) / 2, layer
+    layer = None if a is None else np.broadcast_to(a, (*Q.shape[: Q.ndim - P.ndim], Q.shape[-1]))
+    return (Q + np.swapaxes(Q, -1, -2)) / 2, (P + np.swapaxes(P, -1, -2)) / 2, layer
+
+
+def _target_in_blocks(problem: Problem, sizes: tuple[int, ...], seed: int) -> np.ndarray:
+    """P⁽ⁱ⁾ (blocks, k, k) of directions that are spread evenly over all dimensions, with Σ_i s_i P⁽ⁱ⁾ = P."""
+    from twolayer.numerics import random
+
+    s, d = np.asarray(problem.inputs.variances), sum(sizes)
+    L = Overlaps(np.eye(1), np.zeros((1, problem.k)), problem.P).factors()[0]
+    rank = L.shape[1]
+    require(d >= rank, "dim", d, f"at least the {rank} independent directions of the target")
+    if min(sizes) >= rank:
+        share = np.asarray(sizes) / d
+        return np.asarray((share / (s @ share))[:, None, None] * problem.P)
+    # a block of fewer dimensions than directions has those of rows drawn at random
+    parts, at = [], 0
+    draws = random.host_normal(seed, random.Role.TARGET, rank * sum(n for n in sizes if n < rank))
+    for n in sizes:
+        rows = draws[at : at + n * rank].reshape(rank, n) if n < rank else np.sqrt(n) * np.eye(rank)
+        at += n * rank if n < rank else 0
+        parts.append(rows @ rows.T / d)
+    even = np.stack(parts)
+    values, vectors = np.linalg.eigh(np.einsum("i,ijl->jl", s, even))
+    require(values[0] > 1e-12 * values[-1], "dim", d, f"more, for the {rank} directions of the target to differ")
+    T = L @ (vectors / np.sqrt(values)) @ vectors.T
+    return T @ even @ T.T
+
+
+def _random_in_blocks(problem: Problem, dim: int, seed: int, runs: np.ndarray, law: str, given: Any) -> Overlaps:
+    """Random starts for inputs of several variances, exact in law: rows are drawn without regard to the variances.
+
+    In block i the coordinates along the target's parts are normals (p, k_i), and what is outside them has a Gram matrix
+    of Wishart law with d_i − k_i degrees of freedom; rows are then divided by their norms over all blocks.
+    """
+    from twolayer.numerics import random
+    from twolayer.numerics.wishart import GramFactor, factor_from
+
+    p, sizes = problem.p, problem.inputs.sizes(dim)
+    P = _target_in_blocks(problem, sizes, seed) if given is None else finite_array("P", given)
+    require(P.shape == (len(sizes), problem.k, problem.k), "P", P, f"an array {(len(sizes), problem.k, problem.k)}")
+    frames = [Overlaps(np.eye(1), np.zeros((1, problem.k)), one).factors()[0] for one in P]
+    ranks = [L.shape[1] for L in frames]
+    outside = [GramFactor(p, n - r) for n, r in zip(sizes, ranks, strict=True)]
+    cuts = np.cumsum([n for r, factor in zip(ranks, outside, strict=True) for n in (p * r, factor.draws)])
+    pieces = np.split(random.host_normal(seed, random.Role.START, int(cuts[-1]), 2 * runs), cuts[:-1], axis=-1)
+    rows = []
+    for i, (r, factor) in enumerate(zip(ranks, outside, strict=True)):
+        A = pieces[2 * i].reshape(len(runs), p, r)
+        rows.append((A, factor_from(factor, pieces[2 * i + 1])))
+    square = sum((A**2).sum(-1) + (B**2).sum(-1) for A, B in rows)
+    norm = np.full(square.shape, np.sqrt(dim)) if law == "gaussian" else np.sqrt(square)
+    if law == "hemisphere":
+        first = sum(s * A @ L[0] for s, (A, _), L in zip(problem.inputs.variances, rows, frames, strict=True))
+        norm = np.where(first < 0, -norm, norm)
+    Q = np.stack([A @ A.swapaxes(-1, -2) + B @ B.swapaxes(-1, -2) for A, B in rows], axis=1)
+    M = np.stack([A @ L.T for (A, _), L in zip(rows, frames, strict=True)], axis=1)
+    scale = 1 / norm[:, None, :, None]
+    return Overlaps(Q * scale * scale.swapaxes(-1, -2), M * scale, P, problem.a(seed, runs), dim)
 
 
 def _check_positive(name: str, matrix: np.ndarray, message: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.numerics.errors import InputError, choice, positive_integer, reject, require
+from twolayer.numerics.errors import InputError, choice, expect, failed, positive_integer, reject, require, short
 from twolayer.numerics.random import check_seed
 from twolayer.task.overlaps import TOLERANCE, Overlaps, pseudo_inverse
 from twolayer.task.problem import Problem, finite_array
@@ -108,6 +108,7 @@ class Particles:
         >>> Particles.from_overlaps(Overlaps(Q=[[1.0, 0.2], [0.2, 1.0]], M=[[0.6], [0.0]])).q.round(3).tolist()
         [0.64, 1.0]
         """
+        expect(Overlaps, "start", start)
         if start.batch:
             raise InputError(f"Argument `start` must be a single start, but holds {start.batch[0]}.")
         return cls(start.M, np.maximum(np.diagonal(start.Q_perp), 0.0), None, start.P, start.a, start.dim)
@@ -140,13 +141,16 @@ class Particles:
         >>> Particles.sample(problem, 3, law).n
         3
         """
+        expect(Problem, "problem", problem)
         size = positive_integer("size", size)
-        check_seed(seed)
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(check_seed(seed))
         if not isinstance(law, str):
             if not callable(law):
                 reject("law", law, "'sphere', 'gaussian', or a function of a generator and a size")
-            pair = law(rng, size) if _takes_two(law) else None
+            try:
+                pair = law(rng, size) if _takes_two(law) else None
+            except Exception as error:
+                raise failed("law", short(law), "a function of (generator, size)", error) from error
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 accepted = "a function of (generator, size) that returns the pair m (size, k) and q (size,)"
                 reject("law", law if pair is None else type(pair).__name__, accepted)

@@ -2,7 +2,8 @@
 
 y = ± h(W* z) + √Δ ξ,    f(z) = (1/N) Σ_j a_j σ(w_j · z),    z ~ N(0, I_d),    P = W* W*ᵀ
 
-N is p, 1 or √p (functions/normalisation.py); the sign and the law of ξ are in labels.py.
+N is p, 1 or √p (functions/normalisation.py); the sign and the law of ξ are in labels.py. Inputs with other covariances
+than I are in inputs.py; P is that of the fields λ* = W* z whatever they are.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from twolayer.functions.normalisation import NORMALISATIONS, divisor
 from twolayer.functions.target import Target
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, require, short
 from twolayer.numerics.tracing import traced
+from twolayer.task.inputs import Inputs
 from twolayer.task.labels import LabelNoise
 
 __all__ = ["Problem", "finite_array"]
@@ -42,7 +44,7 @@ class Problem:
     noise : float
         Δ, the variance of the label noise; of laws without a variance, the square of their scale.
     gram : array (k, k), optional
-        P; the identity by default.
+        P, the covariance of the fields λ* = W* z; the identity by default.
     second_layer : str or array (p,)
         ``"ones"``, ``"signs"`` (±1 with equal chance), ``"gaussian"``, or the values of a.
     directions : int, optional
@@ -55,6 +57,8 @@ class Problem:
         ``"cauchy"``.
     flips : float
         q, the probability that the sign of the target is turned, in [0, 1/2].
+    inputs : Inputs, optional
+        The law of the inputs z: ``Inputs.blocks(…)`` and the like; N(0, I) by default.
 
     Examples
     --------
@@ -70,6 +74,7 @@ class Problem:
     second_layer: str | tuple[float, ...]
     normalisation: str
     labels: LabelNoise
+    inputs: Inputs
 
     def __init__(
         self,
@@ -83,6 +88,7 @@ class Problem:
         normalisation: str = "mean",
         noise_law: str = "gaussian",
         flips: float = 0.0,
+        inputs: Inputs | dict[str, Any] | None = None,
     ) -> None:
         width = positive_integer("width", width)
         noise = finite_number("noise", noise, minimum=0.0, accepted="a finite variance Δ ≥ 0")
@@ -104,6 +110,7 @@ class Problem:
             "second_layer": layer,
             "normalisation": choice("normalisation", normalisation, NORMALISATIONS),
             "labels": LabelNoise.of(noise_law, flips),
+            "inputs": Inputs.of(inputs),
         }.items():
             object.__setattr__(self, name, value)
 
@@ -144,6 +151,14 @@ class Problem:
         draws = random.host_normal(seed, random.Role.SECOND_LAYER, self.p, run)
         return draws if self.second_layer == "gaussian" else np.where(draws >= 0, 1.0, -1.0)
 
+    def require_isotropic(self, what: str) -> None:
+        """Refuse inputs other than N(0, I) for formulas that hold for these alone."""
+        if not self.inputs.plain:
+            raise InputError(
+                f"{what} holds for inputs N(0, I), but the problem has {self.inputs}: their effective dimension is "
+                f"{self.inputs.effective_fraction:.3g} d, and what is reached when is measured with solve(…, until=…)."
+            )
+
     def replace(self, **changes: Any) -> Problem:
         """The same problem with some arguments changed.
 
@@ -183,6 +198,8 @@ class Problem:
             parts.append(f"noise_law={self.labels.law.name!r}")
         if self.labels.flips:
             parts.append(f"flips={self.labels.flips:g}")
+        if not self.inputs.plain:
+            parts.append(f"inputs={self.inputs!r}")
         return f"Problem({', '.join(parts)})"
 
 

@@ -6,10 +6,11 @@
     polyak(c)        ĝ = g min(1, p² e²/(2 c γ r |g|²))   lookahead(γ'/d)  ĝ = g at λ + (γ'/p) mean_ν g^ν z^ν·z/d
     two_step()       ĝ = g + g at λ + (γ/p) …             formula(text)    ĝ = text in g, e, r and norm = |g|
     private(ς)       mean ĝ zᵀ + ς Z, Z standard normal   adagrad_norm(b)  lr/√(b² + Σ|∇|²/d²)
-    sign(), adam()   of every coordinate of the mean
+    sign(), adam()   of every coordinate of the mean      label_noise(v)   g at y + √v ξ, ξ new at every visit
 
-A rule moves the first layer; the second takes its plain step. Rules that only see g, e, λ, r and inner products of
-inputs are the same in every rotated frame, and the overlaps of their runs are Markov; sign and Adam are not.
+A rule moves the first layer; the second takes its plain step, with the labels that the first one sees. Rules that only
+see g, e, λ, r and inner products of inputs are the same in every rotated frame, and the overlaps of their runs are
+Markov; sign and Adam are not.
 """
 
 from __future__ import annotations
@@ -19,10 +20,24 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from twolayer.functions.syntax import FUNCTIONS
-from twolayer.numerics.errors import InputError, choice, closest, finite_number, reject, require
+from twolayer.numerics.errors import (
+    InputError,
+    choice,
+    closest,
+    finite_number,
+    finite_numbers,
+    flag,
+    identifier,
+    reject,
+    require,
+    short,
+)
 from twolayer.numerics.later import Later
 from twolayer.task.losses import Loss
 from twolayer.task.scaling import Scaling
@@ -34,6 +49,7 @@ __all__ = [
     "adam",
     "clip",
     "formula",
+    "label_noise",
     "lookahead",
     "normalised",
     "polyak",
@@ -46,6 +62,7 @@ __all__ = [
 jnp: Any = Later("jax.numpy")
 
 TINY = 1e-300
+FAR = 1e12  # size of the gradients that tell whether a rule is bounded
 
 
 class Sight(NamedTuple):
@@ -65,6 +82,8 @@ class Sight(NamedTuple):
         Fields → g there, of the same samples.
     p, batch, rate : float
         What the sum over neurons is divided by, n_b, and γ = d·lr.
+    key : key of jax.random, optional
+        For rules that draw random numbers: another one in every step of every run.
     """
 
     g: Any
@@ -76,6 +95,7 @@ class Sight(NamedTuple):
     p: float
     batch: Any
     rate: Any
+    key: Any = None
 
     @property
     def norm(self) -> Any:
@@ -115,6 +135,10 @@ class Rule:
         ``"sign"`` or ``"adam"``: what is done with every coordinate of the mean.
     drift : float
         Factor of the mean push in the limit d → ∞.
+    relabels : float
+        Variance of the noise that labels get at every visit.
+    draws : bool
+        Whether it draws random numbers from its key.
     """
 
     name: str
@@ -127,6 +151,8 @@ class Rule:
     adapts: float | None = None
     coordinates: str | None = None
     drift: float = 1.0
+    relabels: float = 0.0
+    draws: bool = False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rule) and self._known == other._known
@@ -144,6 +170,27 @@ class Rule:
     def registered(self) -> bool:
         """Whether the name stands for a function of the user's, which may be another one tomorrow."""
         return self.name not in MAKERS
+
+    @property
+    def single(self) -> bool:
+        """Whether it is a rule of single samples: what it makes of a batch is the mean of what it makes of each."""
+        return bool(self.push is not None or self.relabels) and not self.coordinates and not self.jitter
+
+    @cached_property
+    def bounded(self) -> bool:
+        """Whether ĝ stays bounded however large gradients are, so that labels of any law have a mean push.
+
+        Examples
+        --------
+        >>> clip(0.25).bounded, polyak().bounded, formula("g/(1 + norm)").bounded
+        (True, False, True)
+        """
+        if self.push is None or self.draws:
+            return False
+        e = np.array([-FAR, FAR])
+        g = e[:, None] * np.array([1.0, -0.7])
+        sight = Sight(g, np.zeros_like(g), e, np.ones(2), lambda g, rate: rate * g, lambda fields: g, 2.0, 1.0, 1.0)
+        return bool(np.abs(np.asarray(self.push(sight))).max() < math.sqrt(FAR))
 
     @classmethod
     def of(cls, value: Any) -> Rule | None:
@@ -175,6 +222,13 @@ class RuledLoss(Loss):
     batch: float = 1.0
     rate: float = 1.0
     linear: float | None = None  # s where e = y − s·f
+
+
+def unaveraged(rule: Rule | None) -> str | None:
+    """Why there are no averages over what a rule draws, or None."""
+    if rule is None or not rule.draws:
+        return None
+    return f"the rule {rule} draws random numbers from a key, over which there is no formula to average"
 
 
 def driven(loss: Loss, rule: Rule | None, batch: Scaling, lr: Scaling) -> Loss:
@@ -303,6 +357,21 @@ def private(std: float, threshold: float | None = None) -> Rule:
     return dataclasses.replace(cut, name="private", arguments=(("std", std), *cut.arguments), jitter=std)
 
 
+def label_noise(variance: float) -> Rule:
+    """Gaussian noise on the labels that the algorithm adds itself, another one at every visit to a sample.
+
+    On fresh samples it does what noise of the problem does, but risks are those of the problem's own labels. Samples
+    that are reused do not keep it: it cannot be fitted, and leads to flat minima.
+
+    Examples
+    --------
+    >>> label_noise(0.1)
+    Rule(label_noise(0.1))
+    """
+    variance = _positive("variance", variance)
+    return Rule("label_noise", (("variance", variance),), relabels=variance)
+
+
 def adagrad_norm(b0: float = 1.0) -> Rule:
     """AdaGrad with one rate for all weights, lr_n = lr/√(b0² + Σ_{m ≤ n} |∇_m|²/d²).
 
@@ -360,7 +429,9 @@ def formula(text: str) -> Rule:
     places = {name: f"z{i + 1}" for i, name in enumerate(names)}
     words = ast_names(text)
     for word in words - set(names) - set(FUNCTIONS):
-        raise InputError(f"Argument `rule`: unknown name {word!r} in {text!r}; a rule knows {', '.join(names)}.")
+        raise InputError(
+            f"Argument `rule`: unknown name {short(word)} in {short(text)}; a rule knows {', '.join(names)}."
+        )
     spelled = renamed(text, places)
     expression = parse(spelled, argument="rule")
 
@@ -390,15 +461,21 @@ def renamed(text: str, places: dict[str, str]) -> str:
     return ast.unparse(tree)
 
 
-MAKERS: dict[str, Callable[..., Rule]] = {
-    maker.__name__: maker
-    for maker in (clip, normalised, polyak, lookahead, two_step, private, adagrad_norm, sign, adam, formula)
-}
+_BUILT_IN = (
+    *(clip, normalised, polyak, lookahead, two_step, private, label_noise),
+    *(adagrad_norm, sign, adam, formula),
+)
+MAKERS: dict[str, Callable[..., Rule]] = {maker.__name__: maker for maker in _BUILT_IN}
 _OWN: dict[str, Rule] = {}
 
 
 def register_rule(
-    name: str, *, kinks: tuple[float, ...] = (), sizes: bool = False, products: bool = False
+    name: str,
+    *,
+    kinks: tuple[float, ...] = (),
+    sizes: bool = False,
+    products: bool = False,
+    random: bool = False,
 ) -> Callable[[Push], Push]:
     """Decorator: add a rule by its ĝ, a function of a `Sight`, or replace one that was added under the same name.
 
@@ -410,6 +487,8 @@ def register_rule(
         Values of |g|, with the sign of e, at which ĝ jumps or bends: averages are split there.
     sizes, products : bool
         Whether it uses ``size`` or ``length``, and whether it uses ``shift``.
+    random : bool
+        Whether it uses ``key``. Methods that draw samples give it one; averages of such a rule are not known.
 
     Examples
     --------
@@ -419,12 +498,12 @@ def register_rule(
     >>> Rule.of("soft()")
     Rule(soft())
     """
-    if not name.isidentifier() or name in MAKERS:
+    if identifier("name", name) in MAKERS:
         reject("name", name, "an identifier that is no rule of the package")
-    places = tuple(finite_number("kinks", x, accepted="finite numbers") for x in kinks)
+    places, sizes, products = finite_numbers("kinks", kinks), flag("sizes", sizes), flag("products", products)
 
     def decorate(push: Push) -> Push:
-        _OWN[name] = Rule(name, (), push, places, sizes, products)
+        _OWN[name] = Rule(name, (), push, places, sizes, products, draws=random)
         return push
 
     return decorate

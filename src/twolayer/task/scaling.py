@@ -141,7 +141,10 @@ def _number(value: object) -> Any:
     if traced(value):
         return value
     single = isinstance(value, numbers.Real) or (hasattr(value, "dtype") and getattr(value, "ndim", 1) == 0)
-    return float(value) if single else None  # type: ignore[arg-type]
+    try:
+        return float(value) if single else None  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # dates and words of NumPy
+        return None
 
 
 def _shortest(value: float) -> str:

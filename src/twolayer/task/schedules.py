@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.numerics.errors import InputError, choice, closest, finite_number, reject, require
+from twolayer.numerics.errors import InputError, choice, closest, finite_number, finite_numbers, reject, require
 from twolayer.numerics.later import Later
 from twolayer.numerics.tracing import traced
 from twolayer.task.scaling import Scaling, positive_law
@@ -189,7 +189,13 @@ class Schedule:
 
 def _length(name: str, value: Any, positive: bool = True) -> Scaling:
     accepted = f"a {'positive ' if positive else ''}length in the clock: a number{'' if positive else ' ≥ 0'} or a law"
-    if not positive and not isinstance(value, Scaling | str) and not traced(value) and value == 0:
+    if (
+        not positive
+        and not isinstance(value, Scaling | str)
+        and not traced(value)
+        and np.ndim(value) == 0
+        and value == 0
+    ):
         return Scaling(0.0)
     try:
         law = positive_law(value, name)
@@ -343,7 +349,7 @@ def custom(function: Callable[[Any], Any], clock: str = "alpha", breaks: Sequenc
     if not callable(function):
         reject("function", function, "a function of one number")
     choice("clock", clock, CLOCKS)
-    bends = tuple(finite_number("breaks", x, minimum=0.0, accepted="finite numbers ≥ 0") for x in breaks)
+    bends = finite_numbers("breaks", breaks, minimum=0.0)
     return Schedule((Factor("custom", clock, (), (), function, bends),))
 
 

@@ -55,6 +55,8 @@ def problem_html(problem: Problem) -> str:
     ]
     if not np.array_equal(problem.P, np.eye(problem.k)):
         rows.append(("P", matrix(problem.P)))
+    if not problem.inputs.plain:
+        rows.append(("inputs", escaped(repr(problem.inputs))))
     return card("Problem", formula, rows, _functions(problem))
 
 
@@ -96,6 +98,14 @@ def _plane(mu: float, delta: float) -> str:
 def overlaps_html(start: Overlaps) -> str:
     """Q and M as numbers and colours; of several starts the first, and how far they spread."""
     first = start[0] if start.batch else start
+    if start.blocks:
+        rows = [("neurons", f"p = {start.p}, directions k = {start.k}, in {start.blocks} blocks of the inputs")]
+        rows += [
+            (f"{name} in block {i + 1}", matrix(x))
+            for i in range(min(start.blocks, 4))
+            for name, x in (("M", first.M[i]), ("Q", first.Q[i]))
+        ]
+        return card("Overlaps", "", rows)
     rows = [("neurons", f"p = {start.p}, directions k = {start.k}")]
     if start.dim:
         rows.append(("dimension", f"d = {start.dim}"))

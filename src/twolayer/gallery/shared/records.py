@@ -2,8 +2,10 @@
 
     docs/gallery.json   for each figure its quick version and, where it was run, the full one
     docs/gallery.md     Verdict (version, cost): outcome. text      lines of each section, written from the entries
+    docs/images/gallery pictures, and what they show
 
-`record` puts a figure into the file, and its line into the page of the same name beside it.
+`record` puts a figure into the file, its line into the page of the same name beside it, and its picture into the folder
+of pictures if there is one.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from twolayer.gallery.shared import pictures
 from twolayer.gallery.shared.registry import Entry, Plate, figures
 from twolayer.numerics.errors import InputError, choice
 from twolayer.numerics.writing import write_atomically
@@ -82,14 +85,15 @@ def read(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
 
 
 def record(plate: Plate, path: str | os.PathLike[str], version: str, cost: str) -> dict[str, Any]:
-    """Put a figure into a file of verdicts, and its line into the page beside it.
+    """Put a figure into a file of verdicts, its line into the page and its picture into the folder beside it.
 
     Parameters
     ----------
     plate : Plate
         From `run`.
     path : path
-        A JSON file, made if it is not there; NAME.md beside NAME.json is the page.
+        A JSON file, made if it is not there; NAME.md beside NAME.json is the page, images/gallery the folder of
+        pictures. Neither is made.
     version : str
         ``"full"`` or ``"quick"``, with the settings of that version.
     cost : str
@@ -119,6 +123,10 @@ def record(plate: Plate, path: str | os.PathLike[str], version: str, cost: str) 
     if page.exists():
         new = _with_lines(page.read_text(encoding="utf-8"), name, known[name])
         write_atomically(page, lambda file: file.write_text(new, encoding="utf-8"))
+    folder = Path(path).parent / pictures.FOLDER
+    if folder.is_dir():
+        shown = {"version": version, **{key: entry[key] for key in ("settings", "seed", "data")}}
+        pictures.keep(plate, folder, shown, settings_of(figures()[name], "full"))
     return entry
 
 

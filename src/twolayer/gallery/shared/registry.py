@@ -51,6 +51,7 @@ GROUPS = {
     "recovery": ("benarous2021", "xu2023"),
     "phase-diagram": ("arnaboldi2024",),
     "giant-steps": ("dandi2023", "dandi2024"),
+    "inputs": ("saad1995", "goldt2019"),
 }
 """Groups of figures, with the papers behind them."""
 

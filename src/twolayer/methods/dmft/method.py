@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from twolayer.equations.kernel import kernel_of
+from twolayer.equations.kernel import Kernel, kernel_of
 from twolayer.equations.step import coefficients_of, form_of
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.nodes import target_frame
@@ -27,12 +27,12 @@ from twolayer.methods.dmft.ensemble import Replicas, Watcher, standard_error
 from twolayer.methods.dmft.patterns import Pattern
 from twolayer.methods.dmft.points import KINDS, SOBOL, Points
 from twolayer.methods.dmft.replicate import Setting, Start, room_for
-from twolayer.numerics.errors import choice, finite_number, positive_integer, reject, require
+from twolayer.numerics.errors import choice, finite_number, keep_integers, reject, require
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import has_memory_theory, layers_apart
-from twolayer.task.tails import infinite
+from twolayer.task.tails import no_moment
 
 __all__ = ["DMFT"]
 
@@ -159,18 +159,26 @@ class DMFTEvolution(Evolution):
             ]
             risks = [excess_risks(self.task.problem, Q, M, a)[0] for Q, M, a, _ in each]
             values = (*zip(*each, strict=True), risks)
-            Q, M, a, train, risk = (np.stack([standard_error(x) for x in starts]) for starts in values)
+            with np.errstate(invalid="ignore"):  # training risks are infinite where labels have no variance
+                Q, M, a, train, risk = (np.stack([standard_error(x) for x in starts]) for starts in values)
             found["Q_error"] = ("seed", "time", "neuron", "neuron_"), Q
             found["M_error"] = ("seed", "time", "neuron", "direction"), M
             if self.setting.form.trained:
                 found["a_error"] = ("seed", "time", "neuron"), a
-            found["train_risk_error"] = ("seed", "time"), train
+            if np.isfinite(train).all():
+                found["train_risk_error"] = ("seed", "time"), train
             found["risk_error"] = ("seed", "time"), risk
-        smooth = None if not self.method.responses else not self.task.problem.activation.kinks
+        smooth = None if not self.method.responses else not bends(self.setting.kernel)
         kernels = [e.kernels(smooth) for e in self.ensembles]
         for name in kernels[0]:
             found[name] = ("seed", "visit", "visit_", "neuron", "neuron_"), np.stack([x[name] for x in kernels])
         return found
+
+
+def bends(kernel: Kernel) -> bool:
+    """Whether means of the derivative of a push miss a part: where it jumps or bends, and where a rule draws more."""
+    again = kernel.labels.more and kernel.loss.student is None
+    return bool(kernel.activation.kinks or kernel.loss.kinks or kernel.rule is not None or again)
 
 
 def setting_of(task: Task, steps: int) -> Setting:
@@ -231,11 +239,11 @@ class DMFT(Method):
     papers: ClassVar[tuple[str, ...]] = ("dandi2024", "gerbelot2024", "celentano2021")
 
     def __post_init__(self) -> None:
-        positive_integer("log2_points", self.log2_points, 4)
-        positive_integer("replicates", self.replicates)
+        keep_integers(self, 4, "log2_points")
+        keep_integers(self, 1, "replicates")
         tolerance = finite_number("tolerance", self.tolerance, accepted="a positive number")
         require(tolerance > 0, "tolerance", self.tolerance, "a positive number")
-        positive_integer("max_log2_points", self.max_log2_points, 4)
+        keep_integers(self, 4, "max_log2_points")
         choice("points", self.points, KINDS)
         if not isinstance(self.responses, bool):
             reject("responses", self.responses, "True or False")
@@ -253,8 +261,13 @@ class DMFT(Method):
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Reused samples only, with n = α d, n_b = α_b d and lr of order one."""
-        if algorithm.rule is not None:
-            return f"its pushes are plain gradients of single samples, and the rule {algorithm.rule} changes these"
+        rule = algorithm.rule
+        if rule is not None and rule.jitter:
+            return (
+                f"the noise of the rule {rule} is of length √d, and steps of order one pass all of it on to the weights"
+            )
+        if rule is not None and not rule.single:
+            return f"the rule {rule} is not one of single samples, from whose fields the pushes are made"
         if algorithm.batch.schedule is not None:
             return f"with batch = {algorithm.batch} no sample has one law of how often it is in a batch"
         if not algorithm.reused:
@@ -268,7 +281,7 @@ class DMFT(Method):
                 f"with {laws} the limit d → ∞ is not one of finitely many steps on n = α d samples, which needs lr of "
                 "order one and batch and dataset proportional to d"
             )
-        return layers_apart(algorithm) or infinite(problem, algorithm.loss, 2)
+        return layers_apart(algorithm) or no_moment(problem, algorithm, 2)
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
         """Response functions are those of one set of samples to the first layer."""

@@ -221,11 +221,16 @@ class Replicate:
         setting, p = self.setting, len(self.state.now.W)
         self.copies.append(self._chosen())
         self._make_room()
+        labels, rule, paths, key = setting.kernel.labels, setting.kernel.rule, self.paths, None
+        if labels.more:
+            paths = paths._replace(noise=labels.again(paths.noise, self._next(1)[0]))
+        if rule is not None and rule.draws:
+            key = jax.random.fold_in(jax.random.key(self.points.replicate), len(self.rows))
         fresh, (now, average) = self._next(p), (self.state.now, self.state.average)
         self.risks.append(self._risks() if risks is None else risks)
         aimed = self.state.aimed(setting.form, setting.rates)
         self.basis, self.found = visit(
-            setting.kernel, self.basis, self.paths, *aimed, self.copies[-1], fresh, setting.numbers
+            setting.kernel, self.basis, paths, *aimed, self.copies[-1], fresh, setting.numbers, key
         )
         self._columns -= p - int(self.found.new)  # what was not taken is drawn again
         self.rows.append(np.asarray(now.W))
@@ -237,7 +242,9 @@ class Replicate:
 
     def _risks(self) -> tuple[float, ...]:
         """Training risk of the rows and, where there is one, of their average."""
-        looked = (x for x in (self.state.now, self.state.average) if x is not None)
+        looked = [x for x in (self.state.now, self.state.average) if x is not None]
+        if self.setting.noise > 0 and self.setting.kernel.labels.law.moments <= 2:
+            return (np.inf,) * len(looked)
         return tuple(
             float(risk_of(self.setting.kernel, self.basis, self.paths, *x, self.setting.alpha)) for x in looked
         )

@@ -93,16 +93,24 @@ def enlarge(basis: Basis, room: int) -> Basis:
 
 @partial(jax.jit, static_argnames=("kernel",), donate_argnames=("basis",))
 def visit(
-    kernel: Kernel, basis: Basis, paths: Paths, rows: Any, a: Any, copies: Any, fresh: Any, numbers: VisitNumbers
+    kernel: Kernel,
+    basis: Basis,
+    paths: Paths,
+    rows: Any,
+    a: Any,
+    copies: Any,
+    fresh: Any,
+    numbers: VisitNumbers,
+    key: Any = None,
 ) -> tuple[Basis, Visit]:
     """One visit of the samples to the rows (p, n), each ``copies`` (N,) times in the batch.
 
     ``fresh`` (p, N) is noise that was never used, of which the first ``new`` columns are taken. The basis must have
-    room for 2 p more vectors.
+    room for 2 p more vectors. ``key`` is for rules that draw random numbers.
     """
     p, (alpha, batches, moves) = len(rows), numbers
     h = fields(basis, paths, rows, alpha)
-    push = kernel.push(Sample(h, paths.target, paths.noise), a)
+    push = kernel.push(Sample(h, paths.target, paths.noise, key=key), a)
 
     parts, added, inner = split(basis.U, paths.root * jnp.concatenate([moves * copies * push.first.T, fresh]))
     kept = jnp.diagonal(inner)[:p] > 0

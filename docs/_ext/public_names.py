@@ -1,0 +1,149 @@
+"""The reference, written from docstrings, and links to it from every page.
+
+    :::{names} twolayer.escape            all public names of a namespace
+    :::{names} twolayer                   those listed in the body
+    Problem SGD Overlaps
+    :::
+    :::{summary}                          a table of all of them with their first sentences
+
+A public name in backticks, `tl.solve` or `Chain(dim)`, becomes a link to its entry.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import re
+from typing import Any
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+import twolayer as tl
+
+HANDMADE = {"d": "The dimension d in scaling laws: ``0.2 / d``, ``2 * d**1.5``. It is a `Scaling` itself."}
+"""Names whose docstring is that of their class."""
+
+
+def members_of(module: str) -> list[str]:
+    """Public names of a namespace that are no namespaces themselves."""
+    space = importlib.import_module(module)
+    return sorted((n for n in space.__all__ if not inspect.ismodule(getattr(space, n))), key=str.lower)
+
+
+@functools.cache
+def every_name() -> list[str]:
+    """All public names with their module: `twolayer.solve` and `twolayer.escape.Passage`.
+
+    Names of the top level that are not listed there have their entry in a namespace, or there all the same.
+    """
+    gathered = [(f"twolayer.{space}", name) for space in tl.NAMESPACES for name in members_of(f"twolayer.{space}")]
+    unlisted = set(tl._HOME) - {name for _, name in gathered} - set(tl.__all__)
+    top = sorted({*members_of("twolayer"), *unlisted}, key=str.lower)
+    return [f"{space}.{name}" for space, name in [*(("twolayer", name) for name in top), *gathered]]
+
+
+def object_of(name: str) -> Any:
+    module, _, last = name.rpartition(".")
+    return getattr(importlib.import_module(module), last)
+
+
+def first_sentence(name: str) -> str:
+    text = HANDMADE.get(name.removeprefix("twolayer.")) or inspect.getdoc(object_of(name)) or ""
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def entry(name: str) -> list[str]:
+    """The directive that documents a name, as reStructuredText."""
+    value = object_of(name)
+    words = HANDMADE.get(name.removeprefix("twolayer."))
+    if words:
+        return [f".. py:data:: {name}", "", f"   {words}", ""]
+    if inspect.isclass(value):
+        kind = "autoexception" if issubclass(value, BaseException) else "autoclass"
+        return [f".. {kind}:: {name}", "   :members:", ""]
+    return [f".. autofunction:: {name}", ""]
+
+
+class Rst(SphinxDirective):
+    """A directive that writes reStructuredText into a page of Markdown."""
+
+    def parsed(self, lines: list[str]) -> list[nodes.Node]:
+        block = ["````{eval-rst}", *lines, "````"]
+        holder = nodes.Element()
+        self.state.nested_parse(StringList(block, self.env.docname), 0, holder)
+        return holder.children
+
+
+class Names(Rst):
+    required_arguments = 1
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        module = self.arguments[0]
+        names = " ".join(self.content).split() or members_of(module)
+        lines = [f".. py:currentmodule:: {module}", ""]
+        for name in names:
+            lines += entry(f"{module}.{name}")
+        return self.parsed(lines)
+
+
+class Summary(Rst):
+    def run(self) -> list[nodes.Node]:
+        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 34 66", "", "   * - name", "     - what it is"]
+        for name in every_name():
+            shown = name.replace("twolayer.", "tl.")
+            lines += [f"   * - :py:obj:`{shown} <{name}>`", f"     - {without_bars(first_sentence(name))}"]
+        return self.parsed(lines)
+
+
+def referred(role: str, rawtext: str, text: str, *_: Any, **__: Any) -> tuple[list[nodes.Node], list[Any]]:
+    """`Overlaps` in a docstring: code that `link_names` makes a link if the name is public."""
+    return [nodes.literal(rawtext, text, classes=["name"])], []
+
+
+def meant(literal: nodes.literal, listed: dict[str, str]) -> str | None:
+    """The public name that code stands for, if it is one without doubt."""
+    found = re.fullmatch(r"(tl\.)?([A-Za-z_.]+)(\(.*\))?", literal.astext())
+    if found is None:
+        return None
+    name = found[2]
+    if "name" in literal["classes"]:
+        elsewhere = [whole for short, whole in listed.items() if short.rpartition(".")[2] == name]
+        return listed.get(name) or (elsewhere[0] if len(elsewhere) == 1 else None)
+    # in prose a word such as `save` may be anything
+    return listed.get(name) if found[1] or name[0].isupper() else None
+
+
+def link_names(app: Sphinx, doctree: nodes.document) -> None:
+    """Code that is a public name, with or without arguments, leads to its entry."""
+    listed = {name.removeprefix("twolayer."): name for name in every_name()}
+    for literal in list(doctree.findall(nodes.literal)):
+        name = meant(literal, listed)
+        if name is None or isinstance(literal.parent, pending_xref | nodes.reference | nodes.title):
+            continue
+        target = pending_xref("", refdomain="py", reftype="obj", reftarget=name, refdoc=app.env.docname, refwarn=True)
+        literal.replace_self(target)
+        target += literal
+
+
+def escape_bars(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """|g| is a norm here, and would be a substitution there."""
+    lines[:] = [without_bars(line) for line in lines]
+
+
+def without_bars(line: str) -> str:
+    return "".join(part if part.startswith("``") else part.replace("|", r"\|") for part in re.split("(``.*?``)", line))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_directive("names", Names)
+    app.add_directive("summary", Summary)
+    app.connect("doctree-read", link_names)
+    app.connect("autodoc-process-docstring", escape_bars)
+    app.add_role("name", referred)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

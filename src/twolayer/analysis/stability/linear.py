@@ -1,0 +1,161 @@
+"""The equation of motion in coordinates of its own, and its linearisation.
+
+    dx/dt = F(x),    J = ∂F/∂x,    x = (M, Q_jl for j ≤ l, and a if it is trained)
+
+Where rows are divided by their norms, Q_jj cannot move and is no coordinate: x = (M, Q_jl for j < l), so that J acts
+on the tangent space. Entries of Q off the diagonal appear once, which makes J that of symmetric matrices.
+
+With kinks in the activation F has no second derivative where Ω is singular, as at perfect learning: there it is
+F + J x + O(x^{3/2}), and J is the limit from inside, J(ε) = J + b √ε + c ε + …, by Richardson's extrapolation. So it
+is where averages are sampled, which have no slopes there at all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from twolayer.equations.state import Overlap
+from twolayer.gaussian.engines import adapt
+from twolayer.gaussian.moments import check_point
+from twolayer.methods.ode import ODE
+from twolayer.numerics.errors import Refused
+from twolayer.pure import VectorField, vector_field
+from twolayer.task.algorithm import SGD
+from twolayer.task.overlaps import Overlaps
+from twolayer.task.problem import Problem
+
+__all__ = ["Flow"]
+
+INSIDE = 1e-4  # ε of the outermost of the points inside
+SINGULAR = 1e-7  # eigenvalues of Ω below this share of the largest count as zero
+
+
+@eqx.filter_jit
+def _rate(field: VectorField, frame: Overlap, x: Any) -> Any:
+    """F at x (F,), with the entries that do not move from the frame."""
+    return _packed(field, field.rate(0.0, _unpacked(field, frame, x)))
+
+
+@eqx.filter_jit
+def _slope(field: VectorField, frame: Overlap, x: Any) -> Any:
+    """J at x."""
+    return jax.jacfwd(lambda x: _packed(field, field.rate(0.0, _unpacked(field, frame, x))))(x)
+
+
+@eqx.filter_jit
+def _speeds(field: VectorField, states: Overlap) -> Any:
+    """The largest |dx/dt| at many states."""
+    return jax.lax.map(lambda y: jnp.abs(_packed(field, field.rate(0.0, y))).max(), states)
+
+
+@eqx.filter_jit
+def _risk(field: VectorField, y: Overlap) -> Any:
+    return field.engine(y.Q, y.M, y.a, field.noise).excess_risk
+
+
+def _corner(field: VectorField, p: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of the entries of Q that are coordinates."""
+    return np.triu_indices(p, 1 if field.form.normalises else 0)
+
+
+def _packed(field: VectorField, y: Overlap) -> Any:
+    rows, columns = _corner(field, len(y.Q))
+    return jnp.concatenate([y.M.ravel(), y.Q[rows, columns], *([y.a] if field.form.trained else [])])
+
+
+def _unpacked(field: VectorField, frame: Overlap, x: Any) -> Overlap:
+    p, k = frame.M.shape
+    rows, columns = _corner(field, p)
+    M, corner = x[: p * k].reshape(p, k), x[p * k : p * k + len(rows)]
+    Q = jnp.asarray(frame.Q).at[rows, columns].set(corner).at[columns, rows].set(corner)
+    return Overlap(Q, M, x[p * k + len(rows) :] if field.form.trained else frame.a)
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """The right-hand side around one state: averages refined there, norms and second layer from it."""
+
+    problem: Problem
+    field: VectorField
+    frame: Overlap
+    engine: str
+    rough: bool  # without slopes where Ω is singular
+
+    @classmethod
+    def at(cls, problem: Problem, algorithm: SGD, start: Overlaps) -> Flow:
+        """The flow of an algorithm in the limit, with the averages that are accurate at a point."""
+        check_point(problem, start)
+        reason = ODE().objection(problem, algorithm)
+        if reason is not None:
+            raise Refused("fixed_points", reason)
+        if not problem.inputs.plain:
+            raise Refused("fixed_points", f"the inputs are {problem.inputs}, and its coordinates are those of N(0, I)")
+        a = problem.a() if start.a is None else start.a
+        averager, *_ = adapt(problem, algorithm.mean_drive, start.Q, start.M, a, tolerance=1e-8)
+        field = dataclasses.replace(vector_field(problem, algorithm), engine=averager.engine)
+        rough = bool(problem.activation.kinks) or averager.sampled
+        return cls(problem, field, Overlap(*map(jnp.asarray, (start.Q, start.M, a))), averager.label, rough)
+
+    @property
+    def x(self) -> np.ndarray:
+        """Coordinates of the state."""
+        return self.packed(self.frame)
+
+    def packed(self, y: Overlap) -> np.ndarray:
+        """Coordinates of any state."""
+        return np.asarray(_packed(self.field, y))
+
+    def overlaps(self, x: np.ndarray) -> Overlaps:
+        """The overlaps with these coordinates, feasible or not."""
+        Q, M, a = map(np.asarray, _unpacked(self.field, self.frame, jnp.asarray(x)))
+        return Overlaps.unchecked(Q, M, self.problem.P, a)
+
+    def direction(self, v: np.ndarray) -> Overlap:
+        """A change of coordinates, real or complex, as changes of Q, M and a."""
+        p, k = self.frame.M.shape
+        rows, columns = _corner(self.field, p)
+        Q = np.zeros((p, p), v.dtype)
+        Q[rows, columns] = Q[columns, rows] = v[p * k : p * k + len(rows)]
+        a = v[p * k + len(rows) :] if self.field.form.trained else np.zeros(p)
+        return Overlap(Q, v[: p * k].reshape(p, k), a)
+
+    def rate(self, x: np.ndarray) -> np.ndarray:
+        """F."""
+        return np.asarray(_rate(self.field, self.frame, jnp.asarray(x)))
+
+    def slope(self, x: np.ndarray) -> np.ndarray:
+        """J. Cost: one evaluation of the averages for each coordinate."""
+        if self.rough and self.lowest(x) < SINGULAR:
+            outer, middle, inner = (self._slope(self._inside(x, INSIDE / n)) for n in (1, 4, 16))
+            return (4 * (2 * inner - middle) - (2 * middle - outer)) / 3
+        return self._slope(x)
+
+    def _slope(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(_slope(self.field, self.frame, jnp.asarray(x)))
+
+    def _inside(self, x: np.ndarray, epsilon: float) -> np.ndarray:
+        """A point near x whose Ω has full rank: all rows a little apart, with the same norms."""
+        y, keep = _unpacked(self.field, self.frame, jnp.asarray(x)), 1.0 - epsilon
+        Q = keep * y.Q + epsilon * jnp.diag(jnp.diagonal(y.Q))
+        return self.packed(Overlap(Q, keep * y.M, y.a))
+
+    def lowest(self, x: np.ndarray) -> float:
+        """The smallest eigenvalue of Ω, relative to the largest; negative where no vectors have these overlaps."""
+        Q, M, _ = map(np.asarray, _unpacked(self.field, self.frame, jnp.asarray(x)))
+        values = np.linalg.eigvalsh(np.block([[Q, M], [M.T, self.problem.P]]))
+        return float(values[0] / values[-1])
+
+    def speeds(self, states: Overlap) -> np.ndarray:
+        """How fast many states (n, …) move."""
+        return np.asarray(_speeds(self.field, Overlap(*map(jnp.asarray, states))))
+
+    def excess_risk(self, x: np.ndarray) -> float:
+        """Excess risk at x."""
+        return float(_risk(self.field, _unpacked(self.field, self.frame, jnp.asarray(x))))

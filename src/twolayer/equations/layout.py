@@ -1,0 +1,107 @@
+"""Where rows lie when inputs have blocks: coordinates along the target's parts first, then what each block has beside.
+
+    W = ( A⁽¹⁾ … A⁽ᵇ⁾ | B⁽¹⁾ | … | B⁽ᵇ⁾ ),    M⁽ⁱ⁾ = A⁽ⁱ⁾ L⁽ⁱ⁾ᵀ,    Q⁽ⁱ⁾ = A⁽ⁱ⁾ A⁽ⁱ⁾ᵀ + B⁽ⁱ⁾ B⁽ⁱ⁾ᵀ,    P⁽ⁱ⁾ = L⁽ⁱ⁾ L⁽ⁱ⁾ᵀ
+    a coordinate of block i of an input is √s_i ξ,    λ* = x_A Lᵀ with L = (L⁽¹⁾ … L⁽ᵇ⁾)
+
+Explicit vectors hold all d_i coordinates of a block. The chain holds k_i + c_i of them, k_i = rank P⁽ⁱ⁾, and what a
+batch adds in the other n_i = d_i − k_i − c_i has a Gram matrix of Wishart law: C T⁽ⁱ⁾ with one C for all blocks and
+factors T⁽ⁱ⁾ that are independent. Blocks of at most k_i + c_i dimensions are held whole and need no factor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from twolayer.equations.orthogonal import embed
+from twolayer.numerics.errors import InputError
+from twolayer.task.inputs import Inputs
+from twolayer.task.overlaps import Overlaps
+
+__all__ = ["BlockLayout"]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockLayout:
+    """Coordinates of rows in blocks, in the order in which they are held.
+
+    Attributes
+    ----------
+    variances, sizes : tuple
+        s_i and d_i.
+    frames : list of arrays (k, k_i)
+        L⁽ⁱ⁾.
+    own : tuple of int
+        Coordinates of each block beside the target's.
+    order : tuple of int
+        Blocks in the order in which these are held.
+    """
+
+    variances: tuple[float, ...]
+    sizes: tuple[int, ...]
+    frames: list[np.ndarray]
+    own: tuple[int, ...]
+    order: tuple[int, ...]
+
+    @classmethod
+    def of(cls, inputs: Inputs, P: np.ndarray, dim: int, most: int | None = None) -> BlockLayout:
+        """All coordinates at dimension d, or ``most`` of a block beside the target's; those held whole come first."""
+        sizes = inputs.sizes(dim)
+        frames = [Overlaps(np.eye(1), np.zeros((1, len(one))), one).factors()[0] for one in P]
+        for i, (n, L) in enumerate(zip(sizes, frames, strict=True)):
+            if n < L.shape[1]:
+                raise InputError(
+                    f"Argument `start` must have parts of the target that fit into their blocks, but block {i + 1} has "
+                    f"{n} dimensions and P⁽{i + 1}⁾ has rank {L.shape[1]}."
+                )
+        left = [n - L.shape[1] for n, L in zip(sizes, frames, strict=True)]
+        own = tuple(n if most is None else min(n, most) for n in left)
+        order = sorted(range(len(sizes)), key=lambda i: (left[i] > own[i], left[i], i))
+        return cls(inputs.variances, sizes, frames, own, tuple(order))
+
+    @property
+    def L(self) -> np.ndarray:
+        """Rows of the target in the coordinates along it, (k, Σ k_i)."""
+        return np.concatenate(self.frames, axis=1)
+
+    @property
+    def block(self) -> np.ndarray:
+        """The block of every coordinate."""
+        star = np.repeat(np.arange(len(self.sizes)), [L.shape[1] for L in self.frames])
+        return np.concatenate([star, np.repeat(self.order, [self.own[i] for i in self.order])]).astype(int)
+
+    @property
+    def scale(self) -> np.ndarray:
+        """√s_i of every coordinate."""
+        return np.sqrt(np.asarray(self.variances))[self.block]
+
+    @property
+    def outside(self) -> tuple[int, ...]:
+        """n_i of the blocks that are not held whole, in their order, which is that of n_i."""
+        left = (self.sizes[i] - self.frames[i].shape[1] - self.own[i] for i in self.order)
+        return tuple(n for n in left if n > 0)
+
+    @property
+    def spread(self) -> np.ndarray:
+        """√s_i of these blocks."""
+        count = len(self.outside)
+        return np.sqrt([self.variances[i] for i in self.order[len(self.order) - count :]])
+
+    def place(self, Q: np.ndarray, M: np.ndarray) -> np.ndarray:
+        """Rows (…, p, coordinates) with overlaps Q (…, b, p, p) and M (…, b, p, k)."""
+        along, beside = [], {}
+        for i, L in enumerate(self.frames):
+            A, beside[i] = embed(Q[..., i, :, :], M[..., i, :, :], np.linalg.pinv(L), self.own[i])
+            along.append(A)
+        return np.concatenate([*along, *(beside[i] for i in self.order)], axis=-1)
+
+    def seen(self, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Q (…, b, p, p) and M (…, b, p, k) of rows."""
+        block, r = self.block, self.L.shape[1]
+        Q, M = [], []
+        for i, L in enumerate(self.frames):
+            rows = W[..., block == i]
+            Q.append(rows @ rows.swapaxes(-1, -2))
+            M.append(W[..., :r][..., block[:r] == i] @ L.T)
+        return np.stack(Q, axis=-3), np.stack(M, axis=-3)

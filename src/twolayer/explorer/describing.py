@@ -1,0 +1,115 @@
+"""What a description says before anything is run.
+
+formula     the target and the activation as LaTeX, or the character at which they cannot be read
+analysis    exponents, leap chain and staircase of the target
+support     the methods that apply, and for each of the others the reason
+text        the same task as Python, as a file, as a command; the papers behind what is shown
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twolayer.explorer.copying import as_python, as_shell, as_toml
+from twolayer.explorer.speaking import Voice
+from twolayer.files.taskfile import TaskFile
+from twolayer.numerics.errors import InputError
+
+__all__ = ["analysis", "formula", "methods_of", "support", "text"]
+
+
+def formula(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
+    """LaTeX of the target and the activation, each with the error and its place where there is one."""
+    from twolayer.functions.activation import Activation
+    from twolayer.functions.target import Target
+
+    table = task.table.problem
+    makers: dict[str, Any] = {
+        "target": lambda: Target.of(table.target, table.directions),
+        "activation": lambda: Activation.of(table.activation),
+    }
+    found: dict[str, Any] = {}
+    for name, make in makers.items():
+        try:
+            thing = make()
+        except InputError as error:
+            found[name] = {"error": str(error), "position": error.position}
+        else:
+            latex = thing.latex if name == "target" else _activation_latex(thing.name)
+            found[name] = {"latex": latex, "name": thing.name}
+            if name == "target":
+                found["k"] = thing.directions
+    return found
+
+
+def _activation_latex(name: str) -> str:
+    r"""An activation as LaTeX; names are those of the papers, where erf means erf(z/√2).
+
+    Examples
+    --------
+    >>> _activation_latex("erf"), _activation_latex("tanh(z + 1)")
+    ('\\mathrm{erf}(z/\\sqrt{2})', '\\tanh\\left(z + 1\\right)')
+    """
+    from twolayer.functions.expression import parse
+
+    if name in ("erf", "square", "linear"):
+        return {"erf": r"\mathrm{erf}(z/\sqrt{2})", "square": "z^{2}", "linear": "z"}[name]
+    called = f"{name}(z)"
+    try:
+        return parse(called if name.isalnum() and name != "z" else name, "z").latex
+    except InputError:
+        return rf"\mathrm{{{name.replace('_', ' ')}}}(z)"
+
+
+def analysis(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
+    """Exponents of the target, and which of its directions are learned at which step."""
+    from twolayer.functions.exponents import analyse
+
+    problem = task.problem()
+    found = analyse(problem.target)
+    fresh, reused = found.staircase(problem.activation), found.staircase(problem.activation, reuse=True)
+    return {
+        "information": found.information,
+        "leap": found.leap,
+        "chain": found.chain,
+        "generative": found.generative,
+        "generative_leap": found.generative_leap,
+        "generative_chain": found.generative_chain,
+        "staircase": list(fresh),
+        "staircase_reused": list(reused),
+        "directions": found.directions,
+        "unused": len(found.unused),
+        "unresolved": len(found.unresolved),
+    }
+
+
+def support(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
+    """Methods that apply, in the order in which they are shown, and the reasons of the others."""
+    from twolayer.running.support import support as found_by
+
+    problem, algorithm = task.problem(), task.algorithm()
+    found, dim = found_by(problem, algorithm), task.table.run.dim
+    values: dict[str, Any] = {"methods": list(found.methods), "reasons": found.reasons, "p": problem.p, "k": problem.k}
+    if dim is not None:
+        values |= {"lr": algorithm.lr(dim), "batch": algorithm.batch_at(dim)}
+    return values
+
+
+def methods_of(options: dict[str, Any]) -> tuple[str, ...]:
+    """The methods on the screen, by their words."""
+    return tuple(options.get("methods") or ("ode", "chain"))
+
+
+def text(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
+    """What is given away as text."""
+    from twolayer.files.papers import cite
+
+    words = methods_of(options)
+    dim = task.table.run.dim
+    found = task.methods(list(words), 2 if dim is None else dim)
+    return {
+        "python": as_python(task, words),
+        "toml": as_toml(task),
+        "shell": as_shell(task, words),
+        "bibtex": cite(*found, style="bibtex"),
+    }

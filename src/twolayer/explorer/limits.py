@@ -1,0 +1,119 @@
+"""What the page may ask for: bounds in numbers, checked before any work.
+
+    text → tables → bounds of size (here, in the server) → cost of the run (in a worker) → work
+
+The cost is that of `twolayer solve --dry-run`. A refusal is a sentence with the bound, the value, and what to use
+instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from twolayer.files.taskfile import TaskFile
+from twolayer.numerics.errors import InputError
+
+__all__ = ["LIMITS", "Limits", "check_size"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The largest of everything.
+
+    Attributes
+    ----------
+    body : int
+        Bytes of a request.
+    width, directions, dim, seeds, points, family : int
+        p, k, d, runs of a stream, save points, curves of a family.
+    quick, long : float
+        Seconds of work until an answer, and of a stream of runs.
+    memory : int
+        Bytes of a result.
+    waiting : int
+        Requests that wait for a worker; beyond them the answer is "busy".
+    """
+
+    body: int = 65_536
+    width: int = 64
+    directions: int = 8
+    dim: int = 1_000_000_000
+    seeds: int = 400
+    points: int = 1000
+    family: int = 24
+    quick: float = 90.0
+    long: float = 600.0
+    memory: int = 256 * 2**20
+    waiting: int = 24
+
+
+LIMITS = Limits()
+
+
+def check_size(task: TaskFile, limits: Limits = LIMITS) -> None:
+    """Refuse tables that describe more than the page runs.
+
+    Examples
+    --------
+    >>> from twolayer.files.taskfile import task_from
+    >>> tables = {"problem": {"target": "z1", "activation": "relu", "width": 1000}, "algorithm": {"lr": 0.1}}
+    >>> check_size(task_from(tables, "page"))
+    Traceback (most recent call last):
+    twolayer.InputError: The page runs at most 64 neurons, but `problem.width` is 1000: use twolayer solve.
+    """
+    problem, run = task.table.problem, task.table.run
+    if task.table.stages:
+        raise InputError("The page follows one algorithm, but the task has [[stages]]: use twolayer solve.")
+    _most("neurons", "problem.width", problem.width, limits.width)
+    _most("directions", "problem.directions", problem.directions, limits.directions)
+    _most("dimensions", "run.dim", run.dim, limits.dim)
+    _most("seeds", "run.seeds", run.seeds, limits.seeds)
+    for name, value in (("save", run.save), ("time", run.time), ("steps", run.steps), ("alpha", run.alpha)):
+        if isinstance(value, list):
+            _most("save points", f"run.{name}", len(value), limits.points)
+    _most("save points", "run.save", run.save, limits.points)
+    for name, rows in (
+        ("problem.gram", problem.gram),
+        ("start.Q", task.table.start.Q),
+        ("start.M", task.table.start.M),
+    ):
+        for size in () if rows is None else (len(rows), *map(len, rows)):
+            _most("rows and columns", name, size, limits.width)
+    if isinstance(problem.target, dict) and isinstance(problem.target.get("k"), int):
+        _most("directions", "problem.target.k", problem.target["k"], limits.directions)
+
+
+def _most(what: str, key: str, value: Any, most: int) -> None:
+    if isinstance(value, int) and not isinstance(value, bool) and value > most:
+        raise InputError(f"The page runs at most {most} {what}, but `{key}` is {value}: use twolayer solve.")
+
+
+def check_cost(seconds: float, memory: int, limits: Limits = LIMITS) -> None:
+    """Refuse runs that would take too long or too much memory, by the estimates of `cost_of`.
+
+    Examples
+    --------
+    >>> check_cost(1.0, 10**6)
+    >>> check_cost(86400.0, 10**6)
+    Traceback (most recent call last):
+    twolayer.InputError: The page runs at most 10 min, but this takes about 24 h: use a smaller dim, fewer seeds or an
+    earlier end, or twolayer solve.
+    """
+    from twolayer.running.cost import lasting
+
+    advice = "use a smaller dim, fewer seeds or an earlier end, or twolayer solve"
+    if not seconds <= limits.long:
+        raise InputError(
+            f"The page runs at most {lasting(limits.long)}, but this takes about {lasting(seconds)}: {advice}."
+        )
+    if memory > limits.memory:
+        size = f"{memory / 2**20:.3g} MiB"
+        raise InputError(f"The page keeps at most {limits.memory // 2**20} MiB, but this takes {size}: {advice}.")
+
+
+def check_family(values: Sequence[Any], limits: Limits = LIMITS) -> None:
+    """Refuse families of too many curves, or of none."""
+    if not 1 <= len(values) <= limits.family:
+        raise InputError(f"A family has 1 to {limits.family} curves, but got {len(values)} values.")

@@ -1,0 +1,249 @@
+"""The workers of the server: processes that are started, given one question each, stopped, and started again.
+
+    job → waiting → worker → events … → done | error
+
+Answers to quick questions have a worker that long runs never take. A question goes to a worker that has compiled its
+equations before, if that one is free. A withdrawn question is told to stop, and its process is ended if it has not
+stopped after a quarter of a second; a process that ends by itself leaves an error, and another takes its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from twolayer.explorer.limits import LIMITS, Limits
+from twolayer.explorer.worker import LONG
+
+__all__ = ["Busy", "Inquiry", "Pool"]
+
+WORKERS = 3
+PATIENCE = 0.25  # seconds that a question has to stop by itself
+LINE = 64 * 2**20  # bytes of one event at most
+DATA = {
+    "problem": ("noise", "flips"),
+    "algorithm": ("lr", "momentum", "weight_decay", "second_lr"),
+    "run": ("dim", "time", "steps", "alpha", "seeds", "seed"),
+    "start": ("Q", "M", "a", "seed", "random"),
+}
+"""Keys whose values are data of the equations: changing them compiles nothing new, or little."""
+
+
+class Busy(Exception):
+    """So many questions wait already that another one is refused."""
+
+
+@dataclass(eq=False)
+class Inquiry:
+    """A question and the events that answer it."""
+
+    number: int
+    kind: str
+    task: dict[str, Any]
+    options: dict[str, Any]
+    ahead: bool = False
+    events: asyncio.Queue[tuple[str, Any]] = field(default_factory=asyncio.Queue)
+    worker: Worker | None = None
+    over: bool = False
+
+    @property
+    def key(self) -> str:
+        """What of the question decides about its equations."""
+        tables = {
+            name: {k: v for k, v in table.items() if k not in DATA.get(name, ())}
+            for name, table in self.task.items()
+            if isinstance(table, dict)
+        }
+        return json.dumps([self.options.get("method"), tables], sort_keys=True)
+
+    def tell(self, event: str, data: Any) -> None:
+        """Pass an event on; "done" and "error" are the last."""
+        if not self.over:
+            self.over = event in ("done", "error")
+            self.events.put_nowait((event, data))
+
+    async def stream(self) -> AsyncIterator[tuple[str, Any]]:
+        """All events, to the last."""
+        while True:
+            event, data = await self.events.get()
+            yield event, data
+            if event in ("done", "error"):
+                return
+
+
+@dataclass(eq=False)
+class Worker:
+    """A process, with the question it is at."""
+
+    number: int
+    process: asyncio.subprocess.Process | None = None
+    job: Inquiry | None = None
+    ready: bool = False
+    known: set[str] = field(default_factory=set)
+    reader: asyncio.Task[None] | None = None
+
+    def write(self, message: dict[str, Any]) -> None:
+        """One line to the process."""
+        assert self.process is not None and self.process.stdin is not None
+        with contextlib.suppress(OSError, RuntimeError):  # it has just ended: its reader tells
+            self.process.stdin.write(json.dumps(message).encode() + b"\n")
+
+    def kill(self) -> None:
+        """End the process at once."""
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.kill()
+
+
+class Pool:
+    """A few workers, and the questions that wait for them."""
+
+    def __init__(self, workers: int = WORKERS, limits: Limits = LIMITS) -> None:
+        self.workers = [Worker(number) for number in range(workers)]
+        self.limits = limits
+        self.waiting: deque[Inquiry] = deque()
+        self.jobs: dict[int, Inquiry] = {}
+        self._numbers = itertools.count(1)
+        self._folder = ""
+        self._closing = False
+        self._later: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Start all processes; they are ready some seconds later."""
+        self._folder = tempfile.mkdtemp(prefix="twolayer-")
+        await asyncio.gather(*map(self._launch, self.workers))
+
+    async def close(self) -> None:
+        """End all processes and forget what waits."""
+        self._closing = True
+        for job in list(self.jobs.values()):
+            job.tell("error", {"error": "The server has been ended.", "status": 503})
+        for worker in self.workers:
+            worker.kill()
+        readers = [worker.reader for worker in self.workers if worker.reader is not None]
+        await asyncio.gather(*readers, return_exceptions=True)
+        for task in self._later:
+            task.cancel()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def _launch(self, worker: Worker) -> None:
+        # compiled code is shared by the workers, and by those that take the place of others
+        cache = {"JAX_COMPILATION_CACHE_DIR": self._folder, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2"}
+        cache["TF_CPP_MIN_LOG_LEVEL"] = "3"  # XLA warns of code from another machine, which this is not
+        worker.process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "twolayer.explorer.worker",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=LINE,
+            env={**cache, **os.environ},
+            start_new_session=True,  # Ctrl-C is for the server, which ends them
+        )
+        worker.ready, worker.known = False, set()
+        worker.reader = asyncio.create_task(self._read(worker))
+
+    async def _read(self, worker: Worker) -> None:
+        """Pass on what a worker says until it ends, and start it again."""
+        assert worker.process is not None and worker.process.stdout is not None
+        async for line in worker.process.stdout:
+            message = json.loads(line)
+            event, job = message["event"], worker.job
+            if event == "ready":
+                worker.ready = True
+                self._dispatch()
+            elif job is not None and message["job"] == job.number:
+                job.tell(event, message["data"])
+                if event in ("done", "error"):
+                    self._finished(job)
+        code = await worker.process.wait()
+        job, worker.job, worker.ready = worker.job, None, False
+        if job is not None:
+            self.jobs.pop(job.number, None)
+            sentence = f"The worker ended unexpectedly (code {code}) and has been started again."
+            job.tell("error", {"error": sentence, "status": 503})
+        if not self._closing:
+            await self._launch(worker)
+
+    def _finished(self, job: Inquiry) -> None:
+        worker = job.worker
+        self.jobs.pop(job.number, None)
+        if worker is not None and worker.job is job:
+            worker.job = None
+            self._dispatch()
+
+    def submit(self, kind: str, task: dict[str, Any], options: dict[str, Any], ahead: bool = False) -> Inquiry:
+        """Queue a question; `Busy` when too many wait."""
+        if len(self.waiting) >= self.limits.waiting:
+            raise Busy
+        job = Inquiry(next(self._numbers), kind, task, options, ahead)
+        self.jobs[job.number] = job
+        self.waiting.append(job)
+        self._dispatch()
+        return job
+
+    def _dispatch(self) -> None:
+        """Give waiting questions to free workers, those that nobody waits for last."""
+        for job in sorted(self.waiting, key=lambda job: (job.ahead, job.number)):
+            worker = self._free(job)
+            if worker is None:
+                continue
+            self.waiting.remove(job)
+            worker.job, job.worker = job, worker
+            worker.known.add(job.key)
+            worker.write({"job": job.number, "kind": job.kind, "task": job.task, "options": job.options})
+            seconds = self.limits.long if job.kind in LONG else self.limits.quick
+            self._soon(self._expire(job, seconds))
+
+    def _free(self, job: Inquiry) -> Worker | None:
+        """The best free worker for a question: one that knows its equations, the first of all keeping quick ones."""
+        lasting = job.kind in LONG or job.ahead
+        free = [w for w in self.workers if w.ready and w.job is None and not (lasting and w.number == 0)]
+        return min(free, key=lambda w: (job.key not in w.known, w.number), default=None)
+
+    def _soon(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    async def _expire(self, job: Inquiry, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        if not job.over:
+            sentence = f"The answer took longer than {seconds:g} s and was given up: ask for less."
+            self._withdraw(job, {"error": sentence, "status": 504})
+
+    def cancel(self, number: int) -> bool:
+        """Withdraw a question; whether there was one."""
+        job = self.jobs.get(number)
+        if job is None or job.over:
+            return False
+        self._withdraw(job, {"error": "The question was withdrawn.", "status": 499})
+        return True
+
+    def _withdraw(self, job: Inquiry, reason: dict[str, Any]) -> None:
+        job.tell("error", reason)
+        if job in self.waiting:
+            self.waiting.remove(job)
+            self.jobs.pop(job.number, None)
+        elif job.worker is not None and job.worker.job is job:
+            job.worker.write({"stop": job.number})
+            self._soon(self._insist(job))
+
+    async def _insist(self, job: Inquiry) -> None:
+        """End the process of a question that does not stop."""
+        process = job.worker.process if job.worker is not None else None
+        await asyncio.sleep(PATIENCE)
+        if job.worker is not None and job.worker.job is job and job.worker.process is process:
+            job.worker.job = None
+            self.jobs.pop(job.number, None)
+            job.worker.kill()

@@ -1,0 +1,92 @@
+"""What the page offers to open: classic set-ups of the five sources, figures of the gallery, published set-ups.
+
+presets.toml            a task for each classic set-up, with the figures that show it
+gallery/*.py            names and titles of figures, read and not run
+files/published/*.toml  the zoo
+"""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from twolayer.files.catalogue import gallery
+
+__all__ = ["catalogue", "classics"]
+
+TABLES = ("problem", "algorithm", "start", "run", "method")
+PUBLISHED = Path(__file__).parent.parent / "files" / "published"
+ACTIVATIONS = ("linear", "square", "erf", "relu", "tanh", "sigmoid", "softplus", "gelu", "He2", "He3", "He4")
+RULES = ("clip(0.25)", "normalised()", "polyak(1)", "two_step()", "private(0.5)", "adagrad_norm(1)", "sign()", "adam()")
+SOURCES = {
+    "escape": "Escaping mediocrity",
+    "mean-field": "Dimensionless ODEs and mean fields",
+    "recovery": "Online recovery of single neurons",
+    "phase-diagram": "Batch size and learning rate",
+    "giant-steps": "Giant steps and reused data",
+}
+
+
+def _task(entry: dict[str, Any]) -> dict[str, Any]:
+    return {name: entry[name] for name in TABLES if name in entry}
+
+
+@functools.cache
+def classics() -> list[dict[str, Any]]:
+    """The presets of the sources, with their tasks.
+
+    Examples
+    --------
+    >>> classics()[0]["name"]
+    'phase-retrieval'
+    """
+    text = (Path(__file__).parent / "presets.toml").read_text("utf-8")
+    return [
+        {**{name: entry[name] for name in ("name", "title", "group", "figures")}, "task": _task(entry)}
+        for entry in tomllib.loads(text)["preset"]
+    ]
+
+
+def _figures() -> list[dict[str, Any]]:
+    """Every figure of the gallery with the preset that it opens."""
+    homes = {figure: preset["name"] for preset in classics() for figure in preset["figures"]}
+    return [
+        {"name": name, "title": entry.title, "group": entry.group, "preset": homes[name]}
+        for name, entry in gallery().items()
+        if name in homes
+    ]
+
+
+def _published() -> list[dict[str, Any]]:
+    """The set-ups of the zoo that can be run, each as a task that JSON can hold."""
+    found = []
+    for file in sorted(PUBLISHED.glob("*.toml")):
+        for entry in tomllib.loads(file.read_text("utf-8"))["setup"]:
+            run = entry.get("run", {})
+            if any(name in run for name in ("time", "steps", "alpha")) and "inf" not in repr(entry.get("method", {})):
+                found.append({"name": entry["name"], "title": entry["title"], "task": _task(entry)})
+    return found
+
+
+@functools.cache
+def catalogue() -> dict[str, Any]:
+    """Everything that can be chosen from.
+
+    Examples
+    --------
+    >>> sorted(catalogue())
+    ['activations', 'figures', 'presets', 'rules', 'sources', 'version', 'zoo']
+    """
+    from twolayer import __version__
+
+    return {
+        "presets": classics(),
+        "figures": _figures(),
+        "zoo": _published(),
+        "sources": SOURCES,
+        "activations": ACTIVATIONS,
+        "rules": RULES,
+        "version": __version__,
+    }

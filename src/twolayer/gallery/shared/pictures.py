@@ -1,0 +1,79 @@
+"""Pictures of the gallery that are small enough to be kept, each with what it shows.
+
+    images/gallery/NAME.webp         1000 pixels wide, at most 40 kB
+    images/gallery/pictures.json     NAME: version, settings, seed and fingerprint of the data; hash of the picture
+
+A picture of a full version stays until its settings are no longer those of the figure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from twolayer.gallery.shared.registry import Plate
+from twolayer.numerics.writing import write_atomically
+
+__all__ = ["FOLDER", "keep", "known"]
+
+FOLDER = Path("images", "gallery")
+"""Where pictures are, beside a file of verdicts."""
+
+WIDTH = 1000
+LARGEST = 40_000
+
+
+def known(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
+    """What the pictures of a folder show, by figure."""
+    file = Path(folder) / "pictures.json"
+    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
+
+
+def keep(plate: Plate, folder: str | os.PathLike[str], shown: dict[str, Any], full: dict[str, Any]) -> Path | None:
+    """Put the picture of a figure into a folder; where it is now, or None where one of the full version stays.
+
+    Parameters
+    ----------
+    plate : Plate
+        The figure.
+    folder : path
+        Where pictures are kept.
+    shown : dict
+        What it shows: version, settings, seed and fingerprint of the data.
+    full : dict
+        Settings of the full version of the figure as they are today.
+    """
+    name, every = plate.data.attrs["gallery"], known(folder)
+    old = every.get(name, {})
+    if shown["version"] == "quick" and old.get("version") == "full" and old["settings"] == full:
+        return None
+    picture = _small(plate)
+    every[name] = {**shown, "picture": f"sha256:{hashlib.sha256(picture).hexdigest()}"}
+    text = json.dumps(dict(sorted(every.items())), indent=1, ensure_ascii=False) + "\n"
+    path = Path(folder) / f"{name}.webp"
+    write_atomically(path, lambda file: file.write_bytes(picture))
+    write_atomically(Path(folder) / "pictures.json", lambda file: file.write_text(text, encoding="utf-8"))
+    return path
+
+
+def _small(plate: Plate) -> bytes:
+    """The figure as WebP, as good as fits."""
+    from PIL import Image
+
+    from twolayer.plot.style import house_style
+
+    drawn = io.BytesIO()
+    with house_style():
+        plate.figure.savefig(drawn, format="png", dpi=2 * WIDTH / plate.figure.get_figwidth())
+    large = Image.open(drawn).convert("RGB")
+    image = large.resize((WIDTH, round(large.height * WIDTH / large.width)), Image.Resampling.LANCZOS)
+    for quality in range(90, 10, -5):
+        written = io.BytesIO()
+        image.save(written, format="webp", quality=quality, method=6)
+        if written.tell() <= LARGEST:
+            break
+    return written.getvalue()

@@ -1,0 +1,207 @@
+"""What happens to runs that are killed, and to machines without disk, home or terminal: nothing finished is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time as wall
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import twolayer as tl
+from twolayer.loops import checkpoint as module
+from twolayer.loops.checkpoint import Checkpoint
+
+PROBLEM, START = tl.Problem("He2(z1)", "He2", noise=0.1), tl.Overlaps([[1.0]], [[0.5]])
+ALGORITHM = tl.SGD("0.05/d", geometry="projected")
+
+
+class Killed(Exception):
+    """Stands for a kill in the middle of a run."""
+
+
+def kept(monkeypatch: pytest.MonkeyPatch, die_at: int | None = None) -> list[int]:
+    """A checkpoint at every save point; the run dies after number ``die_at``."""
+    monkeypatch.setattr(module, "EVERY", 0.0)
+    monkeypatch.setattr(Checkpoint.__init__, "__defaults__", (0.0,))
+    written: list[int] = []
+    write = Checkpoint.write
+
+    def counted(self: Checkpoint, point: Any) -> None:
+        write(self, point)
+        written.append(point.at)
+        if point.at == die_at:
+            raise Killed
+
+    monkeypatch.setattr(Checkpoint, "write", counted)
+    return written
+
+
+@pytest.mark.parametrize(
+    "method",
+    [tl.Chain(50), tl.Chain(50, engine="jax"), tl.Vectors(20), tl.SDE(400)],
+    ids=["compiled", "jax", "vectors", "sde"],
+)
+def test_a_killed_run_goes_on_bit_by_bit(method: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run: dict[str, Any] = {"time": 0.4, "save": 5, "seeds": 3, "seed": 4}
+    expected = tl.solve(PROBLEM, ALGORITHM, method, START, **run)
+    path = tmp_path / "run.npz"
+    kept(monkeypatch, die_at=2)
+    with pytest.raises(Killed):
+        tl.solve(PROBLEM, ALGORITHM, method, START, **run, checkpoint=path)
+    assert [x.name for x in tmp_path.iterdir()] == ["run.npz"]
+    monkeypatch.undo()
+    written = kept(monkeypatch)
+    found = tl.solve(PROBLEM, ALGORITHM, method, START, **run, checkpoint=path)
+    assert written == [3, 4, 5]  # the first two were not computed again
+    for name in ("M", "Q", "a", "risk", "stop_step"):
+        np.testing.assert_array_equal(found[name], expected[name])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_belongs_to_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, run = tmp_path / "run.npz", {"steps": 10, "save": 5, "seeds": 2}
+    kept(monkeypatch, die_at=1)
+    with pytest.raises(Killed):
+        tl.solve(PROBLEM, ALGORITHM, tl.Chain(50), START, **run, checkpoint=path)
+    for other in ({"seed": 1}, {"steps": 11}):
+        with pytest.raises(tl.InputError, match="belongs to another run"):
+            tl.solve(PROBLEM, ALGORITHM, tl.Chain(50), START, **{**run, **other}, checkpoint=path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(tl.InputError, match="damaged or foreign"):
+        tl.solve(PROBLEM, ALGORITHM, tl.Chain(50), START, **run, checkpoint=path)
+    np.savez(path, format="twolayer-checkpoint/9", key="x")
+    with pytest.raises(tl.InputError, match="update twolayer"):
+        tl.solve(PROBLEM, ALGORITHM, tl.Chain(50), START, **run, checkpoint=path)
+
+
+@pytest.mark.parametrize(
+    ("method", "algorithm", "path", "message"),
+    [
+        (tl.ODE(), ALGORITHM, "x.npz", "cannot be taken up again"),
+        (tl.Chain(50), tl.SGD("0.1/d", rule="adagrad_norm(1)"), "x.npz", "cannot be taken up again"),
+        (tl.Chain(50), ALGORITHM, "x.nc", "must end in .npz"),
+        (tl.Chain(50), ALGORITHM, 3, "`checkpoint` must be a path"),
+        (tl.Chain(50), ALGORITHM, "nowhere/x.npz", "must lie in an existing folder"),
+    ],
+)
+def test_runs_that_have_no_checkpoint(method: Any, algorithm: Any, path: Any, message: str, tmp_path: Path) -> None:
+    name = tmp_path / path if isinstance(path, str) else path
+    with pytest.raises(tl.InputError, match=message):
+        tl.solve(PROBLEM, algorithm, method, START, steps=4, checkpoint=name)
+
+
+# -- the command line in bad surroundings -----------------------------------------------------------------------------
+
+TASK = """\
+[problem]
+target = "He2(z1)"
+activation = "He2"
+[algorithm]
+lr = "0.1/d"
+geometry = "projected"
+[start]
+Q = [[1.0]]
+M = [[0.5]]
+[run]
+dim = 50
+steps = 20
+save = 4
+seeds = 2
+methods = ["chain"]
+"""
+TWOLAYER = [sys.executable, "-m", "twolayer"]
+
+
+def call(folder: Path, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    (folder / "task.toml").write_text(TASK, encoding="utf-8")
+    return subprocess.run([*TWOLAYER, *words], cwd=folder, capture_output=True, text=True, timeout=120, **options)
+
+
+def test_without_home_terminal_or_language(tmp_path: Path) -> None:
+    names = {"HOME", "TERM", "LANG", "LC_ALL", "MPLCONFIGDIR", "XDG_CONFIG_HOME", "PYTHONUTF8", "PYTHONIOENCODING"}
+    bare = {name: value for name, value in os.environ.items() if name not in names}
+    done = call(tmp_path, "solve", "task.toml", "--out", "x", env={**bare, "TERM": "dumb", "LANG": "C"})
+    assert (done.returncode, (tmp_path / "x.nc").exists()) == (0, True), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_leaves_and_a_disk_that_is_full(tmp_path: Path) -> None:
+    code = f"{' '.join(TWOLAYER)} help | head -c 10 >/dev/null; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode in (0, 1)
+    assert done.stderr == ""
+    full = Path("/dev/full")
+    if full.exists():
+        with full.open("w") as device:
+            done = subprocess.run([*TWOLAYER, "help"], stdout=device, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert done.returncode == 1
+        assert "No space left" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_folder_that_is_gone(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = (
+        f"cd {gone} && rmdir {gone} && {' '.join(TWOLAYER)} help tasks >/dev/null && {' '.join(TWOLAYER)} solve x.toml"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(tl.__file__).parent.parent)}
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, timeout=60, env=environment)
+    assert done.returncode == 2
+    assert done.stderr.startswith("twolayer: The task file must exist")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser may write anywhere")
+def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(tl.InputError, match="must be writable"):
+        tl.save(tl.solve(PROBLEM, ALGORITHM, tl.Chain(50), START, steps=4), tmp_path / "x.nc")
+
+
+LONG = TASK.replace("steps = 20", "steps = 2000000000").replace("seeds = 2", "seeds = 4000")
+
+
+def begun(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """A command that takes long, under way."""
+    (folder / "task.toml").write_text(LONG, encoding="utf-8")
+    command = [*TWOLAYER, "solve", "task.toml", "--force", "--out", "x", *words]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wall.sleep(6)
+    assert process.poll() is None
+    return process
+
+
+@pytest.mark.parametrize("signals", [(signal.SIGTERM,), (signal.SIGINT,), (signal.SIGINT, signal.SIGINT)])
+def test_interruptions_end_in_a_sentence(signals: tuple[int, ...], tmp_path: Path) -> None:
+    process = begun(tmp_path)
+    for number in signals:
+        process.send_signal(number)
+        wall.sleep(0.1)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "interrupted" in out + err
+    assert "Traceback" not in err
+    assert {x.name for x in tmp_path.iterdir()} <= {"task.toml", "x.nc"}
+
+
+def test_a_kill_leaves_no_stray_files(tmp_path: Path) -> None:
+    process = begun(tmp_path)
+    process.kill()
+    process.communicate(timeout=60)
+    assert {x.name for x in tmp_path.iterdir()} == {"task.toml"}
+
+
+def test_bounds_are_told_with_the_estimate(tmp_path: Path) -> None:
+    (tmp_path / "task.toml").write_text(LONG, encoding="utf-8")
+    done = subprocess.run([*TWOLAYER, "solve", "task.toml"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "h of one core" in done.stderr
+    assert "--force" in done.stderr
+    assert json.dumps(done.stdout) == '""'

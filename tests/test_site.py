@@ -1,0 +1,142 @@
+"""What the site is made of: every public name has an entry, every notebook a place, every figure a picture of today.
+
+The site itself is built by .ci/run, with warnings as errors; here is what can be asked without the tools for it.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import twolayer as tl
+from twolayer.gallery.shared import pictures, records, registry
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+NOTEBOOKS = sorted(page for page in (DOCS / "tutorials").glob("*.md") if page.stem != "index")
+PICTURES = DOCS / pictures.FOLDER
+BUILD = "sphinx-build -W --keep-going -q -j 2 docs docs/_build/html"
+
+
+def public() -> list[str]:
+    """twolayer.solve, twolayer.escape.Passage, …; what the top level has and does not list is in a namespace, or here."""
+    spaces = {"twolayer": tl, **{f"twolayer.{name}": getattr(tl, name) for name in tl.NAMESPACES}}
+    every = [(f"{space}.{name}", getattr(module, name)) for space, module in spaces.items() for name in module.__all__]
+    gathered = {name.rpartition(".")[2] for name, _ in every}
+    unlisted = [f"twolayer.{name}" for name in tl._HOME if name not in gathered]
+    return [name for name, value in every if not inspect.ismodule(value)] + unlisted
+
+
+def entries() -> list[str]:
+    """The names that pages of the reference ask for."""
+    found = []
+    for page in sorted((DOCS / "reference").glob("*.md")):
+        for space, body in re.findall(
+            r"^:::\{names\} ([\w.]+)\n(.*?)^:::$", page.read_text(encoding="utf-8"), re.M | re.S
+        ):
+            names = body.split() or [name.rpartition(".")[2] for name in public() if name.rpartition(".")[0] == space]
+            found += [f"{space}.{name}" for name in names]
+    return found
+
+
+def test_every_public_name_has_one_entry() -> None:
+    assert sorted(entries()) == sorted(public())
+
+
+WITHOUT = {"gallery.figure", "gallery.record", "gallery.write", "extend.register_method"} | {
+    "sweeps.load_sweep", "sweeps.merge_sweeps",
+}  # fmt: skip
+"""Functions whose example takes a file or minutes: their guides have one."""
+
+
+def test_every_public_function_has_an_example() -> None:
+    for name in public():
+        module, _, last = name.removeprefix("twolayer.").rpartition(".")
+        value = getattr(getattr(tl, module) if module != "twolayer" and module else tl, last)
+        if inspect.isfunction(value) and f"{module}.{last}" not in WITHOUT:
+            assert ">>>" in (inspect.getdoc(value) or ""), name
+
+
+def cells(page: Path) -> list[str]:
+    return re.findall(r"^```\{code-cell\}\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+@pytest.mark.parametrize("page", NOTEBOOKS, ids=lambda page: page.stem)
+def test_notebooks_can_be_downloaded_and_read(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("---\nfile_format: mystnb\n")
+    assert f"<{page.stem}.ipynb>" in text
+    assert len(cells(page)) >= 5
+    for cell in cells(page):
+        ast.parse(cell)
+    index = (DOCS / "tutorials" / "index.md").read_text(encoding="utf-8")
+    assert f"]({page.name})" in index and f"\n{page.stem}\n" in index
+
+
+def test_there_is_a_notebook_on_every_subject() -> None:
+    assert len(NOTEBOOKS) >= 9
+
+
+def kept() -> dict[str, dict[str, object]]:
+    return pictures.known(PICTURES)
+
+
+@pytest.mark.parametrize("name", list(pictures.known(PICTURES)))
+def test_every_picture_is_that_of_the_figure_as_it_is(name: str) -> None:
+    """Settings are today's, the data are those of the recorded verdict, and the file is the one that was written."""
+    shown = kept()[name]
+    recorded = records.read(DOCS / "gallery.json")[name][shown["version"]]
+    assert shown["settings"] == records.settings_of(registry.figures()[name], shown["version"])
+    assert {key: shown[key] for key in ("settings", "seed", "data")} == {
+        key: recorded[key] for key in ("settings", "seed", "data")
+    }
+    picture = (PICTURES / f"{name}.webp").read_bytes()
+    assert f"sha256:{hashlib.sha256(picture).hexdigest()}" == shown["picture"]
+    assert len(picture) <= pictures.LARGEST
+
+
+def test_no_picture_is_left_over() -> None:
+    """Figures get theirs when they are recorded; a few that were recorded earlier are still without."""
+    assert {path.stem for path in PICTURES.glob("*.webp")} == set(kept()) <= set(registry.figures())
+    assert len(kept()) >= 25
+    assert sum(path.stat().st_size for path in PICTURES.iterdir()) < 3_000_000
+
+
+def test_pictures_are_kept_and_full_ones_stay(tmp_path: Path) -> None:
+    plate = tl.gallery.run("mediocrity", quick=True)
+    quick, full = ({"version": v, "settings": {"n": n}, "seed": 0, "data": ""} for v, n in (("quick", 1), ("full", 9)))
+    assert pictures.keep(plate, tmp_path, quick, {"n": 9}) == tmp_path / "mediocrity.webp"
+    small = (tmp_path / "mediocrity.webp").read_bytes()
+    assert small[:4] == b"RIFF" and len(small) <= pictures.LARGEST
+    assert pictures.keep(plate, tmp_path, full, {"n": 9}) is not None
+    assert pictures.keep(plate, tmp_path, quick, {"n": 9}) is None
+    assert json.loads((tmp_path / "pictures.json").read_text())["mediocrity"]["version"] == "full"
+    # when the figure has other settings the old one goes
+    assert pictures.keep(plate, tmp_path, quick, {"n": 10}) is not None
+    assert pictures.known(tmp_path)["mediocrity"]["version"] == "quick"
+
+
+def test_the_check_of_the_repository_builds_the_site() -> None:
+    assert f"uv run --group docs {BUILD}" in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
+    assert any(line.startswith("sphinx>") for line in groups["docs"])
+    assert not any("sphinx" in line or "myst" in line for line in groups["dev"])  # the tests do without
+
+
+def test_links_to_the_playground_are_understood() -> None:
+    """Every word of a state is a key that the page knows."""
+    keys = set(
+        re.findall(r"^  (\w+): ", (ROOT / "explorer/src/playground/state.ts").read_text().split("CODECS")[1], re.M)
+    )
+    source = ast.parse((DOCS / "_ext" / "pictures.py").read_text(encoding="utf-8"))
+    texts = [n.value for n in ast.walk(source) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    states = [text.strip("&") for text in texts if re.fullmatch(r"&?(\w+=[\w.,]+&?)+", text)]
+    assert len(states) >= 8
+    assert {word.partition("=")[0] for state in states for word in state.split("&")} <= keys
