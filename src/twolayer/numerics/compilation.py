@@ -55,7 +55,8 @@ def keep() -> None:
     if _quieted:
         _quieted = False
         os.environ.pop(LOG_LEVEL, None)
-    if jax.config.read("jax_compilation_cache_dir"):  # type: ignore[no-untyped-call]
+    config: Any = jax.config  # whose flags are attributes that type checkers do not know
+    if config.jax_compilation_cache_dir:
         return
     where = directory(jax.__version__)
     if not _writable(where):
