@@ -63,7 +63,7 @@ def _start(name: str, seed: int) -> tl.Overlaps:
     return tl.Overlaps(found.Q, found.M, found.P, found.a)
 
 
-def _best(name: str, pieces: int, restarts: int, dim: int, seeds: int, seed: int) -> dict[str, Any]:
+def _best(name: str, pieces: int, restarts: int, dim: int, seeds: int, seed: int) -> xr.Dataset:
     problem, algorithm, span = TASKS[name]
     found = tl.optimise(
         problem, algorithm, _start(name, seed), horizon=span, pieces=pieces, restarts=restarts, bounds=(0, 8 / d)
@@ -71,7 +71,7 @@ def _best(name: str, pieces: int, restarts: int, dim: int, seeds: int, seed: int
     contest = found.compare(dim, seeds, seed=seed)
     gain, error = contest.gains["constant"]
     held = found.paths["constant"]
-    return {
+    known: dict[str, Any] = {
         "alpha": ("save", found.path.alpha.values),
         "lr": ("save", found.path.lr.values),
         "constant_lr": found.constant.lr.coefficient,
@@ -88,6 +88,7 @@ def _best(name: str, pieces: int, restarts: int, dim: int, seeds: int, seed: int
         "gain_error": error,
         "verdict_of_chain": list(OUTCOME).index(contest.verdicts["constant"]),
     }
+    return xr.Dataset(known)
 
 
 def _closed(name: str) -> float:
