@@ -18,14 +18,14 @@ import numpy as np
 from twolayer.task.scaling import Scaling
 from twolayer.task.schedules import FORMS, MAKERS, table
 
-__all__ = ["NAMED", "Shape", "constant", "free", "named"]
+__all__ = ["NAMED", "ControlShape", "constant", "free", "named"]
 
 DIFFERENCE = 1e-6  # relative, of the numbers of schedules with a name
 NAMED = ("cosine", "linear", "power", "inverse")
 
 
 @dataclass(frozen=True, eq=False)
-class Shape:
+class ControlShape:
     """A control as a function of numbers θ (n,).
 
     Attributes
@@ -55,9 +55,9 @@ class Shape:
         return self.values(theta, x), np.stack(slopes, axis=1)
 
 
-def constant(first: float, bounds: tuple[float, float]) -> Shape:
+def constant(first: float, bounds: tuple[float, float]) -> ControlShape:
     """A number."""
-    return Shape(
+    return ControlShape(
         "constant",
         lambda theta, x: theta[0] * np.ones_like(x),
         np.array([first]),
@@ -67,7 +67,7 @@ def constant(first: float, bounds: tuple[float, float]) -> Shape:
     )
 
 
-def named(name: str, first: float, bounds: tuple[float, float], horizon: float, clock: str) -> Shape:
+def named(name: str, first: float, bounds: tuple[float, float], horizon: float, clock: str) -> ControlShape:
     """One of the schedules with a name, between the bounds."""
     scale = ([first], [bounds[0]], [bounds[1]])
     if name in ("cosine", "linear"):
@@ -87,10 +87,10 @@ def named(name: str, first: float, bounds: tuple[float, float], horizon: float, 
         return float(theta[0]) * reference * MAKERS[name](**numbers, clock=clock)
 
     whole = [np.concatenate(pair) for pair in zip(scale, own, strict=True)]
-    return Shape(name, values, *whole, law)  # type: ignore[arg-type]
+    return ControlShape(name, values, *whole, law)  # type: ignore[arg-type]
 
 
-def free(at: np.ndarray, first: np.ndarray, bounds: tuple[float, float], clock: str) -> Shape:
+def free(at: np.ndarray, first: np.ndarray, bounds: tuple[float, float], clock: str) -> ControlShape:
     """Straight lines between the values at places ``at``."""
     low, high = (np.full(len(at), x) for x in bounds)
 
@@ -100,4 +100,4 @@ def free(at: np.ndarray, first: np.ndarray, bounds: tuple[float, float], clock: 
             return top * reference
         return top * reference * table(at.tolist(), (theta / top).tolist(), clock=clock)
 
-    return Shape("free", lambda theta, x: np.interp(x, at, theta), first, low, high, law)
+    return ControlShape("free", lambda theta, x: np.interp(x, at, theta), first, low, high, law)

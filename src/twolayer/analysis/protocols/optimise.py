@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.analysis.protocols.forms import NAMED, Shape, constant, free, named
+from twolayer.analysis.protocols.forms import NAMED, ControlShape, constant, free, named
 from twolayer.analysis.protocols.measuring import Contest, contest_of, measured
-from twolayer.analysis.protocols.motion import CLOCKS, Course, Objective, course_of
+from twolayer.analysis.protocols.motion import CLOCKS, Objective, Trial, course_of
 from twolayer.analysis.protocols.search import Found, Search, Spent
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.chain import Chain
@@ -369,7 +369,7 @@ class _Task:
     restarts: int
     seed: int
 
-    def course(self, finer: int = 1) -> Course:
+    def course(self, finer: int = 1) -> Trial:
         """The dynamics, in so many times as many steps."""
         steps = STEPS * self.pieces * finer
         parts = (self.problem, self.algorithm, self.method, self.start, self.horizon, self.clock, self.goal)
@@ -443,7 +443,7 @@ class _Task:
         low, high = self.limits[name]
         return low, high if math.isfinite(high) else 30 * base
 
-    def _shapes(self, base: Found, moving: list[str], make: Any) -> dict[str, Shape]:
+    def _shapes(self, base: Found, moving: list[str], make: Any) -> dict[str, ControlShape]:
         """Shapes of all controls: those that change, and constants."""
         shapes = {}
         for name in self.forms:
