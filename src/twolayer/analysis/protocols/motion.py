@@ -35,7 +35,7 @@ from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import regime_of
 
-__all__ = ["CLOCKS", "Controls", "Objective", "Trial", "course_of", "score_of"]
+__all__ = ["CLOCKS", "Controls", "Objective", "Rehearsal", "course_of", "score_of"]
 
 CLOCKS = ("alpha", "time", "step")
 
@@ -176,7 +176,7 @@ def _slope(way: Any, mean: MeanAverages, objective: Objective, P: Any, controls:
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class Rehearsal:
     """A problem, an algorithm, a method and a start as a function of the controls on a grid.
 
     Attributes
@@ -218,7 +218,7 @@ def course_of(
     clock: str,
     objective: Objective,
     steps: int,
-) -> Trial:
+) -> Rehearsal:
     """The dynamics of a task over a horizon, in so many steps of the integrator where it is an equation."""
     states = start if start.batch else Overlaps.unchecked(start.Q[None], start.M[None], start.P, start.a)
     a = problem.a() if start.a is None else start.a
@@ -235,7 +235,7 @@ def course_of(
             )
         field = vector_field(problem, algorithm, at=first)
         way = Flowing(field, starts, jnp.asarray(horizon / steps), jnp.asarray(one[0]), problem.divisor, clock)
-        return Trial(problem, objective, way, mean, np.linspace(0.0, horizon, 2 * steps + 1), False)
+        return Rehearsal(problem, objective, way, mean, np.linspace(0.0, horizon, 2 * steps + 1), False)
     if not isinstance(method, GiantSteps | Map):
         reject("method", method, "ODE(), GiantSteps() or Map(dim), whose runs have derivatives")
     if clock != "step":
@@ -245,4 +245,4 @@ def course_of(
         raise Refused(type(method).__name__, reason)
     whole = mean_step(problem, algorithm, method.dim if isinstance(method, Map) else None, at=first)
     stepping = Stepping(whole, starts, problem.divisor)
-    return Trial(problem, objective, stepping, mean, np.arange(round(horizon), dtype=float), True)
+    return Rehearsal(problem, objective, stepping, mean, np.arange(round(horizon), dtype=float), True)

@@ -21,7 +21,7 @@ import xarray as xr
 
 from twolayer.analysis.protocols.forms import NAMED, ControlShape, constant, free, named
 from twolayer.analysis.protocols.measuring import Contest, contest_of, measured
-from twolayer.analysis.protocols.motion import CLOCKS, Objective, Trial, course_of
+from twolayer.analysis.protocols.motion import CLOCKS, Objective, Rehearsal, course_of
 from twolayer.analysis.protocols.search import Found, Search, Spent
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.chain import Chain
@@ -369,7 +369,7 @@ class _Task:
     restarts: int
     seed: int
 
-    def course(self, finer: int = 1) -> Trial:
+    def course(self, finer: int = 1) -> Rehearsal:
         """The dynamics, in so many times as many steps."""
         steps = STEPS * self.pieces * finer
         parts = (self.problem, self.algorithm, self.method, self.start, self.horizon, self.clock, self.goal)

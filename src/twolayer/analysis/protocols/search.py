@@ -18,7 +18,7 @@ import numpy as np
 import scipy.optimize
 
 from twolayer.analysis.protocols.forms import ControlShape
-from twolayer.analysis.protocols.motion import Controls, Trial
+from twolayer.analysis.protocols.motion import Controls, Rehearsal
 
 __all__ = ["Found", "Search", "Spent"]
 
@@ -46,7 +46,7 @@ class Found:
 class Search:
     """Counts gradients, remembers the best, and stops when the budget is spent."""
 
-    def __init__(self, course: Trial, budget: int, monitor: Any, decay: float) -> None:
+    def __init__(self, course: Rehearsal, budget: int, monitor: Any, decay: float) -> None:
         self.course, self.budget, self.monitor, self.decay = course, budget, monitor, decay
         self.count, self.spent = 0, False
 
