@@ -11,14 +11,17 @@ growth     seconds against d, p, k, n_b, seeds, steps, particles and cores, with
 general    whole runs without closed averages, or with many neurons, steps or particles
 precision  error against seconds: engines of averages, runs of the ODE and of DMFT
 device     chain-steps per second of many seeds on the device that JAX finds, and what setting up takes
+blocks     seconds of a chain step against the number of blocks of the inputs
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
+import resource
 import subprocess
 import sys
 import tempfile
@@ -45,7 +48,20 @@ def he2(p: int, k: int = 1, noise: float = 0.0) -> tl.Problem:
     return tl.Problem(" + ".join(f"He2(z{r + 1})" for r in range(k)), "He2", width=p, noise=noise)
 
 
-CLOCKS = {"clock": time.perf_counter, "processor": lambda: sum(os.times()[:4])}  # with that of child processes
+def processor() -> float:
+    """Processor time of this process and of its children that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def peak() -> float:
+    """The peak of memory of this process, in MB. (On Linux `getrusage` begins with that of the process before it.)"""
+    with contextlib.suppress(OSError), open("/proc/self/status", encoding="utf-8") as file:
+        return next(float(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 2**20)
+
+
+CLOCKS = {"clock": time.perf_counter, "processor": processor}
 clock = "clock"
 
 
@@ -139,16 +155,13 @@ def start_of(problem: tl.Problem) -> tuple[np.ndarray, np.ndarray]:
 
 def child(name: str) -> None:
     """One method in a process of its own: seconds of both calls, peak memory in MB, and the plain job."""
-    import resource
-
     warnings.simplefilter("ignore")
     problem, algorithm, method, options, other = JOBS[name]
     start = tl.Overlaps.random(problem, 1000, seed=1)
     calls = [
         took(lambda: tl.solve(problem, algorithm, method, start, save=10, progress=False, **options)) for _ in range(3)
     ]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps([calls[0], min(calls[1:]), peak, other()]))
+    print(json.dumps([calls[0], min(calls[1:]), peak(), other()]))
 
 
 def methods() -> list[dict[str, Any]]:
@@ -162,9 +175,9 @@ def methods() -> list[dict[str, Any]]:
                 command = [sys.executable, __file__, "--child", name, *(["--processor"] if clock != "clock" else [])]
                 done = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, **limits})
                 found.append(json.loads(done.stdout.splitlines()[-1]))
-        (first, second, peak, other), (again, *_) = found
+        (first, second, most, other), (again, *_) = found
         out.append({
-            "method": name, "first s": first, "second s": second, "second process s": again, "peak MB": peak,
+            "method": name, "first s": first, "second s": second, "second process s": again, "peak MB": most,
             "plain s": other, "plain/second": other / second,
         })  # fmt: skip
         print(f"  {name}: {first:.2f} s, then {second:.3f} s", flush=True)
@@ -259,15 +272,15 @@ def growth() -> list[dict[str, Any]]:
         ("Chain", "seeds (whole run)", (64, 256, 1024), lambda n: n * per_step(seeds=n)),
         ("Chain", "cores, 1024 seeds", cores, on_cores),
         ("Vectors", "d", (1_000, 10_000, 100_000), vectors),
-        ("ODE, He2", "p", (8, 16, 32), partial(ode, name="He2")),
-        ("ODE, erf", "p", (8, 16, 32), ode),
+        ("ODE, He2", "p", (16, 32, 64), partial(ode, name="He2")),
+        ("ODE, erf", "p", (16, 24, 32), ode),
         ("ODE, tanh(z1*z2)", "p", (2, 3, 4, 6, 8), mixed),
         ("ODE, tanh(z1*…*zk), p = 3", "k", (1, 2, 3), lambda k: mixed(k=k)),
-        ("SDE, He2", "p", (2, 4, 8), lambda p: run(he2(p), ONLINE, tl.SDE(1000), time=0.2, seeds=16)),
+        ("SDE, He2", "p", (4, 8, 16), lambda p: run(he2(p), ONLINE, tl.SDE(1000), time=0.2, seeds=16)),
         ("Map, He2", "p", (2, 4, 8), lambda p: run(he2(p), GIANT, tl.Map(1000), steps=50)),
-        ("GiantSteps, He2", "p", (2, 4, 8), lambda p: run(he2(p), LARGE, tl.GiantSteps(), steps=50)),
-        ("DMFT, relu, 2¹⁴ points", "steps", (6, 12, 24), dmft),
-        ("MeanField, erf, k = 2", "particles", (1_000, 4_000, 16_000), particles),
+        ("GiantSteps, He2", "p", (8, 16, 32), lambda p: run(he2(p), LARGE, tl.GiantSteps(), steps=50)),
+        ("DMFT, relu, 2¹⁴ points", "steps", (12, 24, 48), dmft),
+        ("MeanField, erf, k = 2", "particles", (4_000, 8_000, 16_000), particles),
     ]
     out = []
     for method, of, sizes, law in laws:
@@ -365,6 +378,31 @@ def device() -> list[dict[str, Any]]:
     return out
 
 
+def blocks() -> list[dict[str, Any]]:
+    """A step of 64 seeds with p = 4, against isotropic inputs with the same engine and with the compiled one."""
+    dim, seeds = 64_000, 64
+
+    def step(count: int, engine: str) -> float:
+        inputs = None if count == 0 else tl.Inputs.blocks(np.linspace(1.9, 0.1, count), np.full(count, 1 / count))
+        problem = he2(4).replace(inputs=inputs)
+        start, steps, taken = tl.Overlaps.random(problem, dim), 64, 0.0
+        run: dict[str, Any] = {"save": 1, "seeds": seeds, "progress": False}
+        while taken < 0.3:
+            steps *= 2
+            job = partial(tl.solve, problem, PROJECTED, tl.Chain(dim, engine=engine), start, steps=steps, **run)
+            taken = seconds(job, 1)
+        return taken / steps
+
+    alone = {engine: step(0, engine) for engine in ("jax", "compiled")}
+    out = []
+    for count in (4, 16, 64):
+        taken = step(count, "jax")
+        ratios = {f"over isotropic, {engine}": taken / x for engine, x in alone.items()}
+        out.append({"blocks": count, "µs per step of 64 seeds": 1e6 * taken, **ratios})
+    table(f"Chain with inputs in blocks, p = 4, d = {dim}", list(out[0]), [[*r.values()] for r in out])
+    return out
+
+
 TABLES = {
     "rates": rates,
     "methods": methods,
@@ -372,6 +410,7 @@ TABLES = {
     "general": general,
     "precision": precision,
     "device": device,
+    "blocks": blocks,
 }
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from twolayer.functions.expression import constant, parse
 from twolayer.functions.syntax import FUNCTIONS
+from twolayer.functions.target import Target
 from twolayer.numerics.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -175,3 +176,10 @@ def test_latex_and_constants() -> None:
 def test_text_reads_back(text: str) -> None:
     expression = parse(text)
     assert parse(str(expression)) == expression
+
+
+def test_constants_are_double_whatever_the_precision_of_jax() -> None:
+    """sqrt(2) in single precision would be off by 2e-8, and a direction that does not enter would seem to."""
+    for target in ("sqrt(2)*z1", "exp(log(2)/2)*z1"):
+        value = Target.of(target).on_host(np.array([[1.0]]))[0]
+        assert abs(value - math.sqrt(2)) < 1e-15

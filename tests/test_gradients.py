@@ -15,7 +15,8 @@ from conftest import random_overlaps
 from twolayer.equations.averages import Averages, Engine
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.full import FullRule, _averages
-from twolayer.numerics.special import error_function, symmetric_root
+from twolayer.numerics.error_function import error_function
+from twolayer.numerics.special import symmetric_root
 
 pytestmark = pytest.mark.usefixtures("x64")
 

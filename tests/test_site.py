@@ -50,6 +50,20 @@ def test_every_public_name_has_one_entry() -> None:
     assert sorted(entries()) == sorted(public())
 
 
+WITHOUT = {"gallery.figure", "gallery.record", "gallery.write", "extend.register_method"} | {
+    "sweeps.load_sweep", "sweeps.merge_sweeps",
+}  # fmt: skip
+"""Functions whose example takes a file or minutes: their guides have one."""
+
+
+def test_every_public_function_has_an_example() -> None:
+    for name in public():
+        module, _, last = name.removeprefix("twolayer.").rpartition(".")
+        value = getattr(getattr(tl, module) if module != "twolayer" and module else tl, last)
+        if inspect.isfunction(value) and f"{module}.{last}" not in WITHOUT:
+            assert ">>>" in (inspect.getdoc(value) or ""), name
+
+
 def cells(page: Path) -> list[str]:
     return re.findall(r"^```\{code-cell\}\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.M | re.S)
 

@@ -54,6 +54,8 @@ def thumbnails(kept: dict[str, dict[str, Any]], verdicts: dict[str, dict[str, An
                 lines += [":link-type: ref", ":class-card: thumbnail", f":img-alt: {entry.title}", ""]
                 lines += [f"**{name}** · {outcome}", ":::"]
         lines += ["::::", ""]
+    missing = [f"[{name}](#{name})" for name in figures() if name not in kept]
+    lines += [f"No picture is kept yet of {', '.join(missing)}.", ""] if missing else []
     return "\n".join(lines)
 
 

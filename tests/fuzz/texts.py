@@ -67,14 +67,15 @@ GOOD = """\
 [problem]
 target = "He2(z1)"
 activation = "He2"
-width = 2
+width = 1
 noise = 0.1
 [algorithm]
 lr = "0.2/d"
 batch = 1
 geometry = "projected"
 [start]
-law = "sphere"
+Q = [[1.0]]
+M = [[0.5]]
 [run]
 dim = 100
 time = 0.1
@@ -127,7 +128,10 @@ def task(rnd: Random) -> Case:
             with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(heard):
                 code = main([command, str(path), *more, "--out", str(Path(folder) / "out")])
         if code == 2:
-            raise InputError(heard.getvalue().strip())
+            said = [
+                line for line in heard.getvalue().splitlines() if not line.startswith("[")
+            ]  # runs announce themselves
+            raise InputError("\n".join(said))
         assert code in (0, 1), f"exit code {code}"
 
     return Case(f"twolayer {command} {' '.join(more)} on {text!r}", call)

@@ -29,6 +29,7 @@ from twolayer.numerics.html import field_summary
 from twolayer.numerics.random import check_seed
 from twolayer.numerics.statistics import Fraction, Median, median, told, wilson
 from twolayer.running.cost import Cost, cost_of
+from twolayer.running.progress import monitor_for
 from twolayer.running.solve import solve
 from twolayer.running.support import check_description
 from twolayer.task.algorithm import SGD
@@ -213,6 +214,7 @@ def recovery(
     >>> found.weak_probability.value, bool(found.search.value < found.strong.max())
     (1.0, True)
     """
+    monitor_for(progress)  # refused before anything is computed
     thresholds, landscape, starts, steps = _prepared(problem, algorithm, dim, threshold, start, samples, seeds, seed)
     batch = algorithm.batch_at(dim)
     pieces = max(1, min(PIECES, steps // STRIDE))

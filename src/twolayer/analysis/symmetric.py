@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Alike", "drift", "excess_risk", "learning_time"]
+__all__ = ["Bordered", "drift", "excess_risk", "learning_time"]
 
 
 @dataclass(frozen=True)
-class Alike:
+class Bordered:
     """A matrix of the algebra, for p neurons and one direction."""
 
     p: int
@@ -31,9 +31,9 @@ class Alike:
     down: float
     star: float
 
-    def __matmul__(self, other: Alike) -> Alike:
+    def __matmul__(self, other: Bordered) -> Bordered:
         p = self.p
-        return Alike(
+        return Bordered(
             p,
             self.own * other.own,
             self.own * other.cross + self.cross * (other.own + p * other.cross) + self.up * other.down,
@@ -53,9 +53,9 @@ class Alike:
         return self.own + self.cross
 
 
-def _covariance(p: int, m: float, q: float) -> tuple[Alike, Alike]:
+def _covariance(p: int, m: float, q: float) -> tuple[Bordered, Bordered]:
     """Ω and B."""
-    return Alike(p, 1 - q, q, m, m, 1.0), Alike(p, -1 / p, 0.0, 0.0, 0.0, 1.0)
+    return Bordered(p, 1 - q, q, m, m, 1.0), Bordered(p, -1 / p, 0.0, 0.0, 0.0, 1.0)
 
 
 def excess_risk(p: int, m: float, q: float) -> float:

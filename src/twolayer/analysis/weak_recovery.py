@@ -27,8 +27,10 @@ from twolayer.methods.chain import Chain, tail_of
 from twolayer.methods.vectors import Vectors
 from twolayer.numerics.errors import InputError, choice, positive_integer, reject
 from twolayer.numerics.html import field_summary
+from twolayer.numerics.random import check_seed
 from twolayer.numerics.statistics import Fit, Median, median, median_power_law, resolved, told
 from twolayer.running.cost import Cost, cost_of
+from twolayer.running.progress import monitor_for
 from twolayer.running.solve import solve
 from twolayer.running.support import check_description
 from twolayer.task.algorithm import SGD
@@ -215,6 +217,7 @@ def weak_recovery(
     (True, (2, 16))
     """
     eta, seeds, sizes = _checked(problem, algorithm, dim, threshold, seeds, sign, start, batch_sums)
+    seed, _ = check_seed(seed), monitor_for(progress)  # refused before anything is measured
     limits = tuple(_limit(problem, algorithm, size, eta, sign, start, steps) for size in sizes)
     rows, sums, each = [], [], []
     for size, limit in zip(sizes, limits, strict=True):

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     known = formulas(args.width, args.dim, args.threshold, noise=args.noise, rho=rho, batch=args.batch)
     times, measured, law = _run(args, known) if runs else (None, None, None)
     if args.dry_run:
-        return int(law)
+        return int(law or 0)
     found = {name: getattr(known, name) for name in ROWS}
     missing, reached = dict(known.missing), 1.0
     if times is not None:
@@ -130,6 +130,8 @@ def run(args: argparse.Namespace) -> int:
 
     def draw() -> Any:
         from twolayer import plot
+
+        assert times is not None
 
         return plot.passage(times, law, measured, _title(args, values["lr"]))
 

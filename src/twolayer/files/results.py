@@ -30,9 +30,18 @@ def save(result: xr.Dataset | xr.DataTree | Comparison, path: str | os.PathLike[
         From `solve` or `compare`; the tree of a comparison will do.
     path : str or path
         A name that ends in ``.nc``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import twolayer as tl
+    >>> problem, start = tl.Problem("z1", "linear"), tl.Overlaps([[1.0]], [[0.0]])
+    >>> result = tl.solve(problem, tl.SGD(lr="0.5/d"), tl.Chain(20), start, steps=4, save=4)
+    >>> save(result, f"{tempfile.mkdtemp()}/run.nc").name
+    'run.nc'
     """
     if path_of("path", path).suffix != ".nc":
-        raise InputError(f"Argument `path` must end in .nc, but got {short(str(path))}.")
+        raise InputError(f"Argument `path` must end in .nc, but got {short(str(path), 200)}.")
     data = result.tree if isinstance(result, Comparison) else result
     if not isinstance(data, xr.Dataset | xr.DataTree):
         reject("result", result, "a Dataset from solve or a Comparison")
@@ -46,13 +55,22 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset | Comparison:
     ----------
     path : str or path
         A ``.nc`` file or a ``.zarr`` store.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import twolayer as tl
+    >>> problem, start = tl.Problem("z1", "linear"), tl.Overlaps([[1.0]], [[0.0]])
+    >>> result = tl.solve(problem, tl.SGD(lr="0.5/d"), tl.Chain(20), start, steps=4, save=4)
+    >>> load(save(result, f"{tempfile.mkdtemp()}/run.nc")).identical(result)
+    True
     """
     source = path_of("path", path)
     if source.suffix == ".zarr":
         return load_sweep(source)
     if not source.is_file():
-        raise InputError(f"Argument `path` must be an existing file, but {str(path)!r} is none.")
-    what = f"The file {short(str(path))}"
+        raise InputError(f"Argument `path` must be an existing file, but {short(str(path), 200)} is none.")
+    what = f"The file {short(str(path), 200)}"
     with reading(what):
         _check_contents(source, what)
         with xr.open_datatree(source, engine="h5netcdf", decode_timedelta=False) as tree:

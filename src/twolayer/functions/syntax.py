@@ -97,6 +97,8 @@ def _either(path: str, host: Callable[[Any], Any], **options: Any) -> Callable[[
     def call(x: Any) -> Any:
         if isinstance(x, np.ndarray | np.generic):
             return host(x)
+        if isinstance(x, int | float):  # a constant such as sqrt(2), which JAX may take in single precision
+            return float(host(x))
         import jax
 
         function: Any = jax

@@ -31,7 +31,8 @@ FADES = {"gradient flow": 0.5, "Saad–Solla": 1.0, "pure noise": 0.25}
 
 RESOLUTION = 0.5  # of the range of an overlap
 SHARE = 1.0  # of the range, times d^(−power): what the limit leaves out
-END = {"gradient flow": 1.0, "Saad–Solla": 1.0, "pure noise": 0.5}
+END = {"gradient flow": 1.0, "Saad–Solla": 1.0, "pure noise": 2.5}
+"""Where runs end, on the clock of their regime: t, or t d^(1−μ−δ) where noise alone is left."""
 
 
 @figure(
@@ -73,6 +74,8 @@ def _both(
 ) -> dict[str, Any]:
     """M_11 of the chain and of the limit at the same steps."""
     start = tl.Overlaps([[1.0, 0.1], [0.1, 1.0]], [[0.5], [0.3]], dim=dim)
+    unit = float(dim) ** max(1 - algorithm.mu - algorithm.delta, 0.0)
+    end = end / unit
     coarse = tl.solve(problem, algorithm, tl.ODE(), start, time=end, save=saves)
     steps = np.maximum(np.round(coarse.step.values), np.arange(saves + 1)).astype(int)
     runs = tl.solve(problem, algorithm, tl.Chain(dim), start, steps=steps, seeds=seeds, seed=seed)
@@ -80,11 +83,11 @@ def _both(
     fine = tl.solve(problem, algorithm, tl.ODE(), start, time=end, save=200)
     M = runs.M.values[:, :, 0, 0]
     return {
-        "clock": clock,
+        "clock": clock * unit,
         "limit": np.interp(clock, fine.time.values, fine.M.values[0, :, 0, 0]),
         "mean": M.mean(0),
         "error": M.std(0, ddof=1) / np.sqrt(len(M)),
-        "fine": fine.time.values,
+        "fine": fine.time.values * unit,
         "line": fine.M.values[0, :, 0, 0],
     }
 
@@ -140,7 +143,7 @@ def draw(data: xr.Dataset) -> Figure:
             word = f"chain, $d = {power(int(dim))}$"
             points(ax, each.clock[j], each["mean"][j], each.error[j], DIRECTIONS[j], word, "os"[j % 2], "none")
         ax.set_title(rf"{'○□△'[i]} {name}: $\mu = {x:g}$, $\delta = {y:g}$", fontsize=9)
-        ax.set(xlabel="time of the regime", ylabel=r"$M_{11}$" if i == 0 else "")
+        ax.set(xlabel=r"$t\,d^{1-\mu-\delta}$" if name == "pure noise" else "$t$", ylabel=r"$M_{11}$" if i == 0 else "")
         ax.legend(fontsize=7)
     headline(figure, data, "The regimes of the limiting equation (bars: two standard errors)")
     return figure

@@ -8,6 +8,8 @@ of order 1/d of one step.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
@@ -38,20 +40,22 @@ def three_blocks(
     problem = tl.Problem(
         tl.Teacher("erf"), "erf", noise=0.05, gram=[[float(s @ w)]], inputs=tl.Inputs.blocks(VARIANCES, FRACTIONS)
     )
-    start = tl.Overlaps.in_blocks(
-        *(np.array(x)[:, None, None] for x in ((0.3, 0.4, 0.3), (0.05, -0.04, 0.1), FRACTIONS)), dim=dim
-    )
+    Q, M, P = (np.array(x)[:, None, None] for x in ((0.3, 0.4, 0.3), (0.05, -0.04, 0.1), FRACTIONS))
+    start = tl.Overlaps.in_blocks(Q, M, P, dim=dim)
     algorithm = tl.SGD(gamma / tl.d, weight_decay=0.05)
-    run = {"time": time, "save": save, "seed": seed}
+    run: dict[str, Any] = {"time": time, "save": save, "seed": seed}
     theory = tl.solve(problem, algorithm, tl.ODE(), start, time=time, save=100)
     mean = tl.solve(problem, algorithm, tl.Map(dim), start, **run)
     found = {}
-    for name, method in (("chain", tl.Chain(dim)), ("vectors", tl.Vectors(dim))):
-        found[name] = part(
-            name, lambda method=method: _kept(tl.solve(problem, algorithm, method, start, seeds=seeds, **run))
-        )  # type: ignore[misc]
+    methods: dict[str, Any] = {"chain": tl.Chain(dim), "vectors": tl.Vectors(dim)}
+    for name, method in methods.items():
+
+        def compute(method: Any = method) -> dict[str, np.ndarray]:
+            return _kept(tl.solve(problem, algorithm, method, start, seeds=seeds, **run))
+
+        found[name] = part(name, compute)
     checks = []
-    variables: dict[str, object] = {"ode_time": ("fine", theory.time.values), "time": ("point", mean.time.values)}
+    variables: dict[str, Any] = {"ode_time": ("fine", theory.time.values), "time": ("point", mean.time.values)}
     for name, runs in found.items():
         gaps, errors = [], []
         for x in NAMES:

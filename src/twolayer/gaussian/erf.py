@@ -20,7 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.gaussian.forms import Forms, Ladder, Pair, PairOf, Single, orthonormal
-from twolayer.numerics.special import arcsine, error_function
+from twolayer.numerics.error_function import error_function
+from twolayer.numerics.special import arcsine
 from twolayer.numerics.types import Cross, Gram, Layer, Numbers
 
 __all__ = ["ErfForms", "ErfNodes", "ErfRidge", "four_point"]

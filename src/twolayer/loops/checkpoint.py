@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from twolayer.loops.host import Point
+from twolayer.loops.host import Standing
 from twolayer.numerics.errors import InputError, short
 from twolayer.numerics.strangers import check_format, check_size, reading
 from twolayer.numerics.writing import check_writable, write_atomically
@@ -42,16 +42,16 @@ class Checkpoint:
 
     def __init__(self, path: Path, key: str, every: float = EVERY) -> None:
         if path.suffix != ".npz":
-            raise InputError(f"Argument `checkpoint` must end in .npz, but got {short(str(path))}.")
+            raise InputError(f"Argument `checkpoint` must end in .npz, but got {short(str(path), 200)}.")
         check_writable(path, "Argument `checkpoint`")
         self.path, self.key, self.every = path, key, every
         self._written = wall.monotonic()
 
-    def read(self, evolution: Evolution) -> Point | None:
+    def read(self, evolution: Evolution) -> Standing | None:
         """Where the run stood, or None where there is no file."""
         if not self.path.exists():
             return None
-        what = f"The checkpoint {short(str(self.path))}"
+        what = f"The checkpoint {short(str(self.path), 200)}"
         first = evolution.initial()
         leaves, structure = jax.tree.flatten(first)
         with reading(what), self.path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
@@ -62,9 +62,9 @@ class Checkpoint:
             own = [_like(leaf, file[f"state{i}"]) for i, leaf in enumerate(leaves)]
             shown: Any = evolution.snapshot(first)
             seen = type(shown)(*(file.get(name) for name in shown._fields))
-            return Point(jax.tree.unflatten(structure, own), int(file["at"]), seen)
+            return Standing(jax.tree.unflatten(structure, own), int(file["at"]), seen)
 
-    def write(self, point: Point) -> None:
+    def write(self, point: Standing) -> None:
         """Keep where the run stands, unless that was done a moment ago."""
         if wall.monotonic() - self._written < self.every:
             return

@@ -17,7 +17,7 @@ import numpy as np
 
 from twolayer.task.method import Evolution, Measure, Outcome, Snapshot
 
-__all__ = ["Keeper", "Monitor", "Point", "Record", "Silent", "StartAgain", "follow", "settled"]
+__all__ = ["Keeper", "Monitor", "Record", "Silent", "Standing", "StartAgain", "follow", "settled"]
 
 
 class StartAgain(Exception):
@@ -86,7 +86,7 @@ class Record:
         return own.get(outcome, Outcome.ADVICE[outcome])
 
 
-class Point(NamedTuple):
+class Standing(NamedTuple):
     """Where a run stands: its state at save point number ``at``, and what was seen at those up to it."""
 
     state: Any
@@ -97,10 +97,10 @@ class Point(NamedTuple):
 class Keeper(Protocol):
     """Keeps a run where a kill does not reach it (`twolayer.loops.checkpoint`)."""
 
-    def read(self, evolution: Evolution) -> Point | None:
+    def read(self, evolution: Evolution) -> Standing | None:
         """Where the run stood, or None."""
 
-    def write(self, point: Point) -> None:
+    def write(self, point: Standing) -> None:
         """The run stands here."""
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ def follow(
             at += snapshot.a.shape[1]
             if keeper is not None:
                 parts = [joined(parts)]
-                keeper.write(Point(state, at, parts[0]))
+                keeper.write(Standing(state, at, parts[0]))
     except KeyboardInterrupt:
         interrupted = True
     finally:

@@ -37,13 +37,13 @@ from twolayer.equations.orthogonal import (
     scaled_overlaps,
 )
 from twolayer.equations.step import Coefficients, Layers, Memory, form_of, rates_now
+from twolayer.equations.structure import rules_of_rotations
 from twolayer.gaussian.batch_sums import Nodes, covariance_nodes, gaussian_sums, size_of_features, tail
 from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.nodes import target_frame
 from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
 from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Watch, accept, watched_value
-from twolayer.methods.structure import rules_of_rotations
 from twolayer.numerics import random
 from twolayer.numerics.errors import InputError, Refused, choice, keep_integers
 from twolayer.numerics.precision import float64

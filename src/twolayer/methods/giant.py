@@ -16,10 +16,10 @@ from twolayer.equations.blocks import blocks_of
 from twolayer.equations.mean import Terms, Weights
 from twolayer.equations.state import size_of
 from twolayer.equations.step import coefficients_of, form_of
+from twolayer.equations.structure import carried_in_blocks, rules_of_rotations
 from twolayer.loops.averaged import Precision, check_precision
 from twolayer.loops.mean_step import mean_steps, step_seconds
 from twolayer.methods.map import reuse_refused
-from twolayer.methods.structure import carried_in_blocks, rules_of_rotations
 from twolayer.numerics.errors import reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method

@@ -36,11 +36,11 @@ from twolayer.equations.mean import MeanStep, Rows, Terms, Weights
 from twolayer.equations.mean_blocks import BlockMeanStep
 from twolayer.equations.state import Overlap
 from twolayer.equations.step import coefficients_of, form_of
+from twolayer.equations.structure import carried_in_blocks
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.step_spread import StepNodes
 from twolayer.loops.averaged import Precision, check_precision
 from twolayer.loops.mean_step import mean_steps, step_seconds
-from twolayer.methods.structure import carried_in_blocks
 from twolayer.numerics.errors import Refused, choice, keep_integers, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method

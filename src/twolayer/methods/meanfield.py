@@ -202,7 +202,7 @@ class MeanField(Method):
     in_comparisons: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.dim in ("inf", math.inf):
+        if isinstance(self.dim, str | float) and self.dim in ("inf", math.inf):
             object.__setattr__(self, "dim", math.inf)
         else:
             object.__setattr__(self, "dim", positive_integer("dim", self.dim))

@@ -20,6 +20,7 @@ import numpy as np
 from twolayer.equations.blocks import blocks_of
 from twolayer.equations.state import Overlap
 from twolayer.equations.step import Limit
+from twolayer.equations.structure import rules_of_rotations
 from twolayer.gaussian.engines import SECONDS_PER_TERM, Averager, Engine, compile_seconds, select
 from twolayer.loops.adaptive import AdaptiveMotion
 from twolayer.loops.averaged import Averaged, AveragedMotion, Averaging, Precision, check_precision
@@ -27,7 +28,6 @@ from twolayer.loops.scheduled import integrated
 from twolayer.loops.track import Equation
 from twolayer.loops.watching import watched_value
 from twolayer.loops.windows import Pace
-from twolayer.methods.structure import rules_of_rotations
 from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD

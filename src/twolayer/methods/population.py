@@ -40,6 +40,7 @@ from twolayer.equations.step import (
     rates_now,
     row_motion,
 )
+from twolayer.equations.structure import carried_in_blocks
 from twolayer.gaussian.descent import Descent, ReluDescent, descent_of, gradient_error
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
 from twolayer.gaussian.nodes import target_frame, vanishes
@@ -52,7 +53,6 @@ from twolayer.loops.track import Equation
 from twolayer.loops.watching import Watch, accept, watched_value
 from twolayer.loops.windows import Motion, Pace, Windows
 from twolayer.methods.ode import ODEMotion
-from twolayer.methods.structure import carried_in_blocks
 from twolayer.numerics.errors import InputError, choice, finite_number, keep_integers, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks

@@ -27,6 +27,7 @@ import numpy as np
 from twolayer.equations.blocks import blocks_of
 from twolayer.equations.state import Overlap, pack, tangent, unpack
 from twolayer.equations.step import Limit, limit_at, quickening
+from twolayer.equations.structure import rules_of_rotations
 from twolayer.gaussian.block_spread import (
     BlockSpread,
     block_spread_of,
@@ -41,7 +42,6 @@ from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
 from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Lane, Watch, accept, watched_value
 from twolayer.methods.ode import ODE
-from twolayer.methods.structure import rules_of_rotations
 from twolayer.numerics import random
 from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.numerics.special import symmetric_root

@@ -55,7 +55,7 @@ def keep() -> None:
     if _quieted:
         _quieted = False
         os.environ.pop(LOG_LEVEL, None)
-    if jax.config.jax_compilation_cache_dir:
+    if jax.config.read("jax_compilation_cache_dir"):  # type: ignore[no-untyped-call]
         return
     where = directory(jax.__version__)
     if not _writable(where):
@@ -69,7 +69,7 @@ def keep() -> None:
         "jax_persistent_cache_min_entry_size_bytes": -1,
     }
     for name, value in settings.items():
-        jax.config.update(name, value)
+        jax.config.update(name, value)  # type: ignore[no-untyped-call]
 
 
 def directory(version: str) -> Path:

@@ -17,7 +17,7 @@ import numpy as np
 
 from twolayer.numerics.roots import host_root
 
-__all__ = ["arcsine", "error_function", "root", "symmetric_root"]
+__all__ = ["arcsine", "horner", "root", "symmetric_root"]
 
 
 def root(x: Any, least: Any = 0.0) -> Any:
@@ -42,7 +42,14 @@ def _arcsine_series() -> list[float]:
 SERIES = _arcsine_series()
 
 
-def _horner(coefficients: list[float], t: Any) -> Any:
+def horner(coefficients: list[float], t: Any) -> Any:
+    """Σ c_n tⁿ.
+
+    Examples
+    --------
+    >>> float(horner([1.0, 0.0, 2.0], jnp.asarray(3.0)))
+    19.0
+    """
     total = jnp.full_like(t, coefficients[-1])
     for c in coefficients[-2::-1]:
         total = total * t + c
@@ -62,7 +69,7 @@ def arcsine(x: Any) -> Any:
     outer = a > 0.5  # arcsin a = π/2 − 2 arcsin √((1 − a)/2)
     z = jnp.where(outer, (1 - a) / 2, a * a)
     t = 8 * z - 1
-    inner = jnp.where(outer, jnp.sqrt(jnp.maximum(z, 0.0)), a) * _horner(SERIES, t)
+    inner = jnp.where(outer, jnp.sqrt(jnp.maximum(z, 0.0)), a) * horner(SERIES, t)
     value = jnp.where(outer, math.pi / 2 - 2 * inner, inner)
     return jnp.where(x < 0, -value, value)
 
@@ -73,54 +80,6 @@ def _arcsine_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
     inside = 1 - x * x
     fine = inside > 0
     return arcsine(x), jnp.where(fine, jax.lax.rsqrt(jnp.where(fine, inside, 1.0)), 0.0) * dx
-
-
-FARTHEST = 6.0  # erfc is 2e-17 there
-
-
-def _error_series() -> tuple[list[float], list[float]]:
-    """Coefficients of erf(√z)/√z on 0 ≤ z ≤ 1 in powers of 2z − 1, and of S on 1/3 ≥ v ≥ 1/8 in those of (48v − 11)/5.
-
-    S = e^(x²) erfc(x)/v with v = 1/(x + 2); both are Chebyshev interpolants.
-    """
-
-    def near(t: float) -> float:
-        x = math.sqrt((t + 1) / 2)
-        return math.erf(x) / x
-
-    def far(t: float) -> float:
-        v = (5 * t + 11) / 48
-        x = 1 / v - 2
-        return math.exp(x * x) * math.erfc(x) / v
-
-    fits = (np.polynomial.chebyshev.chebinterpolate(np.vectorize(f), n) for f, n in ((near, 12), (far, 15)))
-    first, second = (list(np.polynomial.chebyshev.cheb2poly(x)) for x in fits)
-    return first, second
-
-
-NEAR, FAR = _error_series()
-
-
-@jax.custom_jvp
-def error_function(x: Any) -> Any:
-    """The error function in double precision, several times as fast as the library's.
-
-    Examples
-    --------
-    >>> bool(jnp.abs(error_function(jnp.linspace(-7, 7, 99)) - jax.lax.erf(jnp.linspace(-7, 7, 99))).max() < 1e-6)
-    True
-    """
-    a = jnp.minimum(jnp.abs(x), FARTHEST)
-    v = 1 / (a + 2)
-    far = 1 - jnp.exp(-a * a) * v * _horner(FAR, (48 * v - 11) / 5)
-    z = jnp.minimum(a, 1.0) ** 2
-    return jnp.where(a > 1, jnp.sign(x) * far, x * _horner(NEAR, 2 * z - 1))
-
-
-@error_function.defjvp
-def _error_function_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
-    (x,), (dx,) = primals, tangents
-    return error_function(x), 2 / math.sqrt(math.pi) * jnp.exp(-(x**2)) * dx
 
 
 def symmetric_root(C: Any) -> Any:

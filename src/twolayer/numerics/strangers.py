@@ -80,7 +80,7 @@ def check_size(what: str, declared: int, held: int | None = None) -> None:
     --------
     >>> check_size("The file 'x.nc'", 2**50, held=2000)
     Traceback (most recent call last):
-    twolayer.InputError: The file 'x.nc' declares 1e+06 GiB of data in 2 kB, which is not how twolayer writes.
+    twolayer.InputError: The file 'x.nc' declares 1.05e+06 GiB of data in 2 kB, which is not how twolayer writes.
     """
     if held is not None and declared > max(SMALL, RATIO * held):
         size = f"{declared / 2**30:.3g} GiB of data in {held / 1000:.3g} kB"

@@ -54,11 +54,11 @@ def blocking_error(
 
     Examples
     --------
-    >>> import twolayer as tl
-    >>> problem = Problem("z1", "linear", inputs=Inputs.power_law(1.0, dim=256))
-    >>> start = Overlaps.random(problem, 256)
-    >>> blocking_error(problem, SGD(lr="0.1/d"), tl.ODE(), start, time=1) < 0.01
-    True
+    >>> from twolayer.methods.ode import ODE
+    >>> start = Overlaps([[1.0]], [[0.1]])
+    >>> blocking_error(Problem("z1", "linear"), SGD(lr="0.1/d"), ODE(), start, time=1)
+    Traceback (most recent call last):
+    twolayer.InputError: Only the blocks of a power law can be made finer: the others are what was given.
     """
     inputs, finer = problem.inputs, problem.inputs.finer()
     other = shared_out(start, inputs, finer)

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.errors import InputError, Interrupted, Refused, reject
+from twolayer.numerics.errors import InputError, Interrupted, Refused, positive_integer, reject
+from twolayer.numerics.random import check_seed
 from twolayer.running.announcing import Announcer
 from twolayer.running.comparison import Comparison, tree_of
 from twolayer.running.judging import Judgement, entries, judge, ranges
@@ -97,8 +98,17 @@ def compare(
     Comparison
         It prints itself: a table of verdicts, agree, differ or undecided, with what they rest on. ``.verdicts`` are
         its rows, ``.results`` the results by name, ``.tree`` the DataTree that `save` writes.
+
+    Examples
+    --------
+    >>> import twolayer as tl
+    >>> problem, start = tl.Problem("z1", "linear"), tl.Overlaps([[1.0]], [[0.0]])
+    >>> both = tl.compare(problem, tl.SGD(lr="0.5/d"), [tl.Map(64), tl.Chain(64)], start, steps=64, save=2, seeds=16)
+    >>> list(both.results), both.reference
+    (['map', 'chain'], 'map')
     """
     announcer = Announcer(progress)
+    seed, seeds = check_seed(seed), positive_integer("seeds", seeds)
     plan, ends = _planned(problem, algorithm, time, steps, alpha)
     asked, start = _prepared(plan, methods, start, ends, seeds, seed)
     usable, skipped = _usable(plan, asked)

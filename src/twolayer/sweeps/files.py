@@ -89,7 +89,7 @@ def load_sweep(path: str | os.PathLike[str]) -> xr.Dataset:
         A store written by `sweep`.
     """
     header = read_header(path)
-    with reading(f"The store {short(str(path))}"):
+    with reading(f"The store {short(str(path), 200)}"):
         grid = StoredGrid(header)
         table, store = ResultTable(grid, grid.seeds), Store(path, grid)
         store.load(table)

@@ -90,8 +90,8 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
         header = document["attributes"]["twolayer"]
         found = header["format"]
     except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"The store must be a sweep of twolayer, but {str(path)!r} is none.") from None
-    what = f"The store {short(str(path))}"
+        raise InputError(f"The store must be a sweep of twolayer, but {short(str(path), 200)} is none.") from None
+    what = f"The store {short(str(path), 200)}"
     check_format(what, found, FORMAT)
     with reading(what):
         return _checked_header(header, what)
@@ -140,19 +140,21 @@ class Store:
         locks_module()
         where = path_of("store", path)
         if where.suffix != ".zarr":
-            raise InputError(f"Argument `store` must end in .zarr, but got {str(path)!r}.")
+            raise InputError(f"Argument `store` must end in .zarr, but got {short(str(path), 200)}.")
         if not where.exists():
             folder = where.parent
             if not folder.is_dir() or not os.access(folder, os.W_OK):
-                raise InputError(f"Argument `store` must lie in a writable folder, but {str(folder)!r} is none.")
+                raise InputError(
+                    f"Argument `store` must lie in a writable folder, but {short(str(folder), 200)} is none."
+                )
             return
         header = read_header(where)
         if header["hash"] != grid.hash:
-            raise InputError(f"The store {str(path)!r} holds another sweep: {difference(header, grid)}.")
+            raise InputError(f"The store {short(str(path), 200)} holds another sweep: {difference(header, grid)}.")
         if not resume:
-            raise InputError(f"The store {str(path)!r} exists already: resume it, or give another name.")
+            raise InputError(f"The store {short(str(path), 200)} exists already: resume it, or give another name.")
         if not os.access(where / "journal", os.W_OK):
-            raise InputError(f"Argument `store` must be writable, but {str(path)!r} is not.")
+            raise InputError(f"Argument `store` must be writable, but {short(str(path), 200)} is not.")
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], grid: Layout, seeds: int) -> Store:
@@ -186,14 +188,16 @@ class Store:
         finally:
             shutil.rmtree(draft, ignore_errors=True)
         if not path.exists():
-            raise InputError(f"Argument `store` must be writable, but {str(path)!r} could not be made.")
+            raise InputError(f"Argument `store` must be writable, but {short(str(path), 200)} could not be made.")
 
     def _refresh_header(self) -> None:
         header = read_header(self.path)
         if header["hash"] != self.grid.hash:
-            raise InputError(f"The store {str(self.path)!r} holds another sweep: {difference(header, self.grid)}.")
+            raise InputError(
+                f"The store {short(str(self.path), 200)} holds another sweep: {difference(header, self.grid)}."
+            )
         self.header = header
-        with reading(f"The store {short(str(self.path))}"):
+        with reading(f"The store {short(str(self.path), 200)}"):
             self._find_places(header)
 
     def _find_places(self, header: dict[str, Any]) -> None:
@@ -245,7 +249,7 @@ class Store:
 
     def _write_header(self) -> None:
         """Array sizes and coordinates first, the group that speaks of them last."""
-        with reading(f"The store {short(str(self.path))}"):
+        with reading(f"The store {short(str(self.path), 200)}"):
             self._write_arrays()
 
     def _write_arrays(self) -> None:
@@ -376,8 +380,8 @@ class Store:
             write_durably(self.path / "journal" / name, json.dumps(record))
         except OSError as error:
             raise RunFailed(
-                f"The store {str(self.path)!r} could not be written ({error.strerror or error}); all cells finished "
-                "before are safe: make room and resume."
+                f"The store {short(str(self.path), 200)} could not be written ({error.strerror or error}); all cells "
+                "finished before are safe: make room and resume."
             ) from error
         self._read.add(name)
 
@@ -407,7 +411,7 @@ class Store:
         self._refresh_header()
         for name in fresh:
             self._read.add(name)
-        with reading(f"The store {short(str(self.path))}"):
+        with reading(f"The store {short(str(self.path), 200)}"):
             for index, unit, _ in self.units(fresh):
                 self._load_unit(table, index, unit)
 

@@ -27,7 +27,7 @@ class Data:
     --------
     >>> data = Data(([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]], [1.0, -1.0, 0.0, 0.0]))
     >>> data.dim, data.target.round(3).tolist()
-    (2, [[1.0, 0.0]])
+    (2, [[1.414, 0.0]])
     """
 
     def __init__(self, given: Any) -> None:

@@ -67,7 +67,10 @@ class Inputs:
 
     @classmethod
     def blocks(
-        cls, variances: Sequence[float], fractions: Sequence[float] | None = None, dims: Sequence[int] | None = None
+        cls,
+        variances: Sequence[float] | np.ndarray,
+        fractions: Sequence[float] | np.ndarray | None = None,
+        dims: Sequence[int] | None = None,
     ) -> Inputs:
         """Blocks with given variances, as fractions of the dimension or with given sizes.
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.numerics.errors import InputError, choice, expect, positive_integer, reject, require
+from twolayer.numerics.errors import InputError, choice, expect, failed, positive_integer, reject, require, short
 from twolayer.numerics.random import check_seed
 from twolayer.task.overlaps import TOLERANCE, Overlaps, pseudo_inverse
 from twolayer.task.problem import Problem, finite_array
@@ -147,7 +147,10 @@ class Particles:
         if not isinstance(law, str):
             if not callable(law):
                 reject("law", law, "'sphere', 'gaussian', or a function of a generator and a size")
-            pair = law(rng, size) if _takes_two(law) else None
+            try:
+                pair = law(rng, size) if _takes_two(law) else None
+            except Exception as error:
+                raise failed("law", short(law), "a function of (generator, size)", error) from error
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 accepted = "a function of (generator, size) that returns the pair m (size, k) and q (size,)"
                 reject("law", law if pair is None else type(pair).__name__, accepted)

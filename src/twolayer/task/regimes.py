@@ -17,15 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from twolayer.task.algorithm import SGD
 
-__all__ = [
-    "Regime",
-    "has_memory_theory",
-    "instead_of_memory",
-    "layers_apart",
-    "memory_beyond",
-    "regime_of",
-    "rules_of_rotations",
-]
+__all__ = ["Regime", "has_memory_theory", "instead_of_memory", "layers_apart", "memory_beyond", "regime_of"]
 
 TOLERANCE = 1e-9
 
@@ -144,20 +136,3 @@ def instead_of_memory(algorithm: SGD) -> str:
     if has_memory_theory(algorithm):
         return "DMFT is the theory of reused batches of order d with lr of order one"
     return "Vectors simulates it at a finite d"
-
-
-def rules_of_rotations(algorithm: SGD) -> str | None:
-    """Why the overlaps in blocks do not tell what a rule does, or None: it may look at the fields alone.
-
-    Examples
-    --------
-    >>> from twolayer.task.algorithm import SGD
-    >>> rules_of_rotations(SGD(lr="0.1/d")) is None
-    True
-    """
-    rule = algorithm.rule
-    if rule is None or not (rule.sizes or rule.coordinates or rule.adapts is not None):
-        return None
-    return (
-        f"the rule {rule} looks at the length or the coordinates of inputs, whose variances differ from block to block"
-    )

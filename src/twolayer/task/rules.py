@@ -36,6 +36,7 @@ from twolayer.numerics.errors import (
     identifier,
     reject,
     require,
+    short,
 )
 from twolayer.numerics.later import Later
 from twolayer.task.losses import Loss
@@ -428,7 +429,9 @@ def formula(text: str) -> Rule:
     places = {name: f"z{i + 1}" for i, name in enumerate(names)}
     words = ast_names(text)
     for word in words - set(names) - set(FUNCTIONS):
-        raise InputError(f"Argument `rule`: unknown name {word!r} in {text!r}; a rule knows {', '.join(names)}.")
+        raise InputError(
+            f"Argument `rule`: unknown name {short(word)} in {short(text)}; a rule knows {', '.join(names)}."
+        )
     spelled = renamed(text, places)
     expression = parse(spelled, argument="rule")
 

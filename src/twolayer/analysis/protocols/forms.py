@@ -18,14 +18,14 @@ import numpy as np
 from twolayer.task.scaling import Scaling
 from twolayer.task.schedules import FORMS, MAKERS, table
 
-__all__ = ["NAMED", "ControlShape", "constant", "free", "named"]
+__all__ = ["NAMED", "CurveForm", "constant", "free", "named"]
 
 DIFFERENCE = 1e-6  # relative, of the numbers of schedules with a name
 NAMED = ("cosine", "linear", "power", "inverse")
 
 
 @dataclass(frozen=True, eq=False)
-class ControlShape:
+class CurveForm:
     """A control as a function of numbers θ (n,).
 
     Attributes
@@ -55,9 +55,9 @@ class ControlShape:
         return self.values(theta, x), np.stack(slopes, axis=1)
 
 
-def constant(first: float, bounds: tuple[float, float]) -> ControlShape:
+def constant(first: float, bounds: tuple[float, float]) -> CurveForm:
     """A number."""
-    return ControlShape(
+    return CurveForm(
         "constant",
         lambda theta, x: theta[0] * np.ones_like(x),
         np.array([first]),
@@ -67,8 +67,9 @@ def constant(first: float, bounds: tuple[float, float]) -> ControlShape:
     )
 
 
-def named(name: str, first: float, bounds: tuple[float, float], horizon: float, clock: str) -> ControlShape:
+def named(name: str, first: float, bounds: tuple[float, float], horizon: float, clock: str) -> CurveForm:
     """One of the schedules with a name, between the bounds."""
+    words: tuple[str, ...]
     scale = ([first], [bounds[0]], [bounds[1]])
     if name in ("cosine", "linear"):
         words, own = ("horizon", "floor"), ([horizon, 0.1], [horizon / 50, 0.0], [horizon, 1.0])
@@ -86,11 +87,11 @@ def named(name: str, first: float, bounds: tuple[float, float], horizon: float, 
         numbers = {word: float(x) for word, x in zip(words, theta[1:], strict=True)}
         return float(theta[0]) * reference * MAKERS[name](**numbers, clock=clock)
 
-    whole = [np.concatenate(pair) for pair in zip(scale, own, strict=True)]
-    return ControlShape(name, values, *whole, law)  # type: ignore[arg-type]
+    start, low, high = (np.concatenate(pair) for pair in zip(scale, own, strict=True))
+    return CurveForm(name, values, start, low, high, law)
 
 
-def free(at: np.ndarray, first: np.ndarray, bounds: tuple[float, float], clock: str) -> ControlShape:
+def free(at: np.ndarray, first: np.ndarray, bounds: tuple[float, float], clock: str) -> CurveForm:
     """Straight lines between the values at places ``at``."""
     low, high = (np.full(len(at), x) for x in bounds)
 
@@ -100,4 +101,4 @@ def free(at: np.ndarray, first: np.ndarray, bounds: tuple[float, float], clock: 
             return top * reference
         return top * reference * table(at.tolist(), (theta / top).tolist(), clock=clock)
 
-    return ControlShape("free", lambda theta, x: np.interp(x, at, theta), first, low, high, law)
+    return CurveForm("free", lambda theta, x: np.interp(x, at, theta), first, low, high, law)

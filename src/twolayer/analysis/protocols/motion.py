@@ -35,7 +35,7 @@ from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import regime_of
 
-__all__ = ["CLOCKS", "Controls", "Objective", "Rehearsal", "course_of", "score_of"]
+__all__ = ["CLOCKS", "ControlledRun", "Controls", "Objective", "course_of", "score_of"]
 
 CLOCKS = ("alpha", "time", "step")
 
@@ -89,7 +89,8 @@ def _paced(limit: Limit, divisor: float, now: Controls, clock: str, one: float) 
         limit, pace = Limit(limit.flow, limit.noise * f / b, limit.decay, limit.second, jitter), one
     else:
         limit, pace = limit.scaled(f, b), one * b if clock == "alpha" else one
-    return Limit(*(None if x is None else x / pace for x in limit))
+    paced: Any = (None if x is None else x / pace for x in limit)
+    return Limit(*paced)
 
 
 class Flowing(eqx.Module):
@@ -176,7 +177,7 @@ def _slope(way: Any, mean: MeanAverages, objective: Objective, P: Any, controls:
 
 
 @dataclass(frozen=True, eq=False)
-class Rehearsal:
+class ControlledRun:
     """A problem, an algorithm, a method and a start as a function of the controls on a grid.
 
     Attributes
@@ -218,7 +219,7 @@ def course_of(
     clock: str,
     objective: Objective,
     steps: int,
-) -> Rehearsal:
+) -> ControlledRun:
     """The dynamics of a task over a horizon, in so many steps of the integrator where it is an equation."""
     states = start if start.batch else Overlaps.unchecked(start.Q[None], start.M[None], start.P, start.a)
     a = problem.a() if start.a is None else start.a
@@ -235,7 +236,7 @@ def course_of(
             )
         field = vector_field(problem, algorithm, at=first)
         way = Flowing(field, starts, jnp.asarray(horizon / steps), jnp.asarray(one[0]), problem.divisor, clock)
-        return Rehearsal(problem, objective, way, mean, np.linspace(0.0, horizon, 2 * steps + 1), False)
+        return ControlledRun(problem, objective, way, mean, np.linspace(0.0, horizon, 2 * steps + 1), False)
     if not isinstance(method, GiantSteps | Map):
         reject("method", method, "ODE(), GiantSteps() or Map(dim), whose runs have derivatives")
     if clock != "step":
@@ -245,4 +246,4 @@ def course_of(
         raise Refused(type(method).__name__, reason)
     whole = mean_step(problem, algorithm, method.dim if isinstance(method, Map) else None, at=first)
     stepping = Stepping(whole, starts, problem.divisor)
-    return Rehearsal(problem, objective, stepping, mean, np.arange(round(horizon), dtype=float), True)
+    return ControlledRun(problem, objective, stepping, mean, np.arange(round(horizon), dtype=float), True)

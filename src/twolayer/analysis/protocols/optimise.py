@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.analysis.protocols.forms import NAMED, ControlShape, constant, free, named
+from twolayer.analysis.protocols.forms import NAMED, CurveForm, constant, free, named
 from twolayer.analysis.protocols.measuring import Contest, contest_of, measured
-from twolayer.analysis.protocols.motion import CLOCKS, Objective, Rehearsal, course_of
+from twolayer.analysis.protocols.motion import CLOCKS, ControlledRun, Objective, course_of
 from twolayer.analysis.protocols.search import Found, Search, Spent
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.chain import Chain
@@ -369,7 +369,7 @@ class _Task:
     restarts: int
     seed: int
 
-    def course(self, finer: int = 1) -> Rehearsal:
+    def course(self, finer: int = 1) -> ControlledRun:
         """The dynamics, in so many times as many steps."""
         steps = STEPS * self.pieces * finer
         parts = (self.problem, self.algorithm, self.method, self.start, self.horizon, self.clock, self.goal)
@@ -411,10 +411,10 @@ class _Task:
         for word in NAMED:
             if wanted and word not in wanted:
                 continue
-            found = self._named(search, state["constant"], moving, word)
-            if found is not None:
-                state["named"][word] = found
-                state["best"] = self._better(found, state["best"])
+            other = self._named(search, state["constant"], moving, word)
+            if other is not None:
+                state["named"][word] = other
+                state["best"] = self._better(other, state["best"])
         if any(kind == "free" for kind in self.forms.values()):
             self._free(search, state, moving)
         self._polish(search, state)
@@ -443,7 +443,7 @@ class _Task:
         low, high = self.limits[name]
         return low, high if math.isfinite(high) else 30 * base
 
-    def _shapes(self, base: Found, moving: list[str], make: Any) -> dict[str, ControlShape]:
+    def _shapes(self, base: Found, moving: list[str], make: Any) -> dict[str, CurveForm]:
         """Shapes of all controls: those that change, and constants."""
         shapes = {}
         for name in self.forms:
@@ -503,7 +503,7 @@ class _Task:
 
     def _laws(self, found: Found) -> dict[str, Any]:
         """The arguments of SGD that a find stands for."""
-        laws = {}
+        laws: dict[str, Any] = {}
         for name, shape in found.shapes.items():
             if name == "weight_decay":
                 laws[name] = float(found.numbers[name][0])

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 
-from twolayer.analysis.protocols.forms import ControlShape
-from twolayer.analysis.protocols.motion import Controls, Rehearsal
+from twolayer.analysis.protocols.forms import CurveForm
+from twolayer.analysis.protocols.motion import ControlledRun, Controls
 
 __all__ = ["Found", "Search", "Spent"]
 
@@ -34,7 +34,7 @@ class Spent(Exception):
 class Found:
     """Numbers of each control, of which some have shapes, and the value reached."""
 
-    shapes: dict[str, ControlShape]
+    shapes: dict[str, CurveForm]
     numbers: dict[str, np.ndarray]
     value: float
 
@@ -46,11 +46,11 @@ class Found:
 class Search:
     """Counts gradients, remembers the best, and stops when the budget is spent."""
 
-    def __init__(self, course: Rehearsal, budget: int, monitor: Any, decay: float) -> None:
+    def __init__(self, course: ControlledRun, budget: int, monitor: Any, decay: float) -> None:
         self.course, self.budget, self.monitor, self.decay = course, budget, monitor, decay
         self.count, self.spent = 0, False
 
-    def controls(self, shapes: dict[str, ControlShape], numbers: dict[str, np.ndarray]) -> Controls:
+    def controls(self, shapes: dict[str, CurveForm], numbers: dict[str, np.ndarray]) -> Controls:
         """The controls on the grid."""
         at = {name: shape.at(numbers[name], self.course.grid)[0] for name, shape in shapes.items()}
         decay = float(numbers["weight_decay"][0]) if "weight_decay" in shapes else self.decay
@@ -64,7 +64,7 @@ class Search:
         self.count += cost
         self.monitor.update(float(self.count))
 
-    def value(self, shapes: dict[str, ControlShape], numbers: dict[str, np.ndarray]) -> float:
+    def value(self, shapes: dict[str, CurveForm], numbers: dict[str, np.ndarray]) -> float:
         """The objective alone."""
         self.spend()
         return self.course.value(self.controls(shapes, numbers))
@@ -77,7 +77,7 @@ class Search:
         sign, safe = (-1.0 if objective.large else 1.0), max(value, 1e-280)
         return sign * math.log(safe), sign / safe
 
-    def scan(self, shapes: dict[str, ControlShape], name: str, numbers: dict[str, np.ndarray]) -> Found:
+    def scan(self, shapes: dict[str, CurveForm], name: str, numbers: dict[str, np.ndarray]) -> Found:
         """The best constant of one control, the others as they are: on a grid, then between its neighbours."""
         shape, objective = shapes[name], self.course.objective
         low, high = float(shape.low[0]), float(shape.high[0])
@@ -109,7 +109,7 @@ class Search:
                 best = found
         return best if best is not None else Found(shapes, numbers, math.inf)
 
-    def descend(self, shapes: dict[str, ControlShape], numbers: dict[str, np.ndarray], iterations: int = 200) -> Found:
+    def descend(self, shapes: dict[str, CurveForm], numbers: dict[str, np.ndarray], iterations: int = 200) -> Found:
         """The best numbers from a first guess, as far as the budget goes."""
         names, objective = list(shapes), self.course.objective
         low, high = (np.concatenate([getattr(shapes[n], side) for n in names]) for side in ("low", "high"))
