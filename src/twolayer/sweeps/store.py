@@ -380,8 +380,8 @@ class Store:
             write_durably(self.path / "journal" / name, json.dumps(record))
         except OSError as error:
             raise RunFailed(
-                f"The store {short(str(self.path), 200)} could not be written ({error.strerror or error}); all cells finished "
-                "before are safe: make room and resume."
+                f"The store {short(str(self.path), 200)} could not be written ({error.strerror or error}); all cells "
+                "finished before are safe: make room and resume."
             ) from error
         self._read.add(name)
 
