@@ -259,6 +259,10 @@ def _prepared(
     check_seed(seed)
     check_description(problem, algorithm)
     algorithm.check_plain("recovery")
+    if not isinstance(start, Overlaps):
+        choice("start", start, STARTS)
+    if samples is not None:
+        finite_number("samples", samples, minimum=1.0, accepted="at least one batch")
     landscape = population_loss(problem, algorithm.loss)
     if algorithm.geometry == "free":
         raise InputError("Argument `geometry` must be 'spherical' or 'projected' for recovery, but got 'free'.")

@@ -130,7 +130,7 @@ def _engines() -> tuple[float, float]:
 def _map() -> tuple[float, float]:
     """One step on average, against many samples of it."""
     problem, algorithm, start = TASK
-    one = {"steps": 1, "save": 1}
+    one: dict[str, Any] = {"steps": 1, "save": 1}
     chain = solve(problem, algorithm.replace(batch=200), Chain(30), start, **one, seeds=4000)
     return _compared(chain, solve(problem, algorithm.replace(batch=200), Map(30), start, **one)), ERRORS
 
@@ -149,7 +149,7 @@ def _files() -> tuple[float, float]:
     problem, algorithm, start = TASK
     run = solve(problem, algorithm, Chain(30), start, steps=10, save=2, seeds=2)
     with tempfile.TemporaryDirectory() as folder:
-        again: Any = rerun(load(save(run, Path(folder) / "x.nc")))  # type: ignore[type-var]
+        again: Any = rerun(load(save(run, Path(folder) / "x.nc")))
     return float(np.abs(again.M.values - run.M.values).max()), 0.0
 
 
