@@ -288,7 +288,7 @@ def _prepared(
 
 def thresholds_of(threshold: Any) -> tuple[float, float]:
     """The thresholds of weak and strong recovery."""
-    if np.ndim(threshold) == 0:
+    if not isinstance(threshold, tuple | list | np.ndarray):
         weak = finite_number(
             "threshold", threshold, accepted="a number in (0, ½): recovery is weak at η and strong at 1 − η"
         )
