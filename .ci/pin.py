@@ -2,6 +2,7 @@
 
 python .ci/pin.py             pin the newest versions that resolve today; look at the difference, run .ci/run, commit
 python .ci/pin.py --list      print them, as pip takes them
+python .ci/pin.py --direct    print what the package itself asks for, with its lower bounds
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ def main() -> None:
     text = PROJECT.read_text(encoding="utf-8")
     if sys.argv[1:] == ["--list"]:
         print("\n".join(tomllib.loads(text)["tool"]["uv"]["constraint-dependencies"]))
+        return
+    if sys.argv[1:] == ["--direct"]:
+        project = tomllib.loads(text)["project"]
+        extras = (line for extra in project["optional-dependencies"].values() for line in extra)
+        print("\n".join([*project["dependencies"], *extras]))
         return
     free = PLACE.sub("", text)
     PROJECT.write_text(free, encoding="utf-8")

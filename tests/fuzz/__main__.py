@@ -19,6 +19,7 @@ from typing import Any
 from . import ROOM, SLOW, Maker, tried
 
 PATIENCE = 60  # seconds that a worker may stay with one case
+START = 600  # and before its first one, for which it compiles code
 KINDS = ("expressions", "arguments", "tasks", "results", "stores")
 SHOWN = 40
 
@@ -79,7 +80,7 @@ def watched(kind: str, seed: int, cases: int, log: Path) -> None:
                 size = log.stat().st_size if log.exists() else 0
                 if size != seen:
                     seen, since = size, wall.monotonic()
-                elif wall.monotonic() - since > PATIENCE:
+                elif wall.monotonic() - since > (PATIENCE if size else START):
                     process.kill()
             code = process.wait()
         lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []

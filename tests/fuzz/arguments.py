@@ -168,6 +168,8 @@ def _table() -> dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]
         "plan_sweep": (tl.sweeps.plan_sweep, lambda: {**_swept(), "store": None, "workers": 2, "memory": 2**28}),
         "load_sweep": (tl.sweeps.load_sweep, lambda: {"path": folder() / "x.zarr"}),
         "merge_sweeps": (tl.sweeps.merge_sweeps, lambda: {"into": folder() / "y.zarr"}),
+        "critical_lr": (tl.critical_lr, lambda: {"problem": retrieval(), "batch": 2}),
+        "Inputs": (tl.Inputs, lambda: {"variances": (0.5, 1.5), "fractions": (0.5, 0.5), "dims": None, "made": ()}),
         "register_activation": (tl.register_activation, lambda: {"name": "mine", "kinks": (), "family": None}),
         "register_loss": (tl.register_loss, lambda: {"name": "mine", "kinks": (), "margin": False, "value": None}),
         "register_rule": (tl.register_rule, lambda: {"name": "mine", "kinks": (), "sizes": False, "products": False}),

@@ -313,6 +313,10 @@ def _prepared(
     check_seed(seed)
     check_description(problem, algorithm)
     algorithm.check_plain("recovery")
+    if not isinstance(start, Overlaps):
+        choice("start", start, STARTS)
+    if samples is not None:
+        finite_number("samples", samples, minimum=1.0, accepted="at least one batch")
     landscape = population_loss(problem, algorithm.loss)
     if algorithm.geometry == "free":
         raise InputError("Argument `geometry` must be 'spherical' or 'projected' for recovery, but got 'free'.")
@@ -338,7 +342,7 @@ def _prepared(
 
 def thresholds_of(threshold: Any) -> tuple[float, float]:
     """The thresholds of weak and strong recovery."""
-    if np.ndim(threshold) == 0:
+    if not isinstance(threshold, tuple | list | np.ndarray):
         weak = finite_number(
             "threshold", threshold, accepted="a number in (0, ½): recovery is weak at η and strong at 1 − η"
         )

@@ -27,6 +27,7 @@ from twolayer.numerics import random
 from twolayer.numerics.errors import InputError, expect, finite_number, positive_integer, require
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.precision import float64
+from twolayer.numerics.random import check_seed
 from twolayer.numerics.rules import sobol_normals
 from twolayer.running.dataset import check_result, unpack
 from twolayer.running.meanings import with_meanings
@@ -202,10 +203,11 @@ def simulate_second_layer(
     rho = finite_number("ridge", ridge, minimum=0.0, accepted="a finite number ≥ 0")
     n, p = positive_integer("samples", samples), problem.p
     require(rho > 0 or n > p, "samples", n, f"more than the width {p} where ridge = 0")
+    seed, seeds = check_seed(seed), positive_integer("seeds", seeds)
     K, b, square = (x[0] for x in _statistics(problem, start.Q[None], start.M[None]))
     width = start.factors()[0].shape[1] + p + 1
     risks = []
-    for run in range(positive_integer("seeds", seeds)):
+    for run in range(seeds):
         normals = random.host_normal(seed, random.Role.FIELDS, n * width, run).reshape(n, width)
         phi, h = _fields(problem, start, normals[:, :-1])
         spoilt = problem.labels.spoil(normals[:, -1], problem.noise)

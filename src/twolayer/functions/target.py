@@ -25,6 +25,8 @@ from twolayer.numerics.precision import float64
 
 __all__ = ["Ridge", "Target", "Teacher"]
 
+MAX_DIRECTIONS = 1024
+
 
 @dataclass(frozen=True)
 class Ridge:
@@ -159,6 +161,7 @@ class Target:
             return source
         if directions is not None:
             directions = positive_integer("directions", directions)
+            require(directions <= MAX_DIRECTIONS, "directions", directions, f"at most {MAX_DIRECTIONS}")
         if isinstance(source, str):
             return _from_text(source, directions)
         if isinstance(source, dict):
@@ -315,6 +318,7 @@ def Teacher(
     'teacher relu, k=2, a*=[1, -1]'
     """
     k = positive_integer("k", k)
+    require(k <= MAX_DIRECTIONS, "k", k, f"at most {MAX_DIRECTIONS}")
     sigma = Activation.of(activation)
     a = [1.0] * k if weights is None else list(finite_numbers("weights", weights))
     require(len(a) == k, "weights", weights, f"{k} numbers, one for each teacher neuron")

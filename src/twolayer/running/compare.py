@@ -214,6 +214,8 @@ def _prepared(
     plan: Plan, methods: Any, start: Any, ends: dict[str, Any], seeds: int, seed: int
 ) -> tuple[list[Method], Overlaps]:
     """The methods asked for, and the start of all."""
+    if methods is not None and (not isinstance(methods, Sequence) or isinstance(methods, str)):
+        reject("methods", methods, "a list of methods such as [ODE(), Chain(dim=1000)]")
     if isinstance(start, str):
         dims = {method.dimension for method in methods or () if isinstance(method, Method)} - {None}
         start = given_start(
@@ -247,8 +249,6 @@ def _asked(plan: Plan, methods: Any, start: Overlaps, ends: dict[str, Any], seed
             why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
             raise InputError(f"No method applies of itself ({why}).")
         return found
-    if not isinstance(methods, Sequence) or isinstance(methods, str):
-        reject("methods", methods, "a list of methods such as [ODE(), Chain(dim=1000)]")
     if not methods:
         raise InputError("Argument `methods` must name at least one method, but is empty.")
     for method in methods:

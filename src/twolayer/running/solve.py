@@ -76,7 +76,8 @@ def method_by_name(word: str, dim: int | None, knobs: dict[str, Any]) -> Method:
 def check_parts(problem: Any, algorithm: Any, method: Any) -> None:
     """Reject what is not a problem, an algorithm and a method."""
     check_description(problem, algorithm, " (stages are run with solve_stages)")
-    expect(Method, "method", method, f": one of {', '.join(c.__name__ for c in METHODS.values())}, such as ODE()")  # type: ignore[type-abstract]
+    known = ", ".join(c.__name__ for c in METHODS.values())
+    expect(Method, "method", method, f": one of {known}, such as ODE()")  # type: ignore[type-abstract]
 
 
 def _seeds(start: Overlaps | Particles, seeds: int | None, method: Method) -> int:

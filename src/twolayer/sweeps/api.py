@@ -19,6 +19,7 @@ import xarray as xr
 from twolayer.numerics.errors import InputError, Interrupted, expect, finite_number, flag, positive_integer, reject
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
+from twolayer.numerics.strangers import check_size
 from twolayer.running.solve import check_parts
 from twolayer.sweeps.batch import portable
 from twolayer.sweeps.driver import Driver
@@ -93,7 +94,9 @@ def _prepared(
         count = seeds
         if any(grid.cell(index).dim is None for index in grid):
             raise InputError("A random start needs a dimension: give `dim`, or sweep `run.dim`.")
-    return grid, reduction, positive_integer("seeds", 1 if count is None else count)
+    number = positive_integer("seeds", 1 if count is None else count)
+    check_size("Argument `seeds`", 64 * number * len(grid))
+    return grid, reduction, number
 
 
 def _targets(target_se: Any, reduction: Reduction) -> dict[str, float]:

@@ -69,6 +69,8 @@ def _plain(value: Any) -> Any:
     """A swept value as JSON knows it: laws as text, numbers as floats, arrays as lists."""
     if isinstance(value, Scaling):
         return str(value)
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
     if isinstance(value, np.ndarray | list | tuple):
         return [_plain(x) for x in value]
     if isinstance(value, dict):
@@ -105,7 +107,11 @@ def unmarked(key: str, name: Any) -> Any:
 
 def digest(value: Any) -> str:
     """32 hexadecimal digits that name a plain value."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
+    try:
+        text = json.dumps(value, sort_keys=True)
+    except (TypeError, ValueError):
+        reject("over", value, "numbers, words and lists, and so are the arguments of the run")
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _kind(value: Any) -> str:

@@ -276,15 +276,23 @@ def save_steps(clocks: Clocks, time: Any, steps: Any, save: Any, alpha: Any = No
     return rounded.astype(np.int64)
 
 
+def _several(name: str, value: Any) -> bool:
+    """Whether a value is a sequence; what is no array at all is rejected."""
+    try:
+        return np.ndim(value) > 0
+    except (TypeError, ValueError):
+        reject(name, value, "a number or an increasing sequence of numbers")
+
+
 def _points(name: str, end: Any, save: Any) -> np.ndarray:
-    if np.ndim(end):
+    if _several(name, end):
         return _increasing(name, end)
     if name == "steps":
         last: float = positive_integer("steps", end)
     else:
         last = finite_number(name, end, minimum=0.0, accepted="a positive number")
         require(last > 0, name, end, "a positive number")
-    if np.ndim(save):
+    if _several("save", save):
         points = _increasing("save", save)
         require(points[-1] <= last * (1 + 1e-12), "save", list(save), f"at most {name} = {end}")
         return points

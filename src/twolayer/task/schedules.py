@@ -189,13 +189,7 @@ class Schedule:
 
 def _length(name: str, value: Any, positive: bool = True) -> Scaling:
     accepted = f"a {'positive ' if positive else ''}length in the clock: a number{'' if positive else ' ≥ 0'} or a law"
-    if (
-        not positive
-        and not isinstance(value, Scaling | str)
-        and not traced(value)
-        and np.ndim(value) == 0
-        and value == 0
-    ):
+    if not positive and isinstance(value, int | float) and value == 0:
         return Scaling(0.0)
     try:
         law = positive_law(value, name)

@@ -20,7 +20,7 @@ import scipy.linalg
 
 from twolayer.functions.hermite import gauss_panels
 from twolayer.gaussian.nodes import target_frame
-from twolayer.numerics.errors import InputError, reject
+from twolayer.numerics.errors import InputError, expect, reject
 from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import hermite_rule, sobol_normals
 from twolayer.task.overlaps import Overlaps
@@ -83,6 +83,7 @@ def critical_lr(problem: Problem, batch: Any = 1) -> Scaling:
     >>> f"{critical_lr(tl.Problem(tl.Teacher('erf', k=2), 'erf', width=2), batch=4):.6g}"
     '36.9092/d'
     """
+    expect(Problem, "problem", problem)
     law = positive_law(batch, "batch")
     if law.exponent >= 1 or law.schedule is not None:
         reject("batch", batch, "a number or a law of an order below d, for which γ/d is the scale of lr")
