@@ -182,7 +182,7 @@ def _judge(task: TaskFile, method: Method, seeds: int, voice: Voice) -> Callable
     given = task.start(problem)
     start = Overlaps(given.Q, given.M, given.P, given.a, method.dimension)
     arguments = task.run_arguments()
-    ends = {name: arguments[name] for name in ("time", "steps", "alpha") if name in arguments}
+    ends: dict[str, Any] = {name: arguments[name] for name in ("time", "steps", "alpha") if name in arguments}
     theories = [x for x in default_methods(plan, method.dimension, ends, seeds) if not x.stochastic]
     pilots = Pilots(plan, start, seeds, run_table.seed, Announcer(voice))
     known: dict[str, Any] = {}
