@@ -89,9 +89,9 @@ def as_python(task: TaskFile, methods: tuple[str, ...] = ("ode", "chain")) -> st
 def _start(task: TaskFile) -> str:
     start, dim = task.table.start, task.table.run.dim
     if start.Q is None or start.M is None:
-        more = {"seed": start.seed} if start.seed else {}
-        more |= {"law": start.random} if start.random != "sphere" else {}
-        return _call("tl.Overlaps.random", {"dim": dim, **more}, ("problem",))
+        drawn: dict[str, Any] = {"seed": start.seed} if start.seed else {}
+        drawn |= {"law": start.random} if start.random != "sphere" else {}
+        return _call("tl.Overlaps.random", {"dim": dim, **drawn}, ("problem",))
     given: dict[str, Any] = {"Q": start.Q, "M": start.M}
     more: dict[str, Any] = {} if start.a is None else {"a": start.a}
     more |= {} if dim is None else {"dim": dim}
