@@ -89,19 +89,14 @@ def as_python(task: TaskFile, methods: tuple[str, ...] = ("ode", "chain")) -> st
 def _start(task: TaskFile) -> str:
     start, dim = task.table.start, task.table.run.dim
     if start.Q is None or start.M is None:
-        more: dict[str, Any] = {"seed": start.seed} if start.seed else {}
-        more |= {"law": start.random} if start.random != "sphere" else {}
-        return _call("tl.Overlaps.random", {"dim": dim, **more}, ("problem",))
-    layer = {} if start.a is None else {"a": start.a}
-    place = {} if dim is None else {"dim": dim}
-    return (
-        _call("tl.Overlaps", {"Q": start.Q, "M": start.M}, ()).removesuffix(")")
-        + "".join(
-            f", {key}={value if key == 'P' else repr(value)}"
-            for key, value in {"P": "problem.P", **layer, **place}.items()
-        )
-        + ")"
-    )
+        drawn: dict[str, Any] = {"seed": start.seed} if start.seed else {}
+        drawn |= {"law": start.random} if start.random != "sphere" else {}
+        return _call("tl.Overlaps.random", {"dim": dim, **drawn}, ("problem",))
+    given: dict[str, Any] = {"Q": start.Q, "M": start.M}
+    more: dict[str, Any] = {} if start.a is None else {"a": start.a}
+    more |= {} if dim is None else {"dim": dim}
+    front, back = (", ".join(f"{key}={value!r}" for key, value in table.items()) for table in (given, more))
+    return f"tl.Overlaps({front}, P=problem.P{', ' if back else ''}{back})"
 
 
 def _toml(value: Any) -> str:

@@ -182,7 +182,7 @@ def _judge(task: TaskFile, method: Method, seeds: int, voice: Voice) -> Callable
     given = task.start(problem)
     start = Overlaps(given.Q, given.M, given.P, given.a, method.dimension)
     arguments = task.run_arguments()
-    ends: dict[str, Any] = {str(name): arguments[name] for name in ("time", "steps", "alpha") if name in arguments}
+    ends: dict[str, Any] = {name: arguments[name] for name in ("time", "steps", "alpha") if name in arguments}
     theories = [x for x in default_methods(plan, method.dimension, ends, seeds) if not x.stochastic]
     pilots = Pilots(plan, start, seeds, run_table.seed, Announcer(voice))
     known: dict[str, Any] = {}
@@ -196,9 +196,7 @@ def _judge(task: TaskFile, method: Method, seeds: int, voice: Voice) -> Callable
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if not known:
-                points: dict[str, Any] = (
-                    {"time": runs.time.values} if not plan.algorithm.scheduled else {"steps": runs.step.values}
-                )
+                points = {"time": runs.time.values} if not plan.algorithm.scheduled else {"steps": runs.step.values}
                 known["theory"] = solve(
                     problem,
                     plan.algorithm,
