@@ -45,14 +45,16 @@ def thumbnails(kept: dict[str, dict[str, Any]], verdicts: dict[str, dict[str, An
     """All pictures, group by group."""
     lines = []
     for group in GROUPS:
+        names = [name for name, entry in figures().items() if entry.group == group and name in kept]
+        if not names:
+            continue
         title = TITLES.get(group, group.replace("-", " ").capitalize())
         lines += [f"**{title}**", "", "::::{grid} 2 3 4 4", ":gutter: 2", ""]
-        for name, entry in figures().items():
-            if entry.group == group and name in kept:
-                outcome = verdicts[name][kept[name]["version"]]["outcome"]
-                lines += [":::{grid-item-card}", f":img-top: images/gallery/{name}.webp", f":link: gallery-{name}"]
-                lines += [":link-type: ref", ":class-card: thumbnail", f":img-alt: {entry.title}", ""]
-                lines += [f"**{name}** · {outcome}", ":::"]
+        for name in names:
+            outcome = verdicts[name][kept[name]["version"]]["outcome"]
+            lines += [":::{grid-item-card}", f":img-top: images/gallery/{name}.webp", f":link: gallery-{name}"]
+            lines += [":link-type: ref", ":class-card: thumbnail", f":img-alt: {figures()[name].title}", ""]
+            lines += [f"**{name}** · {outcome}", ":::"]
         lines += ["::::", ""]
     missing = [f"[{name}](#{name})" for name in figures() if name not in kept]
     lines += [f"No picture is kept yet of {', '.join(missing)}.", ""] if missing else []
