@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from playground import ADDRESS
 from sphinx.application import Sphinx
 
 from twolayer.gallery.shared import pictures, records
@@ -111,7 +112,7 @@ def details(name: str, kept: dict[str, dict[str, Any]], verdicts: dict[str, dict
         lines[-1] += f"fingerprint `{stored['data'].removeprefix('sha256:')[:16]}…` in [gallery.json](gallery.json)."
     lines += [":::", ""]
     if name in PLAYGROUND:
-        address = f"playground.html#{PLAYGROUND[name]}"
+        address = f"{ADDRESS}#{PLAYGROUND[name]}"
         lines += [f'<a class="explore" href="{address}">Open these dynamics in the playground</a>', ""]
     return "\n".join(lines)
 
