@@ -52,7 +52,8 @@ def thumbnails(kept: dict[str, dict[str, Any]], verdicts: dict[str, dict[str, An
         title = TITLES.get(group, group.replace("-", " ").capitalize())
         lines += [f"**{title}**", "", "::::{grid} 2 3 4 4", ":gutter: 2", ""]
         for name in names:
-            outcome = verdicts[name][kept[name]["version"]]["outcome"]
+            version = "full" if "full" in verdicts[name] else "quick"
+            outcome = f"{verdicts[name][version]['outcome']} ({version})"
             lines += [":::{grid-item-card}", f":img-top: images/gallery/{name}.webp", f":link: gallery-{name}"]
             lines += [":link-type: ref", ":class-card: thumbnail", f":img-alt: {figures()[name].title}", ""]
             lines += [f"**{name}** · {outcome}", ":::"]
