@@ -25,6 +25,7 @@ extensions = [
     "sphinx_design",
     "mathml",
     "pictures",
+    "playground",
     "public_names",
     "task_keys",
 ]
@@ -52,7 +53,6 @@ html_theme = "furo"
 html_title = "twolayer"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_extra_path = ["../src/twolayer/explorer/static"]
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from playground import ADDRESS
 from sphinx.application import Sphinx
 
 from twolayer.gallery.shared import pictures, records
@@ -45,14 +46,17 @@ def thumbnails(kept: dict[str, dict[str, Any]], verdicts: dict[str, dict[str, An
     """All pictures, group by group."""
     lines = []
     for group in GROUPS:
+        names = [name for name, entry in figures().items() if entry.group == group and name in kept]
+        if not names:
+            continue
         title = TITLES.get(group, group.replace("-", " ").capitalize())
         lines += [f"**{title}**", "", "::::{grid} 2 3 4 4", ":gutter: 2", ""]
-        for name, entry in figures().items():
-            if entry.group == group and name in kept:
-                outcome = verdicts[name][kept[name]["version"]]["outcome"]
-                lines += [":::{grid-item-card}", f":img-top: images/gallery/{name}.webp", f":link: gallery-{name}"]
-                lines += [":link-type: ref", ":class-card: thumbnail", f":img-alt: {entry.title}", ""]
-                lines += [f"**{name}** · {outcome}", ":::"]
+        for name in names:
+            version = "full" if "full" in verdicts[name] else "quick"
+            outcome = f"{verdicts[name][version]['outcome']} ({version})"
+            lines += [":::{grid-item-card}", f":img-top: images/gallery/{name}.webp", f":link: gallery-{name}"]
+            lines += [":link-type: ref", ":class-card: thumbnail", f":img-alt: {figures()[name].title}", ""]
+            lines += [f"**{name}** · {outcome}", ":::"]
         lines += ["::::", ""]
     missing = [f"[{name}](#{name})" for name in figures() if name not in kept]
     lines += [f"No picture is kept yet of {', '.join(missing)}.", ""] if missing else []
@@ -109,7 +113,7 @@ def details(name: str, kept: dict[str, dict[str, Any]], verdicts: dict[str, dict
         lines[-1] += f"fingerprint `{stored['data'].removeprefix('sha256:')[:16]}…` in [gallery.json](gallery.json)."
     lines += [":::", ""]
     if name in PLAYGROUND:
-        address = f"playground.html#{PLAYGROUND[name]}"
+        address = f"{ADDRESS}#{PLAYGROUND[name]}"
         lines += [f'<a class="explore" href="{address}">Open these dynamics in the playground</a>', ""]
     return "\n".join(lines)
 
