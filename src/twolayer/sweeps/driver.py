@@ -17,10 +17,10 @@ from twolayer.sweeps.batch import Result, job_of, made_with, run_batch, sentence
 from twolayer.sweeps.executors import Executor
 from twolayer.sweeps.grid import Grid
 from twolayer.sweeps.planning import Outlines, Unit, batches, missing
-from twolayer.sweeps.reductions import Quantity, Reduction
+from twolayer.sweeps.reductions import READINGS, Quantity, Reduction
 from twolayer.sweeps.reporting import Progress, Reporter
 from twolayer.sweeps.store import Store
-from twolayer.sweeps.table import Index, ResultTable, fits
+from twolayer.sweeps.table import Index, ResultTable, blank, fits
 
 __all__ = ["Driver"]
 
@@ -163,6 +163,9 @@ class Driver:
         if result.values is None:
             return result
         known = self.table.variables
+        count = len(next(iter(result.values.values()))[1])
+        for name in (x for x in READINGS if x in known and x not in result.values):  # not defined in this cell
+            result.values[name] = known[name].dims, blank((count, *known[name].shape), known[name].dtype)
         why = fits(result.values, known) if known else None
         if why is not None:
             return Result(None, f"The reduction must return the same variables for every cell, but {why}.", 0.0, {})

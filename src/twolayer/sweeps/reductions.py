@@ -27,6 +27,8 @@ __all__ = ["Block", "Quantity", "Reduction", "reduction_of"]
 
 
 CLOCKS = ("time", "step", "alpha")
+READINGS = ("loss", "error")
+"""What a cell may lack where others have it."""
 
 
 class Block(NamedTuple):
