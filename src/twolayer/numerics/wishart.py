@@ -125,7 +125,7 @@ class GramFactor:
         return T.at[..., below[0], below[1]].set(normals[..., s:]) if s > 1 else T
 
 
-class Alike(NamedTuple):
+class FactorGroup(NamedTuple):
     """Factors of one form: rows, width of T, whether they are triangular, and how many there are."""
 
     rows: int
@@ -153,7 +153,7 @@ class GramFactors:
     """
 
     rows: int
-    groups: tuple[Alike, ...]
+    groups: tuple[FactorGroup, ...]
 
     @classmethod
     def of(cls, rows: int, columns: Sequence[int]) -> GramFactors:
@@ -163,7 +163,7 @@ class GramFactors:
             triangular = GramFactor(rows, n).bartlett
             wide = min(2 ** (n - 1).bit_length(), DIRECT + rows - 1)
             forms.append((rows, rows if triangular else wide, triangular))
-        return cls(rows, tuple(Alike(*form, len(list(same))) for form, same in itertools.groupby(forms)))
+        return cls(rows, tuple(FactorGroup(*form, len(list(same))) for form, same in itertools.groupby(forms)))
 
     @property
     def bartlett(self) -> bool:
