@@ -458,7 +458,7 @@ def test_broken_and_foreign_netcdf_files(call: Call, saved: Path) -> None:
     broken.write_bytes(whole[: len(whole) // 2])
     for command in ("plot", "rerun", "cite"):
         refused(call(command, str(foreign), *(["--out", "x.png"] if command == "plot" else [])), "no such description")
-        refused(call(command, str(broken), *(["--out", "x.png"] if command == "plot" else [])), "netCDF")
+        refused(call(command, str(broken), *(["--out", "x.png"] if command == "plot" else [])), "damaged or foreign")
 
 
 # -- bad input: values ------------------------------------------------------------------------------------------------
