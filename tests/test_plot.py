@@ -319,7 +319,7 @@ def test_moments_of_many_neurons_and_of_zeros() -> None:
 @pytest.mark.parametrize("name", ["trajectory", "compare", "analysis", "moments"])
 def test_figures_refuse_what_is_not_theirs(name: str) -> None:
     for wrong in (None, 3, xr.Dataset(), xr.DataTree()):
-        with pytest.raises(tl.InputError, match="must be a result of"):
+        with pytest.raises(tl.InputError, match=r"must be a (result of|Dataset from solve)"):
             getattr(plot, name)(wrong)
 
 

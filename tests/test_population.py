@@ -379,7 +379,7 @@ def test_what_population_refuses() -> None:
     for norm, angle, name in ((1, 3.2, "angle"), (1, -0.1, "angle"), (-1, 1, "norm"), (np.nan, 1, "norm")):
         with pytest.raises(tl.InputError, match=f"`{name}` must be"):
             tl.relu.cubic_bound(norm, angle)
-    with pytest.raises(tl.InputError, match="must be a result of Population"):
+    with pytest.raises(tl.InputError, match="must be a Dataset from solve"):
         tl.relu.relu_students(start)  # type: ignore[arg-type]
 
 

@@ -121,8 +121,8 @@ def draw(data: xr.Dataset) -> Figure:
     from twolayer.plot.style import COLOURS, DIRECTIONS, GREY
 
     figure, (plane, *panels) = sheet(4, width=3.5, height=3.6)
-    mu = np.linspace(0, 1.6, 200)
-    line = np.maximum(1 - mu, 0)
+    mu = np.linspace(0, 1.6, 201)
+    line = np.where(mu < 1, 1 - mu, 0)
     for low, high, colour in ((line, 1.4, DIRECTIONS[0]), (line / 2, line, DIRECTIONS[2]), (-0.4, line / 2, GREY)):
         plane.fill_between(mu, low, high, color=colour, alpha=0.22, lw=0)
     plane.plot([0, 1], [1, 0], color=DIRECTIONS[1], lw=2.2, label="Saad–Solla")

@@ -286,7 +286,7 @@ def quantities(dataset: xr.Dataset) -> dict[str, np.ndarray]:
 def description_of(dataset: xr.Dataset, name: str = "dataset") -> dict[str, Any]:
     """What a dataset says about itself; argument ``name`` is refused where that is not what results say."""
     what = f"Argument `{name}`"
-    check_format(what, expect(xr.Dataset, name, dataset).attrs.get("schema"), SCHEMA)
+    check_format(what, expect(xr.Dataset, name, dataset, " from solve").attrs.get("schema"), SCHEMA)
     with reading(what):
         found: dict[str, Any] = json.loads(dataset.attrs["description"])
         for part in found.get("stages", [found]):
