@@ -158,13 +158,6 @@ def test_a_folder_that_is_gone(tmp_path: Path) -> None:
     assert done.stderr.startswith("twolayer: The task file must exist")
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser may write anywhere")
-def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(tl.InputError, match="must be writable"):
-        tl.save(tl.solve(PROBLEM, ALGORITHM, tl.Chain(50), START, steps=4), tmp_path / "x.nc")
-
-
 LONG = TASK.replace("steps = 20", "steps = 2000000000").replace("seeds = 2", "seeds = 4000")
 
 
