@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import twolayer as tl
 
 SOME = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+FEW = settings(SOME, max_examples=20)
 RANDOM = st.randoms(use_true_random=False)
 
 
@@ -38,13 +39,13 @@ def test_task_files(rnd: Random) -> None:
     clean(texts.task(rnd))
 
 
-@SOME
+@FEW
 @given(RANDOM)
 def test_result_files(rnd: Random) -> None:
     clean(files.result(rnd))
 
 
-@SOME
+@FEW
 @given(RANDOM)
 def test_stores(rnd: Random) -> None:
     clean(files.store(rnd))

@@ -137,11 +137,10 @@ def use(found: Any, which: int) -> None:
 def result(rnd: Random) -> Case:
     """A result file from somewhere, and one thing done with it."""
     name = rnd.choice(("run.nc", "run.nc", "stages.nc", "compare.nc"))
-    state, way, which, source = rnd.getstate(), rnd.random() < 0.7, rnd.randrange(6), originals() / name
+    state, way, which, source = rnd.getrandbits(64), rnd.random() < 0.7, rnd.randrange(6), originals() / name
 
     def call() -> None:
-        own = Random()
-        own.setstate(state)
+        own = Random(state)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "x.nc"
             try:
@@ -155,11 +154,10 @@ def result(rnd: Random) -> Case:
 
 def store(rnd: Random) -> Case:
     """A store of a sweep from somewhere: read, resumed or merged."""
-    state, which, source = rnd.getstate(), rnd.randrange(3), originals() / "sweep.zarr"
+    state, which, source = rnd.getrandbits(64), rnd.randrange(3), originals() / "sweep.zarr"
 
     def call() -> None:
-        own = Random()
-        own.setstate(state)
+        own = Random(state)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "x.zarr"
             shutil.copytree(source, path)
