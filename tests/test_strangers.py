@@ -134,7 +134,7 @@ def test_stores_say_their_format_and_stay_inside(tmp_path: Path) -> None:
     path = tmp_path / "x.zarr"
     tl.sweep(problem, algorithm, tl.Chain(20), {"method.dim": [20, 40]}, steps=4, seeds=2, store=path, progress=False)
     good = (path / "zarr.json").read_text()
-    assert json.loads(good)["attributes"]["twolayer"]["format"] == "twolayer-sweep/1"
+    assert json.loads(good)["attributes"]["twolayer"]["format"] == "twolayer-sweep/2"
 
     def refused(change: Any, message: str) -> None:
         document = json.loads(good)
@@ -143,7 +143,7 @@ def test_stores_say_their_format_and_stay_inside(tmp_path: Path) -> None:
         with pytest.raises(tl.InputError, match=message):
             tl.load(path)
 
-    refused(lambda x: x.update(format="twolayer-sweep/2"), "update twolayer")
+    refused(lambda x: x.update(format="twolayer-sweep/3"), "update twolayer")
     refused(lambda x: x["variables"].update({"../../stray": x["variables"]["risk"]}), "the name")
     refused(lambda x: x["variables"]["risk"].update(dtype="O"), "the kind of an array")
     refused(lambda x: x.update(seeds=10**15), "more than half of the")
