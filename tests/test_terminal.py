@@ -156,8 +156,9 @@ def test_a_flag_that_would_do_nothing_is_refused(line: str, flag: str, capsys: p
 
 ACTING = {  # a command, and for each of its flags a value that changes what comes out
     "analyse 'z1 + z1*z2'": ("--activation erf", "--directions 3", "--latex", "--json"),
-    "escape --width 2 --dim 500": ("--noise 0.2", "--lr 0.1/d", "--batch 2", "--threshold 0.05", "--seed 1", "--json",
+    "escape --width 2 --dim 500": ("--noise 0.2", "--lr 0.1/d", "--batch 2", "--threshold 0.05", "--ode", "--json",
                                    "--measure 4", "--measure 400 --dry-run"),
+    "escape --width 2 --dim 500 --measure 4": ("--seed 1",),
     "recovery 'h2(z1)' h2 --dim 50 --measure 8": ("--loss correlation", "--noise 0.2", "--lr 0.05/d", "--threshold 0.3",
                                                   "--start random", "--samples 60", "--seed 1", "--json", "--dry-run"),
     "phase-diagram --ell 2": ("--loss correlation", "--geometry spherical", "--mu 1 --delta 1", "--json",
