@@ -41,9 +41,9 @@ nb_execution_show_tb = True
 nb_merge_streams = True
 nb_output_stderr = "remove"  # progress of runs that take long on a busy machine
 
-autodoc_typehints = "none"
-autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "inherited-members": False}
+autodoc_typehints = "none"  # types stand in the docstrings, in words
+autodoc_member_order = "bysource"  # the order in which the code is read
+autodoc_default_options = {"members": True, "inherited-members": False}  # every name once, where it is defined
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_custom_sections = [("Attributes", "returns_style")]
