@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from twolayer.analysis.prefactors import Expansion, expansion
+from twolayer.analysis.expansion import Expansion, expansion
 from twolayer.functions.exponents import analyse
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer
 from twolayer.task.algorithm import SGD
