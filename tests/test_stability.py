@@ -292,6 +292,7 @@ def test_results_show_themselves() -> None:
         (lambda: tl.fixed_points(SQUARE, tl.SGD(lr=0.05 / d), near=BASIN, tolerance=0), "`tolerance` must be"),
         (lambda: tl.fixed_points(SQUARE, tl.SGD(lr=0.05 / d), near=tl.Overlaps(np.eye(2), np.zeros((2, 1)))), "neuron"),
         (lambda: tl.fixed_points(SQUARE, 0.1, near=BASIN), "`algorithm` must be"),
+        (lambda: tl.stability.plateaus(SQUARE, tl.SGD(lr=0.05 / d), 3), "`run` must be"),
         (lambda: tl.critical_lr(tl.Problem("z1", "He2")), "a student that equals its target"),
         (lambda: tl.critical_lr(SQUARE, batch="d"), "`batch` must be"),
         (lambda: tl.critical_lr(SQUARE, batch=0), "`batch` must be"),
@@ -386,3 +387,37 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     ):
         assert main(["fixed-points", str(task), *argv]) == 2
         assert message in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------ inputs with blocks
+
+
+def in_blocks(P: list[float], Q: list[float], M: list[float]) -> tl.Overlaps:
+    return tl.Overlaps.in_blocks(*(np.reshape(x, (-1, 1, 1)) for x in (Q, M, P)))
+
+
+def test_the_escape_of_phase_retrieval_with_blocks() -> None:
+    """At M = 0 of gradient flow κ = 4 Σ s_i² P⁽ⁱ⁾: targets in blocks of large variance escape faster."""
+    s, w, P = np.array([2.0, 0.5, 0.2]), [0.2, 0.5, 0.3], np.array([0.3, 0.6, 0.5])
+    problem = tl.Problem("z1**2", "square", inputs=tl.Inputs.blocks(s, w), gram=[[float(s @ P)]])
+    q = float(s @ P) / 3  # of the fields
+    start = in_blocks(list(P), list(q * np.array([0.2, 0.5, 0.3]) / (s @ [0.2, 0.5, 0.3])), [0.0] * 3)
+    point = tl.fixed_points(problem, tl.SGD(lr=0.1 * d**-1.5), start)[0]
+    assert point.rate == pytest.approx(4 * float(s**2 @ P), rel=1e-6) and point.unstable == 1
+    assert point.mode(0).M.shape == (3, 1, 1) and "κ" in point._repr_html_()
+    np.testing.assert_allclose(point.overlaps.fields(problem.inputs).Q, [[q]], rtol=1e-6)
+
+
+def test_the_critical_rate_with_blocks() -> None:
+    """γ_c = 2J/(K Σ s_i w_i), 5.96438 here, where the linearised motion in blocks loses its stability."""
+    inputs, P = tl.Inputs.blocks([2.0, 0.5, 0.1], [0.2, 0.5, 0.3]), [0.3, 0.4, 2.0]
+    problem = tl.Problem(tl.Teacher("erf", k=1), "erf", inputs=inputs)
+    law = tl.critical_lr(problem)
+    assert law.coefficient == pytest.approx(5.96438041, rel=1e-7)
+    at = in_blocks(P, P, P)
+    below, above = (tl.fixed_points(problem, tl.SGD(lr=law * x), at)[0] for x in (0.999, 1.001))
+    assert below.unstable == 0 and above.unstable == 1
+    with pytest.raises(tl.InputError, match="use free weights"):
+        tl.fixed_points(problem, tl.SGD(lr=law, geometry="projected"), at)
+    with pytest.raises(tl.InputError, match="Q = M = P"):
+        tl.stability.perfect_point(problem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 
@@ -125,8 +126,8 @@ def test_the_hard_phase_of_a_cosine() -> None:
 
 def test_linear_labels_without_noise_are_linear_equations() -> None:
     """q = min(α, 1): the share of the directions that n equations fix; the dashed line of the figure giant-step."""
-    best = tl.best_possible("z1", [0.25, 0.6, 2.0])
-    assert np.allclose(best.overlap[:, 0, 0], [0.25, 0.6, 1.0], atol=1e-5)
+    best = tl.best_possible("z1", [0.25, 0.6, 1.0, 2.0])
+    assert np.allclose(best.overlap[[0, 1, 3], 0, 0], [0.25, 0.6, 1.0], atol=1e-5) and best.overlap[2, 0, 0] > 0.99
 
 
 def test_sharp_labels_allow_perfect_recovery() -> None:
@@ -247,6 +248,15 @@ def test_the_hard_phase_of_several_directions_is_that_of_the_curve() -> None:
     assert "hard between" in str(best) and "known to" in str(best)
     beyond = _iterated(law, np.array([1.8, 1.9]), lambda share: None)
     assert beyond.algorithm == math.inf and "beyond 1.9" in str(beyond)
+
+
+@pytest.mark.parametrize("module", ["reuse_patterns", "reuse_variants"])
+def test_the_best_possible_of_the_figures(module: str) -> None:
+    """The dashed lines are numbers in the files of the figures; here they are computed."""
+    figure = importlib.import_module(f"twolayer.gallery.{module}")
+    (target, alpha, noise), risk = figure.BEST
+    best = tl.best_possible(target, alpha, noise=noise)
+    assert abs(float(best.data.mmse.sel(branch="equilibrium")[0]) / 2 - risk) < 2e-3
 
 
 STAIRCASES = [
