@@ -247,7 +247,7 @@ class Page {
   private waiting(busy: boolean): void {
     clearTimeout(this.slow);
     this.see.busy(null);
-    if (busy) this.slow = setTimeout(() => this.see.busy("compiling …"), COMPILING_MILLISECONDS);
+    if (busy) this.slow = setTimeout(() => this.see.busy(this.curves ? "compiling …" : "warming up …"), COMPILING_MILLISECONDS);
   }
 
   private heardFormula(found: Answer): void {
