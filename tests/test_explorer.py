@@ -44,8 +44,7 @@ def changed(**tables: dict[str, Any]) -> dict[str, Any]:
 
 def test_every_figure_of_the_gallery_opens_a_preset() -> None:
     homes = [figure for preset in classics() for figure in preset["figures"]]
-    shown = [name for name, entry in gallery().items() if entry.group != "inputs"]  # the page has no field for these
-    assert sorted(homes) == sorted(shown) and len(homes) == len(set(homes))
+    assert sorted(homes) == sorted(gallery()) and len(homes) == len(set(homes))
     assert {preset["group"] for preset in classics()} == set(catalogue()["sources"])
 
 
@@ -73,6 +72,8 @@ def test_published_setups_are_tasks() -> None:
         {"problem": {"width": 65}}, {"problem": {"directions": 9}}, {"run": {"seeds": 401}}, {"run": {"save": 1001}},
         {"run": {"dim": 10**10}}, {"run": {"time": [0.1] * 1001}}, {"start": {"Q": [[1.0] * 70]}},
         {"problem": {"target": {"teacher": "erf", "k": 9}}},
+        {"problem": {"inputs": {"kind": "power_law", "exponent": 1.0, "dim": 10**7}}},
+        {"problem": {"inputs": {"variances": [1.0] * 300, "fractions": [1 / 300] * 300}}},
     ],
 )  # fmt: skip
 def test_sizes_are_bounded_before_any_work(tables: dict[str, Any]) -> None:

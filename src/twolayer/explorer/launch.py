@@ -80,8 +80,9 @@ def tables_of(problem: Problem, algorithm: SGD, start: Overlaps | str = "random"
     if isinstance(start, Overlaps):
         if start.batch:
             reject("start", start, "one start, not several")
-        given = {"Q": start.Q, "M": start.M, **({} if start.a is None else {"a": start.a})}
-        tables["start"] = {name: value.tolist() for name, value in given.items()}
+        given = {name: getattr(start, name).tolist() for name in ("Q", "M")}
+        tables["start"] = given if start.blocks is None else {"blocks": {**given, "P": start.P.tolist()}}
+        tables["start"] |= {} if start.a is None else {"a": start.a.tolist()}
         run.setdefault("dim", start.dim or 1000)
     elif isinstance(start, str) and start in ("random", *LAWS):
         tables["start"] = {"random": "sphere" if start == "random" else start}
