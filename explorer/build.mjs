@@ -79,7 +79,7 @@ const lean = {
       return { contents: readFileSync(path, "utf-8").split("\n").filter(kept).join("\n"), loader: "ts", resolveDir: dirname(path) };
     });
     builder.onLoad({ filter: /fontMetricsData\.js$/ }, async ({ path }) => {
-      const { default: metrics } = await import(path);
+      const { default: metrics } = await import(`data:text/javascript,${encodeURIComponent(readFileSync(path, "utf-8"))}`);
       const kept = MORE_FONTS.map((font) => font.replace("KaTeX_", "")).map((font) => [font, metrics[font]]);
       return { contents: JSON.stringify(Object.fromEntries(kept)), loader: "json" };
     });
