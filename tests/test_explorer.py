@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ import pytest
 import twolayer as tl
 from twolayer.cli import main
 from twolayer.explorer import describing, solving
-from twolayer.explorer.copying import as_python, as_shell, as_toml
-from twolayer.explorer.launch import tables_of
+from twolayer.explorer.copying import _start, as_python, as_shell, as_toml
+from twolayer.explorer.launch import _server, tables_of
 from twolayer.explorer.limits import LIMITS, check_cost, check_size
 from twolayer.explorer.pool import Busy, Inquiry
 from twolayer.explorer.presets import catalogue, classics
@@ -152,6 +153,12 @@ def test_descriptions_become_tables() -> None:
     assert task.problem() == problem and task.algorithm() == algorithm
     again = task.start(problem)
     assert np.array_equal(again.M, start.M) and again.dim == 500
+    inputs = tl.Inputs.blocks([1.5, 0.5], [0.5, 0.5])
+    problem = tl.Problem("z1", "erf", inputs=inputs)
+    start = tl.Overlaps.random(problem, 100, seed=1)
+    task = task_from(tables_of(problem, algorithm, start, time=2.0), "page")
+    assert task.problem() == problem and np.array_equal(task.start(problem).M, start.M)
+    assert eval(_start(task), {"tl": tl, "problem": problem}).blocks == 2
     with pytest.raises(tl.InputError, match="is a function"):
         tables_of(tl.Problem(lambda z: z[0], "erf", directions=1), algorithm)
     with pytest.raises(tl.InputError, match="`start` must be Overlaps, or 'random'"):
@@ -261,6 +268,13 @@ def test_the_page_asks_for_nothing_but_its_server() -> None:
     common = ("KaTeX_Main-Regular.woff2", "KaTeX_Math-Italic.woff2", "KaTeX_Size1-Regular.woff2")
     assert set(common) < fonts, "the others are for tall brackets"
     assert sum(len(x.encode()) for x in files.values()) + sum((folder / x).stat().st_size for x in common) < 400_000
+
+
+def test_answers_are_not_held_back() -> None:
+    """Of sockets that are declared TCP, asyncio turns off Nagle's algorithm: it costs 40 ms an answer."""
+    _, bound, _ = _server(None, "127.0.0.1", 0)
+    with bound:
+        assert bound.proto == socket.IPPROTO_TCP
 
 
 def test_the_catalogue_holds_all_the_page_needs() -> None:

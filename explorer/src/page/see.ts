@@ -40,6 +40,12 @@ function graded(i: number, n: number): string {
   return dark ? `oklch(${0.55 + 0.35 * part} 0.13 ${270 - 190 * part})` : `oklch(${0.32 + 0.4 * part} 0.13 ${270 - 190 * part})`;
 }
 
+function swatch(colour: string): HTMLElement {
+  const element = h("span", { class: "swatch", "aria-hidden": "true" });
+  element.style.background = colour;
+  return element;
+}
+
 export class See {
   readonly element = h("main", { class: "see page-see" });
   readonly pin = h("button", { type: "button" }, "Pin");
@@ -109,8 +115,8 @@ export class See {
     const scale = choice<Scale>("Axes", [{ value: "linear", label: "linear" }, { value: "log", label: "logarithmic", short: "log" }, { value: "loglog", label: "both logarithmic", short: "log–log" }], (value) => store.update({ scale: value }, "scale"));
     const clock = choice<Clock>("Clock", [{ value: "time", label: "time t", short: "t" }, { value: "alpha", label: "samples over d", short: "α" }, { value: "step", label: "steps of SGD", short: "steps" }], (value) => store.update({ clock: value }, "axis"));
     const excess = toggle("excess", (value) => store.update({ quantity: value ? "excess_risk" : "risk" }, "quantity"));
-    const marks = toggle("escape", (value) => store.update({ marks: value }, "marks"));
-    const best = toggle("best", (value) => store.update({ best: value }, "best"));
+    const marks = toggle("escape", (value) => store.update({ marks: value, ...(value && store.state.clock === "alpha" ? { clock: "time" as const } : {}) }, "marks"));
+    const best = toggle("best", (value) => store.update({ best: value, ...(value ? { clock: "alpha" as const } : {}) }, "best"));
     const id = uniqueId("sweep");
     const options: [string, string][] = [["", "family of …"], ["algorithm.lr", "learning rates"], ["problem.noise", "noises"], ["algorithm.batch", "batches"], ["problem.width", "widths"], ["start.seed", "starts"], ["run.dim", "dimensions"]];
     const family = h("select", { id, "aria-label": "Family of curves" }, ...options.map(([value, label]) => h("option", { value }, label)));
@@ -267,19 +273,13 @@ export class See {
     const rows = pins.map(({ pin, curves }, i) => {
       const last = curves?.risk.at(-1) ?? null;
       const name = h("button", { type: "button", title: "Open it again", onclick: () => this.reopen(i) }, pin.name);
-      name.prepend(this.swatch(i));
+      name.prepend(swatch(colours().neurons[(i + 1) % 4]));
       const away = h("button", { type: "button", "aria-label": `Unpin ${pin.name}`, onclick: () => this.unpin(i) }, "×");
       const { problem, algorithm } = pin.task;
       return h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, NAMES[pin.theory] ?? pin.theory), h("td", {}, String(problem.width ?? 1)), h("td", {}, String(algorithm.lr)), h("td", {}, short(problem.noise ?? 0)), h("td", {}, last === null ? "…" : short(last, 4)), h("td", {}, away));
     });
     const head = h("thead", {}, h("tr", {}, ...["run", "theory", "p", "lr", "Δ", "last risk", ""].map((word) => h("th", { scope: "col" }, word))));
     this.pinned.replaceChildren(h("table", { "aria-label": "Pinned runs" }, head, h("tbody", {}, ...rows)));
-  }
-
-  private swatch(i: number): HTMLElement {
-    const element = h("span", { class: "swatch", "aria-hidden": "true" });
-    element.style.background = colours().neurons[(i + 1) % 4];
-    return element;
   }
 
   // -- pictures ---------------------------------------------------------------------------------------------------
@@ -346,7 +346,11 @@ export class See {
     this.risk.describe(`${name}: from ${ends[0]} to ${ends[1]} at time ${short(curves.time.at(-1)!)}${simulated}`);
     const keys = [h("span", {}, `${NAMES[curves.method]}: ${ends[1]} at the end`)];
     if (band) keys.push(h("span", { class: "chain" }, `${NAMES[ensemble!.method]}, d = ${state.task.run.dim}: ${band[quantity] ? short(band[quantity]!.mean.at(-1) ?? NaN, 4) : "–"} (${band.count} runs, band 80 %)`));
-    if (family) keys.push(h("span", { class: "plain" }, `family: ${family.key} ${family.curves.map(({ value }) => value).join(", ")}`));
+    if (family) {
+      const values = family.curves.flatMap(({ value }, i) => [i > 0 ? ", " : "", swatch(graded(i, family.curves.length)), String(value)]);
+      keys.push(h("span", { class: "plain" }, `family: ${family.key} `, ...values));
+    }
+    if (best && state.best && clock === "alpha") keys.push(h("span", { class: "plain" }, swatch(colours().muted), best.threshold === null ? "best possible" : `best possible, from α = ${short(best.threshold)} on`));
     this.riskKey.replaceChildren(...keys);
   }
 

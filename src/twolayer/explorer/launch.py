@@ -113,7 +113,8 @@ def _server(task: dict[str, Any] | None, host: str, port: int) -> tuple[Any, soc
     if port > 65535:
         reject("port", port, "at most 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio turns off Nagle's algorithm, which would hold answers back for 40 ms, where it reads that this is TCP
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))

@@ -165,18 +165,23 @@ class Pool:
                 job.tell(event, message["data"])
                 if event in ("done", "error"):
                     self._finished(job)
-        code = await worker.process.wait()
+        self._lost(worker, await worker.process.wait())
+        if not self._closing:
+            await self._launch(worker)
+
+    def _lost(self, worker: Worker, code: int) -> None:
+        """The process has ended: its question goes to another worker, once, if nothing of the answer has been told."""
         job, worker.job, worker.ready = worker.job, None, False
-        if job is not None and not (job.over or job.again or job.kind in LONG or self._closing):
+        if job is None:
+            return
+        if not (job.over or job.again or job.kind in LONG or self._closing):
             job.again, job.worker = True, None
             self.waiting.append(job)
             self._dispatch()
-        elif job is not None:
-            self.jobs.pop(job.number, None)
-            sentence = f"The worker ended unexpectedly (code {code}) and has been started again."
-            job.tell("error", {"error": sentence, "status": 503})
-        if not self._closing:
-            await self._launch(worker)
+            return
+        self.jobs.pop(job.number, None)
+        sentence = f"The worker ended unexpectedly (code {code}) and has been started again."
+        job.tell("error", {"error": sentence, "status": 503})
 
     def _finished(self, job: Inquiry) -> None:
         worker = job.worker
