@@ -206,7 +206,7 @@ export class Describe {
       fractions.fail(fits ? null : "Shares are as many numbers as variances, and sum to one.");
       if (fits) change({ kind: "blocks", variances: now().variances!, fractions: found! }, "fractions");
     });
-    const exponent = slider({ label: "Eigenvalues j^−", min: 0, max: 3, most: 100, changed: (value) => change({ ...now(), exponent: value }, "exponent") });
+    const exponent = slider({ label: "Exponent", min: 0, max: 3, most: 100, changed: (value) => change({ ...now(), exponent: value }, "exponent") });
     this.updates.push(({ problem: { inputs } }) => {
       const shown = inputs ? (inputs.kind ?? "blocks") : "isotropic";
       kind.set(shown);

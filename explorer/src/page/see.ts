@@ -192,9 +192,11 @@ export class See {
 
   // -- what the server has said -----------------------------------------------------------------------------------
 
-  busy(words: string | null): void {
+  /** What is being computed; curves of a task that is no longer the present one are pale. */
+  busy(words: string | null, stale: boolean): void {
     this.spinner.textContent = words ?? "";
     this.spinner.classList.toggle("on", words !== null);
+    this.element.classList.toggle("stale", stale);
   }
 
   say(text: string | null): void {
