@@ -182,8 +182,8 @@ def test_a_question_survives_its_worker_once() -> None:
 
 
 def test_random_requests_never_break_it(client: httpx.Client, server: Explorer) -> None:
-    seen = asyncio.run(explorer_fuzz.fuzz(server.url, 150, seed=1, dear=0.0))
-    assert sum(seen.values()) == 150 and 500 not in seen and seen[422] > 5 and seen[200] > 50
+    seen = asyncio.run(explorer_fuzz.fuzz(server.url, 100, seed=1, dear=0.0))
+    assert sum(seen.values()) == 100 and 500 not in seen and seen[422] > 3 and seen[200] > 30
     assert client.get("/api/catalogue").status_code == 200
 
 
