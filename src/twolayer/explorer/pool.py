@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
 import sys
 from collections import deque
 from collections.abc import AsyncIterator
@@ -142,6 +143,8 @@ class Pool:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=LINE,
+            # XLA takes preferences of LLVM in code that it kept for abilities that the processor lacks
+            env={"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ},
             start_new_session=True,  # Ctrl-C is for the server, which ends them
         )
         if self._closing:  # while it was being started
