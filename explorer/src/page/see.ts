@@ -55,6 +55,7 @@ export class See {
   private readonly risk: Chart;
   private readonly riskKey = h("p", { class: "key" });
   private readonly overlaps = new Chart("Overlaps", (x) => this.scrub(x));
+  private readonly overlapKey = h("span", { class: "told", "aria-hidden": "true" });
   private readonly heat = new HeatMap("Overlaps at the cursor");
   private readonly neurons = new Scatter("Neurons");
   private readonly plane: PlaneMap;
@@ -146,7 +147,7 @@ export class See {
       this.overlaps.element.hidden = state.overlaps === "map";
       this.heat.element.hidden = state.overlaps !== "map";
     });
-    return panel("overlaps", ["Overlaps"], [shown.element], this.overlaps.element, this.heat.element);
+    return panel("overlaps", ["Overlaps"], [this.overlapKey, shown.element], this.overlaps.element, this.heat.element);
   }
 
   private neuronPanel(): HTMLElement {
@@ -377,6 +378,10 @@ export class See {
         list.push({ x: clockOf(curves, clock), y: rows.map((matrix) => matrix[j][r]), colour, dash, width: 1.75, name: `${which}${j + 1}${r + 1}`, ...(rows.length <= FEW ? { marker: MARKERS[j % 4] } : {}) });
       }
     this.overlaps.draw({ curves: list, bands, marks: [], histogram: [], logX: this.store.state.scale === "loglog", logY: false, label: [AXES[clock], which] });
+    const last = rows.at(-1)!.slice(0, 8).map((row, j) => `neuron ${j + 1} ${row.map((x) => fixed(x)).join(" ")}`);
+    this.overlaps.describe(`Overlaps ${which} at the end: ${last.join("; ")}`);
+    const names = Array.from({ length: Math.min(p, 4) }, (_, j) => [swatch(colours().neurons[j]), `${j + 1}  `]).flat();
+    this.overlapKey.replaceChildren(...(p > 1 && p <= 4 ? ["neuron ", ...names] : []));
   }
 
   private drawHill(): void {
