@@ -51,8 +51,9 @@ await page.getByRole("img", { name: /^Risk: from/ }).waitFor();
 await page.getByRole("img", { name: /^Plane of batch/ }).waitFor();
 await page.waitForTimeout(3000); // until neighbouring widths are being compiled
 await frame(1200);
-await move("Learning rate", "ArrowLeft", 6, 8);
-await move("Learning rate", "ArrowRight", 10, 8);
+await move("Learning rate", "ArrowLeft", 5, 7);
+await move("Learning rate", "ArrowRight", 8, 7);
+await move("Learning rate", "ArrowLeft", 3, 7);
 await page.getByRole("spinbutton", { name: "Runs, value" }).fill("24");
 await page.getByRole("spinbutton", { name: "Runs, value" }).press("Enter");
 await page.getByRole("button", { name: "Run", exact: true }).click();
@@ -86,10 +87,13 @@ from pathlib import Path
 from PIL import Image
 folder, times, out = Path(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
 shown = [Image.open(path).convert("RGB").resize((960, 600), Image.Resampling.LANCZOS) for path in sorted(folder.glob("*.png"))]
-palette = Image.new("RGB", (960, 600 * 3))
-for i, n in enumerate((0, len(shown) // 2, -1)):
-    palette.paste(shown[n], (0, 600 * i))
-palette = palette.quantize(96, dither=Image.Dither.NONE)
+# one palette for all: of the colours of a few frames, those far from grey count as often as grey ones
+samples = [pixel for image in shown[:: max(1, len(shown) // 8)] for pixel in image.resize((480, 300)).getdata()]
+bright = [pixel for pixel in samples if max(pixel) - min(pixel) > 24]
+chosen = samples[:: max(1, len(samples) // 60_000)] + bright[:: max(1, len(bright) // 60_000)]
+palette = Image.new("RGB", (len(chosen), 1))
+palette.putdata(chosen)
+palette = palette.quantize(128, Image.Quantize.MAXCOVERAGE, kmeans=2)
 first, *rest = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in shown]
 first.save(out, save_all=True, append_images=rest, duration=times, loop=0, optimize=True)
 `;

@@ -161,6 +161,12 @@ test("inputs with a spectrum", async () => {
 test("a click into the plane sets batch and rate and runs; stop ends it; undo takes it back", async () => {
   const { page, close } = await open(set);
   await ready(page);
+  const noises: number[] = [];
+  for (let i = 0; i < 5; i++) {
+    await page.getByRole("slider", { name: "Noise Δ" }).press("ArrowRight");
+    noises.push(Number(await page.getByRole("spinbutton", { name: "Noise Δ, value" }).inputValue()));
+  }
+  assert.ok(noises.every((value, i) => value > (noises[i - 1] ?? 0.1)), `an arrow key never goes back: ${noises.join(" ")}`);
   await page.getByRole("spinbutton", { name: "Dimension d, value" }).fill("100000");
   await page.getByRole("spinbutton", { name: "Dimension d, value" }).press("Enter");
   const plane = page.getByRole("img", { name: /^Plane of batch/ });

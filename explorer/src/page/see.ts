@@ -278,10 +278,9 @@ export class See {
       const name = h("button", { type: "button", title: "Open it again", onclick: () => this.reopen(i) }, pin.name);
       name.prepend(swatch(colours().neurons[(i + 1) % 4]));
       const away = h("button", { type: "button", "aria-label": `Unpin ${pin.name}`, onclick: () => this.unpin(i) }, "×");
-      const { problem, algorithm } = pin.task;
-      return h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, NAMES[pin.theory] ?? pin.theory), h("td", {}, String(problem.width ?? 1)), h("td", {}, String(algorithm.lr)), h("td", {}, short(problem.noise ?? 0)), h("td", {}, last === null ? "…" : short(last, 4)), h("td", {}, away));
+      return h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, NAMES[pin.theory] ?? pin.theory), h("td", {}, short(pin.task.problem.noise ?? 0)), h("td", {}, last === null ? "…" : short(last, 4)), h("td", {}, away));
     });
-    const head = h("thead", {}, h("tr", {}, ...["run", "theory", "p", "lr", "Δ", "last risk", ""].map((word) => h("th", { scope: "col" }, word))));
+    const head = h("thead", {}, h("tr", {}, ...["run", "theory", "Δ", "last risk", ""].map((word) => h("th", { scope: "col" }, word))));
     this.pinned.replaceChildren(h("table", { "aria-label": "Pinned runs" }, head, h("tbody", {}, ...rows)));
   }
 
