@@ -84,15 +84,15 @@ server.kill("SIGINT");
 const glue = `
 import json, sys
 from pathlib import Path
+import numpy as np
 from PIL import Image
 folder, times, out = Path(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
 shown = [Image.open(path).convert("RGB").resize((960, 600), Image.Resampling.LANCZOS) for path in sorted(folder.glob("*.png"))]
 # one palette for all: of the colours of a few frames, those far from grey count as often as grey ones
-samples = [pixel for image in shown[:: max(1, len(shown) // 8)] for pixel in image.resize((480, 300)).getdata()]
-bright = [pixel for pixel in samples if max(pixel) - min(pixel) > 24]
-chosen = samples[:: max(1, len(samples) // 60_000)] + bright[:: max(1, len(bright) // 60_000)]
-palette = Image.new("RGB", (len(chosen), 1))
-palette.putdata(chosen)
+samples = np.concatenate([np.asarray(image.resize((480, 300))).reshape(-1, 3) for image in shown[:: max(1, len(shown) // 8)]])
+bright = samples[np.ptp(samples.astype(int), axis=1) > 24]
+chosen = np.concatenate([x[:: max(1, len(x) // 60_000)] for x in (samples, bright)])
+palette = Image.fromarray(chosen[None])
 palette = palette.quantize(128, Image.Quantize.MAXCOVERAGE, kmeans=2)
 first, *rest = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in shown]
 first.save(out, save_all=True, append_images=rest, duration=times, loop=0, optimize=True)

@@ -257,9 +257,9 @@ export class See {
       return;
     }
     const rows = verdict.rows.map((row) =>
-      h("tr", { class: row.verdict }, h("th", { scope: "row" }, row.entry || row.quantity), h("td", {}, row.reference === null ? "" : short(row.reference, 4)), h("td", {}, row.mean === null ? "" : measured(row.mean, row.standard_error ?? 0)), h("td", {}, row.worst_ratio === null ? "" : fixed(row.worst_ratio)), h("td", { title: row.reason }, row.verdict)),
+      h("tr", { class: row.verdict }, h("th", { scope: "row" }, row.entry || row.quantity), h("td", { class: "verdict", title: row.reason }, row.verdict), h("td", {}, row.reference === null ? "" : short(row.reference, 4)), h("td", {}, row.mean === null ? "" : measured(row.mean, row.standard_error ?? 0)), h("td", {}, row.worst_ratio === null ? "" : fixed(row.worst_ratio))),
     );
-    const head = h("thead", {}, h("tr", {}, ...["entry", NAMES[verdict.reference ?? ""] ?? "theory", "mean", "worst", "verdict"].map((word) => h("th", { scope: "col" }, word))));
+    const head = h("thead", {}, h("tr", {}, ...["entry", "verdict", NAMES[verdict.reference ?? ""] ?? "theory", "mean", "worst"].map((word) => h("th", { scope: "col" }, word))));
     const reasons = [...new Set(verdict.rows.map(({ reason }) => reason).filter(Boolean))];
     this.verdict.replaceChildren(h("table", { "aria-label": "Verdict" }, head, h("tbody", {}, ...rows)), ...reasons.map((text) => h("p", { class: "told" }, text)));
   }
@@ -380,7 +380,7 @@ export class See {
     const last = rows.at(-1)!.slice(0, 8).map((row, j) => `neuron ${j + 1} ${row.map((x) => fixed(x)).join(" ")}`);
     this.overlaps.describe(`Overlaps ${which} at the end: ${last.join("; ")}`);
     const names = Array.from({ length: Math.min(p, 4) }, (_, j) => [swatch(colours().neurons[j]), `${j + 1}  `]).flat();
-    this.overlapKey.replaceChildren(...(p > 1 && p <= 4 ? ["neuron ", ...names] : []));
+    this.overlapKey.replaceChildren(...(p > 1 && p <= 4 ? names : []));
   }
 
   private drawHill(): void {
