@@ -14,16 +14,17 @@ import contextlib
 import itertools
 import json
 import os
-import shutil
 import sys
 import tempfile
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from twolayer.explorer.limits import LIMITS, Limits
 from twolayer.explorer.worker import LONG
+from twolayer.numerics.passing import clear_stale, mark, passing
 
 __all__ = ["Busy", "Inquiry", "Pool"]
 
@@ -114,13 +115,14 @@ class Pool:
         self.waiting: deque[Inquiry] = deque()
         self.jobs: dict[int, Inquiry] = {}
         self._numbers = itertools.count(1)
-        self._folder = ""
+        self._stack = contextlib.ExitStack()
         self._closing = False
         self._later: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Start all processes; they are ready some seconds later."""
-        self._folder = tempfile.mkdtemp(prefix="twolayer-")
+        clear_stale(Path(tempfile.gettempdir()))
+        self._folder = self._stack.enter_context(passing(Path(tempfile.mkdtemp(prefix=f"twolayer-{mark()}-"))))
         await asyncio.gather(*map(self._launch, self.workers))
 
     async def close(self) -> None:
@@ -134,12 +136,13 @@ class Pool:
         await asyncio.gather(*readers, return_exceptions=True)
         for task in self._later:
             task.cancel()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._stack.close()
 
     async def _launch(self, worker: Worker) -> None:
         # compiled code is shared by the workers, and by those that take the place of others
-        cache = {"JAX_COMPILATION_CACHE_DIR": self._folder, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2"}
+        cache = {"JAX_COMPILATION_CACHE_DIR": str(self._folder), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2"}
         cache["TF_CPP_MIN_LOG_LEVEL"] = "3"  # XLA warns of code from another machine, which this is not
+        own = {"TMPDIR": str(self._folder)}  # a worker may be killed, and its files go with the folder
         worker.process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -147,7 +150,7 @@ class Pool:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=LINE,
-            env={**cache, **os.environ},
+            env={**cache, **os.environ, **own},
             start_new_session=True,  # Ctrl-C is for the server, which ends them
         )
         worker.ready, worker.known = False, set()
