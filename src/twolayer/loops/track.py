@@ -185,7 +185,7 @@ class Track:
             # within rounding of the end of a step, or beyond the end of a start: the state that is there
             values, tree = jax.tree.flatten(_chosen(found, here, jax.tree.map(lambda y, at=lane: y[at], self.lanes.y)))
             for n, (row, of) in enumerate(zip(ready, wanted, strict=True)):
-                value = tree.unflatten([x[n * starts : (n + 1) * starts] for x in values])
+                value = jax.tree.unflatten(tree, [x[n * starts : (n + 1) * starts] for x in values])
                 for i in np.unique(of[row]).tolist():
                     these = row & (of == i)
                     known = these.all() or i not in self._ahead
