@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from twolayer.functions.activation import Activation
+from twolayer.functions.activation import Activation, ActivationLike
 from twolayer.functions.exponents import analyse
 from twolayer.functions.hermite import gauss_panels
+from twolayer.functions.target import TargetLike
 from twolayer.numerics.errors import InputError
 
 __all__ = ["Expansion", "expansion"]
@@ -51,7 +51,7 @@ class Expansion:
         return (self.kappa if loss == "squared" else 0.0) - self.tilt
 
 
-def expansion(target: Any, activation: Any, directions: int | None = None) -> Expansion:
+def expansion(target: TargetLike, activation: ActivationLike, directions: int | None = None) -> Expansion:
     """Expand what one neuron sees of a target near m = 0.
 
     Examples

@@ -28,6 +28,7 @@ from twolayer.numerics.rules import hermite_rule, sobol_normals
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 from twolayer.task.scaling import Scaling, positive_law
+from twolayer.task.schedules import Law
 
 __all__ = ["critical_lr", "perfect_point"]
 
@@ -72,7 +73,7 @@ def _represented(problem: Problem) -> np.ndarray:
 
 
 @float64
-def critical_lr(problem: Problem, batch: Any = 1) -> Scaling:
+def critical_lr(problem: Problem, batch: Law = 1) -> Scaling:
     """The lr beyond which perfect learning is unstable: excess risk grows instead of vanishing.
 
     Parameters
