@@ -33,6 +33,7 @@ from twolayer.methods.ode import ODE
 from twolayer.numerics.errors import Refused
 from twolayer.pure import VectorField, vector_field
 from twolayer.task.algorithm import SGD
+from twolayer.task.inputs import Inputs
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
@@ -119,7 +120,9 @@ class Flow:
             blocks, fields = blocks_of(problem.inputs, start.P), start.fields(problem.inputs)
         a = problem.a() if start.a is None else start.a
         averager, *_ = adapt(problem, algorithm.mean_drive, fields.Q, fields.M, a, tolerance=1e-8)
-        field = dataclasses.replace(vector_field(problem, algorithm), engine=averager.engine, blocks=blocks)
+        # what the step makes of averages is the same for all inputs, and so is what it refuses
+        field = vector_field(problem.replace(inputs=Inputs.isotropic()), algorithm)
+        field = dataclasses.replace(field, engine=averager.engine, blocks=blocks)
         rough = bool(problem.activation.kinks) or averager.sampled
         frame = Overlap(*map(jnp.asarray, (start.Q, start.M, a)))
         return cls(problem, field, frame, averager.label, rough, np.asarray(start.P))
