@@ -37,22 +37,28 @@ def run(args: argparse.Namespace) -> int:
     if task.table.stages:
         raise InputError(f"{task.name}: fixed points are those of one algorithm, but the file has [[stages]].")
     from twolayer.analysis.stability.plateaus import plateaus
-    from twolayer.analysis.stability.points import fixed_points
+    from twolayer.analysis.stability.points import FixedPoints, fixed_points
     from twolayer.methods.ode import ODE
+    from twolayer.numerics.errors import Interrupted
     from twolayer.running.solve import solve
 
     problem, algorithm = task.problem(), task.algorithm()
     algorithm.check_constant("fixed_points")  # before the run
     start, found = task.start(problem), None
     limit: Any = None
-    if args.near_start:
-        points = fixed_points(problem, algorithm, start)
-    else:
-        arguments = {k: v for k, v in task.run_arguments().items() if k in ("time", "steps", "alpha")}
-        with one_line_warnings():
-            limit = solve(problem, algorithm, ODE(), start, **arguments, save=args.save or 400)
-        found = plateaus(problem, algorithm, limit)
-        points = found.points
+    try:
+        if args.near_start:
+            points = fixed_points(problem, algorithm, start)
+        else:
+            arguments = {k: v for k, v in task.run_arguments().items() if k in ("time", "steps", "alpha")}
+            with one_line_warnings():
+                limit = solve(problem, algorithm, ODE(), start, **arguments, save=args.save or 400)
+            found = plateaus(problem, algorithm, limit)
+            points = found.points
+    except Interrupted as stop:
+        if not isinstance(stop.result, FixedPoints):  # the run itself
+            raise
+        points = stop.result
     values: dict[str, Any] = {"points": [_point(x) for x in points], "missed": points.missed}
     text = str(points) if points else "no fixed point\n" + "\n".join(points.missed)
     if found is not None:
