@@ -30,7 +30,7 @@ EXACT = 0.5  # α_c of z1**2 without noise
 @figure(
     "best-possible",
     "message passing on explicit data against state evolution, for targets that show at once or from α_c on",
-    quick={"dim": 600, "seeds": 8, "alphas": (0.3, 2.4), "iterations": 30},
+    quick={"dim": 600, "seeds": 8, "alphas": (0.3, 2.4), "grid": 16, "iterations": 30},
     group="giant-steps",
     papers=("barbier2019", "mondelli2019"),
 )

@@ -137,6 +137,11 @@ def _verdict(data: xr.Dataset, dim: int, seeds: int) -> Verdict:
     return verdict("one giant step leads where the maps say", checks, note)
 
 
+def _possible(alpha: np.ndarray) -> np.ndarray:
+    """The best overlap with αd labels z1 without noise: so many linear equations."""
+    return np.sqrt(np.minimum(alpha, 1.0))
+
+
 def draw(data: xr.Dataset) -> Figure:
     """Linear targets against α on the left, h_ℓ against the exponent of the batch on the right."""
     from twolayer.plot.best import best_line
@@ -149,7 +154,7 @@ def draw(data: xr.Dataset) -> Figure:
         label = rf"$\gamma = {rate:g}$"
         left.plot(data.fine_ratio, row.linear_line, color=DIRECTIONS[i], lw=1.2, label=f"GiantSteps, {label}")
         points(left, row.ratio, row.linear_mean, row.linear_error, DIRECTIONS[i], f"chain, {label}", marks[i % 4])
-    best_line(left, data.fine_ratio, np.sqrt(np.minimum(data.fine_ratio, 1.0)))
+    best_line(left, data.fine_ratio, _possible(data.fine_ratio.values))
     left.set(xscale="log", xlabel=r"$\alpha = n_b/d$", ylabel="overlap after one step", ylim=(0, 1.02))
     left.set_title(rf"$\ell = 1$: chain at $d = {power(told(data).dim)}$, and the limit")
     for i in range(data.sizes["curve"]):

@@ -193,7 +193,7 @@ def draw(data: xr.Dataset) -> Figure:
         below.set(yscale="log", xlabel=r"samples$/d$", ylabel="excess risk" if i == 0 else "")
         if case == "linear":  # not two decades
             plain_ticks(below.yaxis)
-        above.legend(fontsize=7)
+        above.legend(fontsize=7, loc="lower left" if case == "committee" else "upper right")
         below.legend(fontsize=7)
     headline(drawn, data, "lines: the limit; points at the end: the exact chain (bars: two standard errors)")
     return drawn
