@@ -20,6 +20,7 @@ TABLES = ("problem", "algorithm", "start", "run", "method")
 PUBLISHED = Path(__file__).parent.parent / "files" / "published"
 ACTIVATIONS = ("linear", "square", "erf", "relu", "tanh", "sigmoid", "softplus", "gelu", "He2", "He3", "He4")
 RULES = ("clip(0.25)", "normalised()", "polyak(1)", "two_step()", "private(0.5)", "adagrad_norm(1)", "sign()", "adam()")
+LOSSES = ("squared", "correlation", "logistic", "hinge", "exponential", "huber(1)")
 SOURCES = {
     "escape": "Escaping mediocrity",
     "mean-field": "Dimensionless ODEs and mean fields",
@@ -78,7 +79,7 @@ def catalogue() -> dict[str, Any]:
     Examples
     --------
     >>> sorted(catalogue())
-    ['activations', 'figures', 'presets', 'rules', 'sources', 'version', 'zoo']
+    ['activations', 'figures', 'losses', 'presets', 'rules', 'sources', 'version', 'zoo']
     """
     from twolayer import __version__
 
@@ -89,5 +90,6 @@ def catalogue() -> dict[str, Any]:
         "sources": SOURCES,
         "activations": ACTIVATIONS,
         "rules": RULES,
+        "losses": LOSSES,
         "version": __version__,
     }
