@@ -7,13 +7,13 @@ import { ThemeSwitch } from "../ui/theme";
 import { ask, get, Newest, Refusal, stream } from "./api";
 import { Describe, type Catalogue } from "./describe";
 import type { Plane } from "./maps";
-import { asCsv, Ensemble, type BandEvent, type Curves, type FamilyCurve, type Verdict } from "./results";
+import { asCsv, Ensemble, meanOf, type BandEvent, type Curves, type FamilyCurve, type Verdict } from "./results";
 import { See, type Known } from "./see";
 import { fitted, lawOf, lawText, opened, question, readLink, writeLink, type Pin, type State, type Task } from "./task";
 
 const COMPILING_MILLISECONDS = 350; // an answer that takes longer is being compiled
 const AHEAD_MILLISECONDS = 1500; // of quiet, before neighbouring widths are compiled
-const DRAFT_POINTS = 80; // save points while a slider moves; the last answer has all of them
+const DRAFT_POINTS = 64; // save points while a slider moves; the last answer has all of them
 const SETTLED_MILLISECONDS = 250;
 const DETAILS_MILLISECONDS = 300; // of quiet, before panels ask for what they show
 
@@ -230,6 +230,7 @@ class Page {
 
   private heard(curves: Curves, milliseconds: number): void {
     this.curves = curves;
+    this.old = false;
     this.describe.refuse(null);
     const parts = [...curves.warnings, ...(curves.outcome === "ok" ? [] : [`The theory ended early (${curves.outcome}): ${curves.advice}.`])];
     this.see.say(parts.length > 0 ? parts.join(" ") : null);
@@ -240,6 +241,7 @@ class Page {
   }
 
   private refused(error: Refusal): void {
+    this.old = true;
     this.describe.refuse(error.message);
     this.see.say("The curves are those of the last task that could be followed.");
   }
@@ -251,11 +253,12 @@ class Page {
     const tell = (): void => {
       const theory = this.awaited.includes("theory");
       const words = theory ? (this.curves ? "compiling …" : "warming up …") : this.awaited.length > 0 ? `${this.awaited[0]} …` : null;
-      this.see.busy(words, theory);
+      this.see.busy(words, theory || this.old);
     };
     if (this.awaited.length > 0) this.slow = setTimeout(tell, COMPILING_MILLISECONDS);
-    if (!this.awaited.includes("theory")) this.see.busy(null, false);
+    if (!this.awaited.includes("theory")) this.see.busy(null, this.old);
   }
+  private old = false; // whether the curves are those of an earlier task
   private awaited: readonly string[] = [];
 
   private heardFormula(found: Answer): void {
@@ -302,6 +305,12 @@ class Page {
     this.stop();
     const control = (this.running = new AbortController());
     const ensemble = new Ensemble(runs, task.run.seeds ?? 32);
+    if (this.old) {
+      this.curves = null;
+      this.old = false;
+      this.see.busy(null, false);
+      this.see.say(null);
+    }
     this.describe.progress(true, 0, "preparing …");
     let seeds = ensemble.seeds;
     try {
@@ -466,7 +475,7 @@ class Page {
     cancelAnimationFrame(this.drawing);
     this.drawing = 0;
     const pins = this.store.state.pins.map((pin) => ({ pin, curves: this.pinned.get(keyOf(pin)) ?? null }));
-    this.see.show({ curves: this.curves, ensemble: this.ensemble, pins, family: this.family, escape: this.escape, best: this.best, landscape: this.landscape });
+    this.see.show({ curves: this.curves ?? meanOf(this.ensemble), ensemble: this.ensemble, pins, family: this.family, escape: this.escape, best: this.best, landscape: this.landscape });
   }
 
   private keepLink(): void {
