@@ -17,13 +17,16 @@ import itertools
 import json
 import os
 import sys
+import tempfile
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from twolayer.explorer.limits import LIMITS, Limits
 from twolayer.explorer.worker import LONG
+from twolayer.numerics.passing import clear_stale, mark, passing
 
 __all__ = ["Busy", "Inquiry", "Pool"]
 
@@ -116,11 +119,14 @@ class Pool:
         self.waiting: deque[Inquiry] = deque()
         self.jobs: dict[int, Inquiry] = {}
         self._numbers = itertools.count(1)
+        self._stack = contextlib.ExitStack()
         self._closing = False
         self._later: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Start the first process, which is ready some seconds later; the others follow it."""
+        clear_stale(Path(tempfile.gettempdir()))
+        self._folder = self._stack.enter_context(passing(Path(tempfile.mkdtemp(prefix=f"twolayer-{mark()}-"))))
         await self._launch(self.workers[0])
 
     async def close(self) -> None:
@@ -134,8 +140,10 @@ class Pool:
         await asyncio.gather(*readers, return_exceptions=True)
         for task in self._later:
             task.cancel()
+        self._stack.close()
 
     async def _launch(self, worker: Worker) -> None:
+        own = {"TMPDIR": str(self._folder)}  # a worker may be killed, and its files go with the folder
         worker.process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -144,7 +152,7 @@ class Pool:
             stdout=asyncio.subprocess.PIPE,
             limit=LINE,
             # XLA takes preferences of LLVM in code that it kept for abilities that the processor lacks
-            env={"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ},
+            env={"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, **own},
             start_new_session=True,  # Ctrl-C is for the server, which ends them
         )
         if self._closing:  # while it was being started

@@ -183,9 +183,9 @@ class Track:
             x = np.where(found, (t.ravel() - log.t[index, lane]) / h, 0.0)
             here = self._between(*_at(log, index, lane), x)
             # within rounding of the end of a step, or beyond the end of a start: the state that is there
-            values, tree = jax.tree.flatten(_chosen(found, here, jax.tree.map(lambda y: y[lane], self.lanes.y)))
+            values, tree = jax.tree.flatten(_chosen(found, here, jax.tree.map(lambda y, at=lane: y[at], self.lanes.y)))
             for n, (row, of) in enumerate(zip(ready, wanted, strict=True)):
-                value = tree.unflatten([x[n * starts : (n + 1) * starts] for x in values])
+                value = jax.tree.unflatten(tree, [x[n * starts : (n + 1) * starts] for x in values])
                 for i in np.unique(of[row]).tolist():
                     these = row & (of == i)
                     known = these.all() or i not in self._ahead
