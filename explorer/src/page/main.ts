@@ -157,6 +157,8 @@ class Page {
       this.formulas.ask(() => ask("formula", state.task) as Promise<Answer>);
     }
     const task = JSON.stringify(state.task);
+    // a new task is drawn when its curves are there: until then it would be the old picture once more
+    if (asked === this.asked || this.ensemble || this.family || !this.curves) this.drawSoon();
     if (asked !== this.asked) {
       this.asked = asked;
       this.stop();
@@ -174,7 +176,6 @@ class Page {
     clearTimeout(this.detailing);
     this.detailing = setTimeout(() => this.askDetails(), this.detailed.size > 0 ? DETAILS_MILLISECONDS : 0);
     this.askPins();
-    this.drawSoon();
   }
 
   private askTheory(): void {
@@ -244,6 +245,7 @@ class Page {
     this.old = true;
     this.describe.refuse(error.message);
     this.see.say("The curves are those of the last task that could be followed.");
+    this.drawSoon();
   }
 
   /** Say what is waited for, once it takes long: of a theory, that is compiling. */
