@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from twolayer.files.catalogue import gallery
+from twolayer.numerics.errors import choice
 
-__all__ = ["catalogue", "classics"]
+__all__ = ["catalogue", "classics", "shown_in"]
 
 TABLES = ("problem", "algorithm", "start", "run", "method")
 PUBLISHED = Path(__file__).parent.parent / "files" / "published"
@@ -51,11 +52,29 @@ def classics() -> list[dict[str, Any]]:
     ]
 
 
+def _homes() -> dict[str, dict[str, Any]]:
+    """The preset of every figure of the gallery."""
+    return {figure: preset for preset in classics() for figure in preset["figures"]}
+
+
+def shown_in(figure: str) -> dict[str, Any]:
+    """The task of a figure of the gallery.
+
+    Examples
+    --------
+    >>> shown_in("escape-dimension")["problem"]["target"]
+    'z1**2'
+    """
+    homes = _homes()
+    task: dict[str, Any] = homes[choice("figure", figure, homes)]["task"]
+    return task
+
+
 def _figures() -> list[dict[str, Any]]:
     """Every figure of the gallery with the preset that it opens."""
-    homes = {figure: preset["name"] for preset in classics() for figure in preset["figures"]}
+    homes = _homes()
     return [
-        {"name": name, "title": entry.title, "group": entry.group, "preset": homes[name]}
+        {"name": name, "title": entry.title, "group": entry.group, "preset": homes[name]["name"]}
         for name, entry in gallery().items()
         if name in homes
     ]
