@@ -373,21 +373,27 @@ class Page {
     const control = (this.sweeping = new AbortController());
     const list: FamilyCurve[] = [];
     this.family = { key: key.split(".")[1], curves: list };
+    const draft = { ...task, run: { ...task.run, save: DRAFT_POINTS } };
+    let refused = "";
+    const hear = (value: string | number, curves: FamilyCurve["curves"] & { error?: string }): void => {
+      if (control.signal.aborted) return;
+      if (curves.error) refused ||= curves.error;
+      else list.push({ value, curves });
+      this.drawSoon();
+    };
     try {
-      await stream(
-        "family",
-        { ...task, run: { ...task.run, save: DRAFT_POINTS } },
-        { method: theory, key, values: valuesOf(task, key) },
-        (event, data) => {
-          if (event !== "curve" || control.signal.aborted || data.error) return;
-          list.push({ value: data.value, curves: data });
-          this.drawSoon();
-        },
-        control.signal,
-      );
+      if (key === "problem.width") await this.widths(draft, hear, control.signal);
+      else await stream("family", draft, { method: theory, key, values: valuesOf(task, key) }, (event, data) => event === "curve" && hear(data.value, data), control.signal);
     } catch (error) {
-      if (!control.signal.aborted) this.notice.say((error as Error).message, 6);
+      if (!control.signal.aborted) refused = (error as Error).message;
     }
+    if (list.length === 0 && refused) this.notice.say(refused, 6);
+  }
+
+  /** Every width has a start of its own: given overlaps lose rows, or get new ones. */
+  private async widths(task: Task, hear: (value: number, curves: Curves) => void, signal: AbortSignal): Promise<void> {
+    const k = this.curves?.M[0][0].length ?? 1;
+    for (const width of [1, 2, 3, 4]) hear(width, (await ask("theory", fitted({ ...task, problem: { ...task.problem, width } }, width, k), { method: this.store.state.theory }, signal)) as Curves);
   }
 
   // -- pins -------------------------------------------------------------------------------------------------------
@@ -530,7 +536,6 @@ function valuesOf(task: Task, key: string): (string | number)[] {
   if (key === "algorithm.lr") return scaled(task.algorithm.lr);
   if (key === "algorithm.batch") return scaled(task.algorithm.batch ?? 1);
   if (key === "problem.noise") return [0, 0.01, 0.1, 0.5, 1];
-  if (key === "problem.width") return [1, 2, 3, 4];
   if (key === "run.dim") return [100, 1000, 10_000, 100_000];
   return [0, 1, 2, 3, 4, 5, 6, 7];
 }
