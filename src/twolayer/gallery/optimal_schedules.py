@@ -189,11 +189,12 @@ def draw(data: xr.Dataset) -> Figure:
             place = CASES[case] * (1.03 + 0.025 * j)
             label = f"chain, $d = {told(data).dim}$" if j == 0 else ""
             points(below, place, float(one["mean"]), float(one.error), look["color"], label, "osD"[j])
-        above.set(title=TITLES[i], ylim=(0, None), ylabel=r"$d\cdot$lr" if i == 0 else "")
+        above.set(title=TITLES[i], ylabel=r"$d\cdot$lr" if i == 0 else "")
         below.set(yscale="log", xlabel=r"samples$/d$", ylabel="excess risk" if i == 0 else "")
         if case == "linear":  # not two decades
             plain_ticks(below.yaxis)
-        above.legend(fontsize=7, loc="lower left" if case == "committee" else "upper right")
+        above.set_ylim(0, 1.35 * float(row.lr.max()))  # room for the names
+        above.legend(fontsize=7, loc="upper right")
         below.legend(fontsize=7)
     headline(drawn, data, "lines: the limit; points at the end: the exact chain (bars: two standard errors)")
     return drawn

@@ -46,10 +46,10 @@ FAR = 0.4  # of a time: deviations that must be seen
 def plateaus(
     *,
     seed: int = 0,
-    dims: tuple[int, ...] = (200, 600, 2000, 6000, 20_000),
-    slow_dims: tuple[int, ...] = (50, 100, 200, 500, 1000),
-    seeds: int = 400,
-    slow_seeds: int = 128,
+    dims: tuple[int, ...] = (200, 600, 2000, 6000),
+    slow_dims: tuple[int, ...] = (50, 150, 400, 1000),
+    seeds: int = 200,
+    slow_seeds: int = 64,
     widths: tuple[int, ...] = (1, 2, 3, 4, 5),
 ) -> Finding:
     """Plateaus of the limit, first passages of the chain, and eigenvalues at perfect learning."""
