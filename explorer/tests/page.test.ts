@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { asCsv, pointAt, type Curves } from "../src/page/results";
-import { fitted, lawOf, lawText, lensesOf, opened, readLink, writeLink, type State, type Task } from "../src/page/task";
+import { fitted, lawOf, lawText, lensesOf, opened, readLink, withDim, withInputs, writeLink, type State, type Task } from "../src/page/task";
 
 const TASK: Task = {
   problem: { target: "He2(z1)", activation: "tanh(z + 0.5)", width: 2, noise: 0.1 },
@@ -32,6 +32,19 @@ test("starts get a row for each neuron and a column for each direction, and stay
   assert.equal(fitted(TASK, 2, 1), TASK);
   const few = fitted(TASK, 1, 1).start!;
   assert.deepEqual([few.M, few.Q], [[[0.3]], [[1]]]);
+});
+
+test("inputs with a spectrum come with a start for them", () => {
+  const blocks = { kind: "blocks", variances: [1.5, 0.5], fractions: [0.5, 0.5] } as const;
+  const other = withInputs(TASK, blocks);
+  assert.deepEqual([other.problem.inputs, other.start], [blocks, { seed: 0 }], "overlaps of other inputs are none of these");
+  const given = { blocks: { Q: [[[1]], [[1]]], M: [[[0]], [[0]]], P: [[[1]], [[1]]] } };
+  assert.deepEqual(withInputs({ ...other, start: given }, { ...blocks, variances: [2, 1] }).start, given);
+  assert.deepEqual(withInputs({ ...other, start: given }, { ...blocks, variances: [2, 1, 1] }).start, { seed: 0 });
+  assert.deepEqual(fitted({ ...other, start: given }, 2, 1).start, { seed: 0 });
+  assert.deepEqual(withInputs(other, undefined), { ...TASK, start: { seed: 0 } });
+  const law = withInputs(TASK, { kind: "power_law", exponent: 1, dim: 400 });
+  assert.deepEqual([withDim(law, 50).problem.inputs!.dim, withDim(law, 50).run.dim, withDim(TASK, 50).problem], [50, 50, TASK.problem]);
 });
 
 test("a link restores everything", () => {

@@ -64,20 +64,20 @@ class Page {
       2,
       (curves, milliseconds) => this.heard(curves, milliseconds),
       (error) => this.refused(error),
-      (busy) => this.waiting(busy),
+      (busy) => this.waiting("theory", busy),
     );
     this.formulas = new Newest<Answer>(1, (found) => this.heardFormula(found), quiet);
     this.analyses = new Newest<Answer>(1, (found) => this.see.showAnalysis(found), () => this.see.showAnalysis(null));
     this.supports = new Newest<Answer>(1, (found) => this.see.showMethods(found["methods"], found["reasons"]), quiet);
-    this.planes = new Newest<Plane>(1, (plane) => this.see.showPlane(plane), (error) => this.see.showPlane(null, error.message));
+    this.planes = new Newest<Plane>(1, (plane) => this.see.showPlane(plane), (error) => this.see.showPlane(null, error.message), (busy) => this.waiting("the plane", busy));
     const land = (found: Answer | null, reason: string): void => {
       this.landscape = found as Known["landscape"];
       this.see.sayLandscape(reason);
       this.drawSoon();
     };
-    this.landscapes = new Newest<Answer>(1, (found) => land(found, ""), (error) => land(null, error.message));
-    this.escapes = new Newest<Answer>(1, (found) => this.marked("escape", found), (error) => this.unmarked("escape", error));
-    this.bests = new Newest<Answer>(1, (found) => this.marked("best", found), (error) => this.unmarked("best", error));
+    this.landscapes = new Newest<Answer>(1, (found) => land(found, ""), (error) => land(null, error.message), (busy) => this.waiting("the landscape", busy));
+    this.escapes = new Newest<Answer>(1, (found) => this.marked("escape", found), (error) => this.unmarked("escape", error), (busy) => this.waiting("escape times", busy));
+    this.bests = new Newest<Answer>(1, (found) => this.marked("best", found), (error) => this.unmarked("best", error), (busy) => this.waiting("the best possible", busy));
     this.describe = new Describe(this.store, catalogue, () => (this.running ? this.stop() : void this.run()));
     this.see = new See(this.store, (mu, delta) => this.choose(mu, delta), (i) => this.unpin(i), (i) => this.reopen(i), (key) => void this.sweep(key));
     this.see.pin.addEventListener("click", () => this.pin());
@@ -244,11 +244,19 @@ class Page {
     this.see.say("The curves are those of the last task that could be followed.");
   }
 
-  private waiting(busy: boolean): void {
+  /** Say what is waited for, once it takes long: of a theory, that is compiling. */
+  private waiting(what: string, busy: boolean): void {
+    this.awaited = busy ? [...this.awaited.filter((word) => word !== what), what] : this.awaited.filter((word) => word !== what);
     clearTimeout(this.slow);
-    this.see.busy(null);
-    if (busy) this.slow = setTimeout(() => this.see.busy("compiling …"), COMPILING_MILLISECONDS);
+    const tell = (): void => {
+      const theory = this.awaited.includes("theory");
+      const words = theory ? (this.curves ? "compiling …" : "warming up …") : this.awaited.length > 0 ? `${this.awaited[0]} …` : null;
+      this.see.busy(words, theory);
+    };
+    if (this.awaited.length > 0) this.slow = setTimeout(tell, COMPILING_MILLISECONDS);
+    if (!this.awaited.includes("theory")) this.see.busy(null, false);
   }
+  private awaited: readonly string[] = [];
 
   private heardFormula(found: Answer): void {
     for (const name of ["target", "activation"] as const) this.describe.wrong(name, found[name].error ?? null, found[name].position ?? null);

@@ -80,8 +80,9 @@ def tables_of(problem: Problem, algorithm: SGD, start: Overlaps | str = "random"
     if isinstance(start, Overlaps):
         if start.batch:
             reject("start", start, "one start, not several")
-        given = {"Q": start.Q, "M": start.M, **({} if start.a is None else {"a": start.a})}
-        tables["start"] = {name: value.tolist() for name, value in given.items()}
+        given = {name: getattr(start, name).tolist() for name in ("Q", "M")}
+        tables["start"] = given if start.blocks is None else {"blocks": {**given, "P": start.P.tolist()}}
+        tables["start"] |= {} if start.a is None else {"a": start.a.tolist()}
         run.setdefault("dim", start.dim or 1000)
     elif isinstance(start, str) and start in ("random", *LAWS):
         tables["start"] = {"random": "sphere" if start == "random" else start}
@@ -112,7 +113,8 @@ def _server(task: dict[str, Any] | None, host: str, port: int) -> tuple[Any, soc
     if port > 65535:
         reject("port", port, "at most 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio turns off Nagle's algorithm, which would hold answers back for 40 ms, where it reads that this is TCP
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))

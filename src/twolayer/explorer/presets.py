@@ -26,6 +26,7 @@ SOURCES = {
     "recovery": "Online recovery of single neurons",
     "phase-diagram": "Batch size and learning rate",
     "giant-steps": "Giant steps and reused data",
+    "inputs": "Inputs with a spectrum",
 }
 
 
