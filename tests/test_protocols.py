@@ -66,6 +66,12 @@ def test_few_pieces_do_not_rule_out_high_rates() -> None:
     assert best.constant.lr.coefficient == pytest.approx(gamma[closed_.argmin()], rel=0.02)
 
 
+def test_where_every_step_harms_the_best_rate_is_as_good_as_none() -> None:
+    """At perfect learning with noisy labels nothing is gained by moving; laws stay positive all the same."""
+    best = tl.optimise(LINEAR, STEP, tl.Overlaps([[1.0]], [[1.0]]), horizon=1, pieces=2, restarts=1)
+    assert 0 <= best.value < 1e-4 and best.algorithm.lr.coefficient > 0
+
+
 def test_the_law_found_runs_in_any_method(linear: Any) -> None:
     again = tl.solve(LINEAR, linear.algorithm, tl.ODE(), ORIGIN, alpha=10, save=1)
     assert float(again.excess_risk[0, -1]) == pytest.approx(linear.value, rel=1e-6)

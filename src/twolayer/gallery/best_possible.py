@@ -39,11 +39,11 @@ def best_possible(
     seed: int = 0,
     targets: tuple[str, ...] = ("tanh(z1)", "z1**2"),
     noise: float = 0.2,
-    dim: int = 900,
-    seeds: int = 12,
-    alphas: tuple[float, ...] = (0.3, 1.2, 1.8, 3.0),
+    dim: int = 600,
+    seeds: int = 24,
+    alphas: tuple[float, ...] = (0.3, 1.8, 2.4),
     grid: int = 30,
-    iterations: int = 60,
+    iterations: int = 40,
 ) -> Finding:
     """Overlaps at the given α by message passing, and along α from 0.1 to 3 by state evolution."""
     positive_integer("seeds", seeds, 2)

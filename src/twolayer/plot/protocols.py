@@ -51,12 +51,14 @@ def optimum(result: Optimum, figure: Figure | None = None, ax: Sequence[Axes] | 
         reject("result", result, "a result of optimise")
     with house_style():
         drawing, (left, right), _ = canvas(2, (8.4, 3.3), figure, ax)
+        units, dim = result.path.lr.attrs.get("units") or "", result.start.dim
+        # where d is known the rate is a number, and small
+        scale = dim if not units and dim is not None and result.algorithm.lr.exponent == -1 else 1
         for (name, path), look in zip(result.paths.items(), LOOKS, strict=False):
             x = path[result.clock]
-            left.plot(x, path.lr, label=name, **look)
+            left.plot(x, scale * path.lr, label=name, **look)
             right.plot(x, path.excess_risk.mean("seed"), **look)
-        units = result.path.lr.attrs.get("units") or ""
-        rate = "d·lr" if units == "d**-1" else "lr" + (f" / {units}" if units else "")
+        rate = "d·lr" if units == "d**-1" or scale != 1 else "lr" + (f" / {units}" if units else "")
         label = {"alpha": "samples/d", "time": "time t = lr·step/N", "step": "step"}[result.clock]
         left.set(xlabel=label, ylabel=rate, ylim=(0, None))
         right.set(xlabel=label, ylabel="excess risk", yscale="log")

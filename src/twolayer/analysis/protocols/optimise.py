@@ -46,6 +46,7 @@ OBJECTIVES = ("excess_risk", "overlap", "integrated_risk")
 KINDS = ("free", "constant", *NAMED)
 STEPS = 8  # of the integrator, for each interval of a free function
 FINER = (4, 16)  # times as many, where these are too few
+LEAST = 1e-9  # of the rate that is given: where standing still is best, laws stay positive
 AGREE = 1e-3  # how far the method's own run may be from the search, of the value
 
 
@@ -324,7 +325,7 @@ def _objective(objective: Any) -> Objective:
 def _bounds(algorithm: SGD, forms: dict[str, str], bounds: Any) -> dict[str, tuple[float, float]]:
     """Bounds of each control relative to its reference; those that were not given are wide."""
     n = algorithm.batch
-    found = {"lr": (0.0, math.inf), "batch": (1 / n.coefficient if n.exponent == 0 else 0.0, math.inf)}
+    found = {"lr": (LEAST, math.inf), "batch": (1 / n.coefficient if n.exponent == 0 else LEAST, math.inf)}
     found = {**found, "weight_decay": (0.0, 10.0)}
     found = {name: found[name] for name in forms}
     if bounds is None:
