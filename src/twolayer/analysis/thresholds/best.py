@@ -185,7 +185,8 @@ def _on_a_curve(law: LabelLaw, grid: np.ndarray, tick: Callable[[float], None]) 
     overlaps = np.array([[f(float(a)) for a in grid] for f in (curve.climb, curve.fall, curve.best)])[..., None, None]
     folds = curve.folded or (None, None, None)
     # relative errors of α(q) become errors of q through the slope of the curve
-    slope = np.gradient(curve.q, np.where(np.isfinite(curve.alpha), curve.alpha, np.nan))
+    with np.errstate(divide="ignore", invalid="ignore"):  # flat parts of α(q), as those of linear equations
+        slope = np.gradient(curve.q, np.where(np.isfinite(curve.alpha), curve.alpha, np.nan))
     steep = np.nan_to_num(np.abs(np.interp(overlaps[..., 0, 0], curve.q, np.nan_to_num(slope, posinf=0.0, neginf=0.0))))
     errors = curve.error * grid * np.minimum(steep, 1e3)
     known = [x for x in folds if x is not None and math.isfinite(x)]
