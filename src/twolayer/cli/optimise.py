@@ -9,12 +9,11 @@ from twolayer.cli.common import CHANGE, add_common, figure_path, fold, one_line_
 from twolayer.numerics.errors import InputError, short
 
 EXAMPLES = (
-    ("twolayer optimise task.toml", "the best rate over the length of the task's run"),
+    ("twolayer optimise task.toml", "the best rate for the samples of the task's run"),
     ("twolayer optimise task.toml --horizon 40 --out best.png", "over 40 d samples; rates and risks drawn"),
     ("twolayer optimise task.toml --form constant --low 0.01/d --high 1/d", "the best constant within bounds"),
     ("twolayer optimise task.toml --compare 32", "and whether it wins at the file's run.dim, in 32 runs"),
 )
-CLOCKS = {"alpha": "alpha", "time": "time", "steps": "step"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("task", metavar="TASK.toml", help="the task file (see 'twolayer help tasks')")
     parser.add_argument("--over", default="lr", metavar="NAMES", help="lr (default), batch, weight_decay, or lr,batch")
     parser.add_argument("--form", default="free", metavar="NAME", help="free, constant, cosine, linear, power, inverse")
-    parser.add_argument("--horizon", type=float, metavar="S", help="length of the run (default: that of the file)")
+    parser.add_argument("--horizon", type=float, metavar="S", help="length (default: the samples of the file's run)")
     parser.add_argument("--clock", metavar="NAME", help="of the horizon: alpha (samples/d, default), time or step")
     parser.add_argument(
         "--objective", default="excess_risk", metavar="NAME", help="excess_risk, integrated_risk, overlap"
@@ -60,14 +59,14 @@ def run(args: argparse.Namespace) -> int:
     from twolayer.analysis.protocols.optimise import optimise
     from twolayer.numerics.errors import Interrupted
 
-    problem = task.problem()
+    problem, algorithm = task.problem(), task.algorithm()
     (method,) = task.methods([args.method])
-    clock, horizon = _length(args, task)
+    clock, horizon = _length(args, task, problem, algorithm, method.stepwise)
     complete = True
     try:
         with one_line_warnings():
             best = optimise(
-                problem, task.algorithm(), task.start(problem), [word.strip() for word in args.over.split(",")],
+                problem, algorithm, task.start(problem), [word.strip() for word in args.over.split(",")],
                 horizon=horizon, clock=clock, objective=args.objective, form=args.form, method=method,
                 bounds=None if args.low is None else (args.low, args.high), pieces=args.pieces, restarts=args.restarts,
                 budget=args.budget, seed=task.table.run.seed,
@@ -106,17 +105,31 @@ def run(args: argparse.Namespace) -> int:
     return 0 if complete else 1
 
 
-def _length(args: argparse.Namespace, task: Any) -> tuple[str | None, float]:
-    """Clock and horizon: those given, or the end of the task's run."""
+def _length(
+    args: argparse.Namespace, task: Any, problem: Any, algorithm: Any, stepwise: bool
+) -> tuple[str | None, float]:
+    """Clock and horizon: those given, or as many samples, or steps, as the task's run takes at its own rate.
+
+    Per unit of time a vanishing rate, with no end of steps, would be the best.
+    """
     if args.horizon is not None:
         return args.clock, args.horizon
-    for name, clock in CLOCKS.items():
-        end = getattr(task.table.run, name)
-        if isinstance(end, list):
-            raise InputError(f"{task.name}: `run.{name}` must be one number here, but got {short(end)}.")
-        if end is not None:
-            return clock, float(end)
-    raise InputError(f"--horizon is missing, and [run] of {task.name} has no `alpha`, `time` or `steps`.")
+    run, lr, batch = task.table.run, algorithm.lr, algorithm.batch
+    for name in ("alpha", "time", "steps"):
+        if isinstance(getattr(run, name), list):
+            raise InputError(f"{task.name}: `run.{name}` must be one number here, but got {short(getattr(run, name))}.")
+    if stepwise and run.steps is not None:
+        return "step", float(run.steps)
+    if not stepwise and run.alpha is not None:
+        return "alpha", float(run.alpha)
+    power = batch.exponent - lr.exponent - 1  # of d, in alpha per unit of time
+    if not stepwise and run.time is not None and (run.dim is not None or not power):
+        ratio = problem.divisor * batch.coefficient / lr.coefficient
+        return "alpha", run.time * ratio * (run.dim or 1) ** power
+    if not stepwise and run.steps is not None and run.dim is not None:
+        return "alpha", run.steps * batch(run.dim) / run.dim
+    word = "steps" if stepwise else "alpha"
+    raise InputError(f"--horizon is missing, and [run] of {task.name} has no `{word}` that would say it.")
 
 
 def _several(schedule: dict[str, Any]) -> str:
