@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from twolayer.loops.checkpoint import Checkpoint
@@ -28,26 +29,28 @@ def memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36
 
 
-def check_work(task: Task, method: Method, force: bool = False) -> None:
-    """Refuse runs beyond the bounds, with the estimate, unless ``force`` says to go on."""
+def check_work(runs: Sequence[tuple[Task, Method]], force: bool = False) -> None:
+    """Refuse runs beyond the bounds, one after the other, with the estimate, unless ``force`` says to go on."""
     if flag("force", force):
         return
     go_on = "use fewer, or go on with force=True (--force)"
-    size, half = task.seeds * method.footprint(task), memory() // 2
-    if size > half:
-        what = f"{task.seeds} seeds, {len(task.points)} save points and {task.problem.p} neurons"
-        raise InputError(
-            f"This run would hold about {size / 2**30:.3g} GiB ({what}), and the bound is {half / 2**30:.3g} GiB, half "
-            f"of this machine's memory: {go_on}."
-        )
-    if method.stepwise and task.seeds * float(task.points[-1]) * (method.dimension or 1) < FEW:
-        return
-    seconds = method.compilation(task) + task.seeds * method.cost(task)
+    half, seconds, steps = memory() // 2, 0.0, 0.0
+    for task, method in runs:
+        size = task.seeds * method.footprint(task)
+        if size > half:
+            what = f"{task.seeds} seeds, {len(task.points)} save points and {task.problem.p} neurons"
+            raise InputError(
+                f"This run would hold about {size / 2**30:.3g} GiB ({what}), and the bound is {half / 2**30:.3g} GiB, "
+                f"half of this machine's memory: {go_on}."
+            )
+        steps += float(task.points[-1]) if method.stepwise else 0.0
+        if not method.stepwise or task.seeds * float(task.points[-1]) * (method.dimension or 1) >= FEW:
+            seconds += method.compilation(task) + task.seeds * method.cost(task)
     if seconds > LONGEST:
-        steps = f"{task.points[-1]:.4g} steps, " if method.stepwise else ""
+        what = f"{steps:.4g} steps, " if steps else ""
         raise InputError(
-            f"This run would take about {seconds / 3600:.3g} h of one core ({steps}{task.seeds} seeds), and the bound "
-            f"is {LONGEST / 3600:g} h: {go_on}."
+            f"This run would take about {seconds / 3600:.3g} h of one core ({what}{runs[0][0].seeds} seeds), and the "
+            f"bound is {LONGEST / 3600:g} h: {go_on}."
         )
 
 
