@@ -74,6 +74,11 @@ def test_extremes_are_right_or_refused(dim: int, lr: str, noise: float) -> None:
     assert outcome_of(run) in ("ok", "refused", "diverged", "not_finite")
 
 
+def test_so_many_steps_that_they_are_infinite() -> None:
+    with pytest.raises(tl.InputError, match=r"fewer than 2\*\*32 steps, but .* is inf"):
+        tl.solve(LINEAR, tl.SGD(1e-300), tl.Chain(100), START, time=2**63)
+
+
 @pytest.mark.parametrize(
     "end", [{"time": 1e-300}, {"time": 1e300}, {"alpha": 1e-12}, {"alpha": 1e18}, {"steps": 2**40}]
 )
