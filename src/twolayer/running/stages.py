@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from twolayer.numerics.arguments import End, Progress, Save
 from twolayer.numerics.errors import InputError, Refused, expect, positive_integer, reject
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
@@ -76,12 +77,12 @@ class Stage:
     """
 
     algorithm: SGD
-    steps: Any = None
-    time: Any = None
+    steps: End = None
+    time: End = None
     until: Until | None = None
-    save: Any = 100
+    save: Save = 100
     problem: Problem | None = None
-    alpha: Any = None
+    alpha: End = None
 
     def __post_init__(self) -> None:
         expect(SGD, "algorithm", self.algorithm)
@@ -105,7 +106,7 @@ def solve_stages(
     *,
     seeds: int | None = None,
     seed: int = 0,
-    progress: Any = None,
+    progress: Progress = None,
     throw: bool = True,
     force: bool = False,
 ) -> xr.Dataset:
@@ -232,7 +233,7 @@ def follow_legs(
     start: Overlaps,
     seeds: int | None,
     seed: int,
-    progress: Any,
+    progress: Progress,
     throw: bool,
     force: bool,
 ) -> xr.Dataset:
