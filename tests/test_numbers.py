@@ -209,8 +209,9 @@ LONG = 2 * 10**9
         lambda: tl.single_index.largest_overlaps(
             LINEAR, tl.SGD("0.2/d", geometry="spherical"), 1000, samples=LONG, seeds=10_000
         ),
+        lambda: tl.layers.simulate_second_layer(LINEAR, START, samples=100, seeds=2**32),
     ],
-    ids=["stages", "weak_recovery", "recovery", "largest_overlaps"],
+    ids=["stages", "weak_recovery", "recovery", "largest_overlaps", "second_layer"],
 )
 def test_work_of_other_functions_is_bounded_too(call: Any) -> None:
     with pytest.raises(tl.InputError, match=r"h of one core .*bound is 24 h: .*force=True"):
