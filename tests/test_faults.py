@@ -372,11 +372,15 @@ def test_a_killed_explorer_takes_its_workers_along(tmp_path: Path, monkeypatch: 
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
     assert len(list(tmp_path.iterdir())) == 1
 
+    async def nothing(*_: Any) -> None:
+        pass
+
     async def another() -> None:
-        pool = Pool(workers=0)
+        pool = Pool()
         await pool.start()
         await pool.close()
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(Pool, "_launch", nothing)
     asyncio.run(another())
     assert list(tmp_path.iterdir()) == []
