@@ -1,5 +1,5 @@
 /**
- * How quick the explorer is, in Chromium: node benchmarks/explorer.mjs (after `npm ci` in explorer/).
+ * How quick the explorer is, in Chromium: node benchmarks/explorer.mjs [TASKS] (after `npm ci` in explorer/).
  *
  *     address        from the command to the line that tells the address
  *     first paint    of the page
@@ -15,7 +15,7 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const python = process.env.PYTHON ?? (existsSync(`${root}.venv/bin/python`) ? `${root}.venv/bin/python` : "python3");
 const flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
 const MOVES = 41;
-const presets = ["Phase retrieval by four neurons", "Escape of one neuron from a random start", "The symmetric plateau of erf committees and its end", "Two rectifiers learn one: the last mile"];
+const presets = ["Phase retrieval by four neurons", "Escape of one neuron from a random start", "The symmetric plateau of erf committees and its end", "Two rectifiers learn one: the last mile"].slice(0, Number(process.argv[2] ?? 4));
 const sorted = (values) => [...values].sort((a, b) => a - b);
 const median = (values) => sorted(values)[Math.floor(values.length / 2)];
 

@@ -291,6 +291,8 @@ def test_the_command_says_no(capsys: pytest.CaptureFixture[str], tmp_path: Path)
         (["--port", "70000", "--no-browser"], "at most 65535"),
         (["--host", "no such host", "--no-browser"], "cannot listen"),
         (["--set", "run.dim=3"], "--set has no effect without a task file"),
+        (["--figure", "escape-dimensoin"], "did you mean 'escape-dimension'"),
+        ([str(wide), "--figure", "escape-dimension"], "--figure has no effect with a task file"),
     ):
         assert main(["explore", *arguments]) == 2
         assert words in capsys.readouterr().err

@@ -14,7 +14,7 @@ after(() => server.stop());
 const set = { ...(await stage()), address: server.address };
 const SCREENSHOTS = join(process.cwd(), "screenshots");
 mkdirSync(SCREENSHOTS, { recursive: true });
-const PATIENCE = { timeout: 120_000 };
+const PATIENCE = { timeout: 180_000 }; // of a slow core with nothing compiled
 
 const risk = (page: Page) => page.getByRole("img", { name: /^Risk: from/ });
 
@@ -30,7 +30,7 @@ async function redrawn(page: Page, before: string): Promise<string> {
 }
 
 async function linked(page: Page, expected: (state: State) => boolean): Promise<State> {
-  for (let patience = 100; patience > 0; patience--) {
+  for (let patience = PATIENCE.timeout / 100; patience > 0; patience--) {
     const state = readLink(new URL(page.url()).hash);
     if (state && expected(state)) return state;
     await page.waitForTimeout(100);

@@ -1,7 +1,7 @@
 /** The state of the explorer's page: laws in d, starts that fit, links that restore everything. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { asCsv, pointAt, type Curves } from "../src/page/results";
+import { asCsv, Ensemble, meanOf, pointAt, type BandEvent, type Curves } from "../src/page/results";
 import { fitted, lawOf, lawText, lensesOf, opened, readLink, withDim, withInputs, writeLink, type State, type Task } from "../src/page/task";
 
 const TASK: Task = {
@@ -68,4 +68,14 @@ test("values with commas hold every entry", () => {
   };
   assert.equal(asCsv(curves, null), "# ode\ntime,step,sample,alpha,risk,excess_risk,M11,M21,Q11,Q12,Q21,Q22\n0,0,0,0,1,0.9,0.1,0.2,1,0,0,1\n1,10,10,0.1,,0.4,0.3,0.4,1,0.5,0.5,1\n");
   assert.deepEqual([pointAt(curves, 0.4), pointAt(curves, 0.6)], [0, 1]);
+});
+
+test("runs that no theory follows are shown by their mean", () => {
+  const runs = new Ensemble("vectors", 4);
+  assert.equal(meanOf(runs), null);
+  const spread = <T>(mean: T) => ({ mean, low: mean, high: mean });
+  const band = { count: 4, lost: 0, first: 0, time: [0, 1], step: [0, 9], sample: [0, 9], alpha: [0, 0.1], risks: [[1, 0.5]], passages: [], warnings: [] };
+  runs.add({ ...band, risk: spread([1, 0.5]), excess_risk: spread([0.9, 0.4]), M: spread([[[0.1]], [[0.3]]]) } satisfies BandEvent);
+  const shown = meanOf(runs)!;
+  assert.deepEqual([shown.risk, shown.M[1], shown.method, shown.Q], [[1, 0.5], [[0.3]], "vectors", undefined]);
 });

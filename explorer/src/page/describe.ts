@@ -19,6 +19,7 @@ export interface Catalogue {
   readonly sources: Readonly<Record<string, string>>;
   readonly activations: readonly string[];
   readonly rules: readonly string[];
+  readonly losses: readonly string[];
   readonly version: string;
   readonly limits: Readonly<Record<string, number>>;
   readonly task: Task | null;
@@ -230,11 +231,13 @@ export class Describe {
     const batch = lawField("Batch", "d^", 1, 1000, (change) => law("batch", change));
     const schedule = textField("Schedule", SCHEDULES, (text) => law("lr", { schedule: text }));
     const geometry = choice("Weights", [{ value: "free", label: "free" }, { value: "projected", label: "projected" }, { value: "spherical", label: "spherical" }], (value) => this.algorithmChange({ geometry: value }, "geometry"));
-    const loss = choice("Loss", [{ value: "squared", label: "squared" }, { value: "correlation", label: "correlation" }], (value) => this.algorithmChange({ loss: value }, "loss"));
+    const loss = textField("Loss", this.catalogue.losses, (text) => this.algorithmChange({ loss: text || undefined }, "loss"));
     const rule = textField("Rule", this.catalogue.rules, (text) => this.algorithmChange({ rule: text || undefined }, "rule"));
     const momentum = slider({ label: "Momentum", min: 0, max: 0.95, changed: (value) => this.algorithmChange({ momentum: value || undefined }, "momentum") });
     const decay = slider({ label: "Weight decay", min: 0, max: 1, most: 1e6, changed: (value) => this.algorithmChange({ weight_decay: value || undefined }, "decay") });
-    const second = toggle("Train the second layer too", (value) => this.algorithmChange({ train_second_layer: value || undefined }, "second"));
+    const second = toggle("Train the second layer too", (value) => this.algorithmChange({ train_second_layer: value || undefined, ...(value ? {} : { second_lr: undefined }) }, "second"));
+    const ownRate = textField("Its rate", ["0.1/d", "1/d"], (text) => this.algorithmChange({ second_lr: text || undefined }, "second-rate"));
+    ownRate.input.placeholder = "as the first layer";
     const dataset = textField("Samples", ["4*d", "d", "8*d"], (text) => this.algorithmChange({ dataset: text || undefined, ...(text ? {} : { sampling: undefined }) }, "dataset"));
     dataset.input.placeholder = "all new; or 4*d";
     const sampling = picker("Batches", [{ value: "sequence", label: "in sequence" }, { value: "reshuffled", label: "reshuffled" }, { value: "subset", label: "random subsets" }, { value: "replacement", label: "with replacement" }], (value) => this.algorithmChange({ sampling: value === "sequence" ? undefined : value }, "sampling"));
@@ -246,20 +249,22 @@ export class Describe {
       if (size) batch.set(size);
       schedule.set(rate?.schedule ?? "");
       geometry.set((algorithm["geometry"] ?? "free") as "free");
-      loss.set((algorithm["loss"] ?? "squared") as "squared");
+      loss.set(String(algorithm["loss"] ?? "squared"));
       rule.set(String(algorithm["rule"] ?? ""));
       momentum.set((algorithm["momentum"] ?? 0) as number);
       decay.set((algorithm["weight_decay"] ?? 0) as number);
       second.set(Boolean(algorithm["train_second_layer"]));
+      ownRate.set(String(algorithm["second_lr"] ?? ""));
+      ownRate.show(Boolean(algorithm["train_second_layer"]));
       dataset.set(String(algorithm["dataset"] ?? ""));
       sampling.set((algorithm["sampling"] ?? "sequence") as "sequence");
       sampling.show(algorithm["dataset"] !== undefined);
     });
-    return this.group("Algorithm", lr.element, batch.element, geometry.element, loss.element, this.more("Schedule, rule, momentum, data", schedule.element, rule.element, momentum.element, decay.element, second.element, dataset.element, sampling.element));
+    return this.group("Algorithm", lr.element, batch.element, geometry.element, loss.element, this.more("Schedule, rule, momentum, data", schedule.element, rule.element, momentum.element, decay.element, second.element, ownRate.element, dataset.element, sampling.element));
   }
 
   private start(): HTMLElement {
-    const law = choice("Weights", [{ value: "given", label: "given overlaps", short: "given" }, { value: "sphere", label: "random on the sphere", short: "sphere" }, { value: "gaussian", label: "random, Gaussian", short: "Gauss" }], (value) => this.place(value));
+    const law = choice("Weights", [{ value: "given", label: "given overlaps", short: "given" }, { value: "sphere", label: "random on the sphere", short: "sphere" }, { value: "hemisphere", label: "random on the half of the sphere towards the target", short: "half" }, { value: "gaussian", label: "random, Gaussian", short: "Gauss" }], (value) => this.place(value));
     const seed = slider({ label: "Seed of start", min: 0, max: 50, most: 1e9, whole: true, changed: (value) => this.change({ ...this.store.state.task, start: { ...this.store.state.task.start, seed: value } }, "start-seed") });
     const note = (name: string): HTMLElement => h("i", { "aria-hidden": "true" }, name);
     const M = matrixField({ label: "Overlaps with the target", name: "M", symbol: note(" M"), changed: (rows) => this.given({ M: rows }) });
@@ -267,8 +272,8 @@ export class Describe {
     const fields = this.more("Overlaps M and Q", M.element, Q.element);
     this.updates.push(({ start, problem }) => {
       const given = start?.Q !== undefined && start.M !== undefined;
-      law.offer(problem.inputs && !start?.blocks ? ["sphere", "gaussian"] : ["given", "sphere", "gaussian"]);
-      law.set(given || start?.blocks ? "given" : start?.random === "gaussian" ? "gaussian" : "sphere");
+      law.offer(problem.inputs && !start?.blocks ? ["sphere", "hemisphere", "gaussian"] : ["given", "sphere", "hemisphere", "gaussian"]);
+      law.set(given || start?.blocks ? "given" : ((start?.random ?? "sphere") as "sphere"));
       seed.show(!given && !start?.blocks);
       seed.set(start?.seed ?? 0);
       fields.hidden = !given || start.M!.length > 8;

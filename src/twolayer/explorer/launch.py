@@ -109,6 +109,13 @@ def _server(task: dict[str, Any] | None, host: str, port: int) -> tuple[Any, soc
         raise InputError(
             f"The explorer needs {missing}, which the extra `explore` installs: pip install 'twolayer[explore]'."
         ) from None
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            """End; uvicorn would raise the signal once more afterwards, which is a second Ctrl-C to the command."""
+            self.force_exit = self.should_exit
+            self.should_exit = True
+
     port = positive_integer("port", port, 0)
     if port > 65535:
         reject("port", port, "at most 65535")
@@ -131,7 +138,7 @@ def _server(task: dict[str, Any] | None, host: str, port: int) -> tuple[Any, soc
     url = f"http://{shown}:{port}/" + ("" if token is None else f"?token={token}")
     # a stream that is open does not keep the server alive
     config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=0, ws="none", access_log=False)
-    return uvicorn.Server(config), bound, url
+    return Server(config), bound, url
 
 
 def serve(task: dict[str, Any] | None, host: str = "127.0.0.1", port: int = 0, browser: bool = True) -> None:
