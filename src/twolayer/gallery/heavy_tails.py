@@ -92,7 +92,8 @@ def _runs(
 
 def _limit(problem: tl.Problem, algorithm: tl.SGD, alpha: float) -> dict[str, Any]:
     """The same of the equation, on a grid of its own; every tenth point is a save point of the runs."""
-    run = tl.solve(problem, algorithm, tl.ODE(accuracy=1e-2), tl.Overlaps([[1.0]], [[0.0]]), alpha=alpha, save=240)
+    method, start = tl.ODE(accuracy=1e-2, rtol=1e-4), tl.Overlaps([[1.0]], [[0.0]])
+    run = tl.solve(problem, algorithm, method, start, alpha=alpha, save=240)
     left = run.Q.values[0, -1, 0, 0] - run.M.values[0, -1, 0, 0] ** 2
     return {"alpha": run.alpha.values, "excess": run.excess_risk.values[0], "left": np.asarray(left)}
 

@@ -33,7 +33,7 @@ OFF = 0.05  # a run is no longer online where its excess risk is off by this par
 @figure(
     "passes",
     "how many passes are still online? small batches from α d samples, α from 1 to 64, against the ODE of fresh ones",
-    quick={"alphas": (1.0, 8.0, 64.0), "theory": (1.0,), "dim": 60, "seeds": 32, "passes": 3, "tolerance": 2e-2},
+    quick={"dim": 60, "seeds": 32, "passes": 3, "tolerance": 2e-2, "log2_points": 11},
     group="giant-steps",
 )
 def passes(
@@ -48,6 +48,7 @@ def passes(
     noise: float = 0.2,
     sampling: str = "reshuffled",
     tolerance: float = 6e-3,
+    log2_points: int = 13,
 ) -> Finding:
     """Excess risk after every pass, and its deviation from the ODE, for each α; small-batch DMFT for some."""
     positive_integer("seeds", seeds, 2)
@@ -66,7 +67,7 @@ def passes(
         data[str(name)] = ("alpha", "passed"), np.stack([x[name].values for x in each])
     data = data.assign_coords(theory=[a for a in theory if a in alphas])
     limits = [
-        part(f"dmft-{a:g}", partial(_small_batches, problem, start, a, sampling, gamma, passes, tolerance))
+        part(f"dmft-{a:g}", partial(_small_batches, problem, start, a, sampling, gamma, passes, tolerance, log2_points))
         for a in data.theory.values
     ]
     for name in limits[0] if limits else ():
@@ -98,7 +99,14 @@ def _runs(
 
 
 def _small_batches(
-    problem: tl.Problem, start: tl.Overlaps, alpha: float, sampling: str, gamma: float, passes: int, tolerance: float
+    problem: tl.Problem,
+    start: tl.Overlaps,
+    alpha: float,
+    sampling: str,
+    gamma: float,
+    passes: int,
+    tolerance: float,
+    log2_points: int,
 ) -> dict[str, np.ndarray]:
     """DMFT at batches of d/8 and d/16, extrapolated to none: risks after every pass, with their errors."""
     runs = []
@@ -106,7 +114,7 @@ def _small_batches(
         share = 1 / parts
         algorithm = tl.SGD(lr=gamma * share, batch=share * tl.d, dataset=alpha * tl.d, sampling=sampling)
         steps = np.arange(passes + 1) * round(alpha * parts)
-        lens = tl.DMFT(log2_points=13, tolerance=tolerance, max_log2_points=15)
+        lens = tl.DMFT(log2_points=log2_points, tolerance=tolerance, max_log2_points=log2_points + 2)
         runs.append(tl.solve(problem, algorithm, lens, start, steps=steps))
     coarse, fine = runs
     found = {}

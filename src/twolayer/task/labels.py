@@ -27,6 +27,7 @@ LAWS = ("gaussian", "laplace", "uniform", "student(ν)", "cauchy")
 LEAST = 0.5  # ν below which the fit of Student's quantile is not good
 REACH = 9.5  # normals that the fit covers
 DEGREE = 60
+MANY = 2**14  # values at once, from which sums are loops
 
 
 class Spoilt(NamedTuple):
@@ -150,8 +151,15 @@ def _student(nu: float) -> tuple[np.ndarray, np.ndarray, float]:
 def _chebyshev(coefficients: np.ndarray, u: Any) -> Any:
     """Clenshaw's sum at 2u − 1."""
     y, b, c = 2 * (2 * u - 1), 0.0 * u, 0.0 * u
-    for coefficient in coefficients[:0:-1].tolist():
-        b, c = y * b - c + coefficient, b
+    if np.size(u) > MANY:
+        import jax
+
+        # a loop that is written out would be computed again by every sum that its values enter
+        each = coefficients[:0:-1].astype(jax.numpy.result_type(u))
+        b, c = jax.lax.scan(lambda bc, x: ((y * bc[0] - bc[1] + x, bc[0]), None), (b, c), each)[0]
+    else:
+        for coefficient in coefficients[:0:-1].tolist():
+            b, c = y * b - c + coefficient, b
     return y / 2 * b - c + float(coefficients[0])
 
 
