@@ -43,6 +43,7 @@ from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Lane, Watch, accept, watched_value
 from twolayer.methods.ode import ODE
 from twolayer.numerics import random
+from twolayer.numerics.arguments import End, Save
 from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.numerics.special import symmetric_root
 from twolayer.pure import VectorField, field_with
@@ -288,7 +289,7 @@ class SDE(Method):
         """Steps of SGD in one time step."""
         return max(1, round(self.dt * problem.divisor / algorithm.lr(self.dim)))
 
-    def save_points(self, clocks: Clocks, time: Any, steps: Any, save: Any, alpha: Any = None) -> np.ndarray:
+    def save_points(self, clocks: Clocks, time: End, steps: End, save: Save, alpha: End = None) -> np.ndarray:
         """Steps of SGD, rounded to whole time steps."""
         stride = self.stride(clocks.problem, clocks.algorithm)
         points = save_steps(clocks, time, steps, save, alpha)

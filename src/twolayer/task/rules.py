@@ -41,6 +41,7 @@ from twolayer.numerics.errors import (
 from twolayer.numerics.later import Later
 from twolayer.task.losses import Loss
 from twolayer.task.scaling import Scaling
+from twolayer.task.schedules import Law
 
 __all__ = [
     "Rule",
@@ -303,7 +304,7 @@ def polyak(c: float = 1.0) -> Rule:
     return Rule("polyak", (("c", c),), push, sizes=True)
 
 
-def lookahead(lr: Any) -> Rule:
+def lookahead(lr: Law) -> Rule:
     """Gradients at the place where a step of size ``lr`` on the same batch would lead, applied where the weights are.
 
     Extragradient, and with a negative ``lr`` the sharpness-aware step. The law is that of a field that moves by order
