@@ -27,7 +27,7 @@ from twolayer.numerics.wishart import DEGREE
 __all__ = ["BlockStep", "TwoPlaces", "scratch_of"]
 
 
-class Rows:
+class MemoryRows:
     """W in memory, coordinate after coordinate: rows of powers of two would fall on each other in caches."""
 
     def __init__(self, code: Code, memory: Any, p: int) -> None:
@@ -71,11 +71,11 @@ class TwoPlaces:
         self._now, self._next = (code.pointer(x) for x in both)
 
     @property
-    def rows(self) -> tuple[Rows, Rows]:
+    def rows(self) -> tuple[MemoryRows, MemoryRows]:
         """The rows, and room for new ones."""
         b = self.code.builder
         now, following = (
-            Rows(self.code, b.load(x, typ=ir.PointerType()), self.shape.p) for x in (self._now, self._next)
+            MemoryRows(self.code, b.load(x, typ=ir.PointerType()), self.shape.p) for x in (self._now, self._next)
         )
         return now, following
 
@@ -88,7 +88,7 @@ class TwoPlaces:
 
     def settle(self) -> None:
         """Put the rows into the state."""
-        now, state = self.rows[0], Rows(self.code, self.state, self.shape.p)
+        now, state = self.rows[0], MemoryRows(self.code, self.state, self.shape.p)
 
         def one(c: Any) -> None:
             for j in range(self.shape.p):
@@ -112,7 +112,7 @@ class BlockStep:
     ----------
     code : Code
     shape : Shape
-    W, fresh : Rows
+    W, fresh : MemoryRows
         The old rows in memory, and room for the new ones.
     lengths : list
         Factors of the old rows.
@@ -126,8 +126,8 @@ class BlockStep:
 
     code: Code
     shape: Shape
-    W: Rows
-    fresh: Rows
+    W: MemoryRows
+    fresh: MemoryRows
     lengths: Row
     running: Vector
     shared: Any
