@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from twolayer.analysis.expansion import expansion
 from twolayer.analysis.passage import first_passage
 from twolayer.analysis.phases import phase_diagram
-from twolayer.analysis.prefactors import RecoverySteps, check_threshold, expansion, recovery_steps
+from twolayer.analysis.prefactors import RecoverySteps, check_threshold, recovery_steps
 from twolayer.functions.activation import Activation
 from twolayer.functions.exponents import analyse
 from twolayer.methods.chain import Chain, tail_of

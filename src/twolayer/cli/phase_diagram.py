@@ -65,13 +65,15 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--mu and --delta must hold as many numbers, but got {len(mus)} and {len(deltas)}.")
     dims = _dims(args.dim)
     from twolayer.analysis.phases import phase_diagram
-    from twolayer.analysis.prefactors import check_threshold
-    from twolayer.analysis.weak_recovery import SIGNS
     from twolayer.numerics.errors import choice
 
     choice("--plane", args.plane, ("delta", "theta", "both"))
-    choice("--sign", args.sign, SIGNS)
-    check_threshold(args.threshold)
+    if args.measure is not None:  # the diagram itself is known without JAX
+        from twolayer.analysis.prefactors import check_threshold
+        from twolayer.analysis.weak_recovery import SIGNS
+
+        choice("--sign", args.sign, SIGNS)
+        check_threshold(args.threshold)
     diagram = phase_diagram(
         args.target,
         ell=args.ell,

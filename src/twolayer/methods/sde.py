@@ -35,7 +35,7 @@ from twolayer.gaussian.block_spread import (
     tangent_in_blocks,
     unpack_blocks,
 )
-from twolayer.gaussian.engines import adapt
+from twolayer.gaussian.engines import adapt_steps
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.spread import Spread, spread_of
 from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
@@ -197,7 +197,7 @@ class SDEStepper(Stepper):
         self.lanes, task = lanes, lanes.task
         problem, algorithm, dim = task.as_trained.problem, task.algorithm, method.dim
         stride = method.stride(problem, algorithm)
-        averager = adapt(problem, algorithm.drive, *task.starts())[0]
+        averager = adapt_steps(problem, algorithm.drive, *task.starts())
         plain = problem.inputs.plain
         blocks = None if plain else blocks_of(problem.inputs, task.start.P, dim)
         spread = spread_of(problem, algorithm) if plain else block_spread_of(problem, algorithm)
