@@ -132,9 +132,9 @@ def test_the_random_numbers_are_the_pinned_ones() -> None:
     assert np.abs(got - right).max() < 2e-14
 
 
-def runs(case, engine, seeds=5, seed=3, dim=400, start=None, **options):
+def runs(case, engine, seeds=5, seed=3, dim=400, start=None, inputs=None, **options):
     target, activation, p, noise, algorithm, gram = case
-    problem = tl.Problem(target, activation, width=p, noise=noise, gram=gram)
+    problem = tl.Problem(target, activation, width=p, noise=noise, gram=gram, inputs=inputs)
     start = tl.Overlaps.random(problem, dim, 1) if start is None else start
     options = {"steps": 300, "save": 6, **options}
     run = tl.solve(problem, algorithm, tl.Chain(dim, engine=engine), start, seeds=seeds, seed=seed, **options)
@@ -159,6 +159,49 @@ def test_paths_are_those_of_jax(name: str) -> None:
     for quantity in ("Q", "M", "a", "risk"):
         np.testing.assert_allclose(ours[quantity], theirs[quantity], rtol=1e-10, atol=1e-11)
     assert np.abs(ours.M[:, -1] - ours.M[:, 0]).max() > 1e-3  # it moved
+
+
+BLOCKS = {
+    "projected": ("z1*z2", "erf", 3, 0.1, tl.SGD(0.5, geometry="projected"), None),
+    "spherical": ("tanh(z1)", "tanh", 3, 0.0, tl.SGD(0.3, batch=3, geometry="spherical"), None),
+    "free": ("z1 + z1*z2", "gelu", 3, 0.1, tl.SGD(0.1, batch=9, weight_decay=0.1, train_second_layer=True), None),
+}
+SMALL_AND_LARGE = tl.Inputs.blocks([1.9, 1.5, 1.2, 1.0, 0.7, 0.4, 0.1], dims=[1, 2, 4, 6, 9, 78, 300])
+"""For three neurons: blocks held whole, with fewer directions outside than rows of T, with plain and triangular T."""
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_paths_in_blocks_are_those_of_jax(name: str) -> None:
+    """And the twin whose second and third block have exchanged a dimension goes elsewhere."""
+    ours, theirs = (runs(BLOCKS[name], engine, inputs=SMALL_AND_LARGE, steps=200) for engine in ("compiled", "jax"))
+    for quantity in ("Q", "M", "a", "risk", "Q_block", "M_block"):
+        np.testing.assert_allclose(ours[quantity], theirs[quantity], rtol=1e-10, atol=1e-11)
+    assert np.abs(ours.M[:, -1] - ours.M[:, 0]).max() > 1e-2  # it moved
+    other = tl.Inputs.blocks(SMALL_AND_LARGE.variances, dims=[1, 3, 3, 6, 9, 78, 300])
+    twin = runs(BLOCKS[name], "compiled", inputs=other, steps=200)
+    assert np.abs(twin.Q_block - ours.Q_block).max() > 1e-3
+
+
+def test_runs_in_blocks_stop_and_diverge_where_those_of_jax_do() -> None:
+    free = (*BLOCKS["projected"][:4], tl.SGD(0.5), None)
+    options = dict(inputs=SMALL_AND_LARGE, seeds=6, until=tl.Until("overlap", 0.6), steps=2000)
+    ours, theirs = (runs(free, engine, **options) for engine in ("compiled", "jax"))
+    assert "reached" in ours.outcome.values
+    np.testing.assert_array_equal(ours.outcome, theirs.outcome)
+    np.testing.assert_allclose(ours.stop_step, theirs.stop_step, rtol=1e-9)
+    wild = ("He2(z1)", "He3", 2, 0.0, tl.SGD(0.2), None)
+    with pytest.warns(DivergenceWarning):
+        ours, theirs = (runs(wild, engine, inputs=SMALL_AND_LARGE) for engine in ("compiled", "jax"))
+    assert "diverged" in ours.outcome.values and np.isfinite(ours.Q_block).all()
+    np.testing.assert_array_equal(ours.stop_step, theirs.stop_step)
+
+
+def test_no_bit_in_blocks_depends_on_company_or_cuts() -> None:
+    case = BLOCKS["projected"]
+    alone = runs(case, "compiled", 1, save=[300], inputs=SMALL_AND_LARGE)
+    for seeds, save in ((groups.SINGLY + 1, [300]), (40, 7)):
+        together = runs(case, "compiled", seeds, save=save, inputs=SMALL_AND_LARGE)
+        np.testing.assert_array_equal(together.Q_block[0, -1], alone.Q_block[0, -1])
 
 
 AHEAD = tl.Overlaps([[1.0]], [[0.6]])

@@ -688,13 +688,21 @@ def test_the_direction_of_least_squares_and_bad_data() -> None:
 
 
 def test_a_comparison_tells_how_far_data_are_from_gaussian() -> None:
-    X, y, w = rows_of_a_feature_map(1500, 20, 2, 3)
-    given = surrogate(tl.Problem("tanh(z1)", "erf"), X, y, w, blocks=4)
-    both = tl.compare(
-        given.problem, tl.SGD(1 / d), [tl.Chain(20), given.method], given.start, steps=1500, save=2, seeds=24
-    )
-    assert {row.verdict for row in both.verdicts} <= {"agree", "differ", "undecided"}
-    assert set(both.results) == {"chain", "vectors"} and "vectors" in str(both)
+    """One call: rows of two latent normals fail, and Gaussian rows of the same kind do not."""
+    said = {}
+    for name, latent in (("features", 2), ("normals", 0)):
+        X, _, w = rows_of_a_feature_map(1500, 20, max(latent, 1), 3)
+        if name == "normals":
+            X = np.random.default_rng(1).normal(size=X.shape)
+        field = (X - X.mean(0)) @ w[0]
+        rows = tl.Vectors(data=(X, np.tanh(field / field.std()), w / field.std()))
+        run = {"steps": 1500, "save": 2, "seeds": 24}
+        both = tl.compare(tl.Problem("tanh(z1)", "erf"), tl.SGD(1 / d), [rows], "random", **run)
+        assert list(both.results) == ["ode", "chain", "vectors"]
+        assert both.universality and all(line.split()[0] in str(both) for line in both.universality)
+        said[name] = both.universality[0]
+    assert said["features"].startswith("universality fails")
+    assert not said["normals"].startswith("universality fails")
 
 
 # --- analysis ---------------------------------------------------------------------------------------------------------

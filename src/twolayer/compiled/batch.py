@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from twolayer.compiled.calculus import value_and_slope, value_of
 from twolayer.compiled.shape import Arithmetic, Matrix, Row, Shape, UnrolledNumbers, UnrolledState, dot
 
-__all__ = ["Draw", "Totals", "few_samples", "push"]
+__all__ = ["Draw", "Totals", "few_samples", "push", "response"]
 
 Draw = Callable[[Any, int], Any]
 """Normal number i of a sample."""
@@ -30,15 +30,22 @@ class Totals(NamedTuple):
 def push(code: Arithmetic, shape: Shape, state: UnrolledState, xi: Row, root: Any) -> tuple[Row, Row]:
     """g and e σ(λ) of one sample."""
     W, a = state
-    r, n = shape.rank, shape.rank + shape.p
+    r, n = shape.rank, shape.columns
     target = []
     for row in shape.frame:
         parts = [x if c == 1.0 else x * c for x, c in zip(xi[:r], row, strict=True) if c]
         target.append(sum(parts[1:], parts[0]) if parts else code.constant(0.0))
+    fields = [dot(code, w, xi[:n]) for w in W]
+    return response(code, shape, a, target, fields, root, xi[n] if shape.noisy else None)
+
+
+def response(
+    code: Arithmetic, shape: Shape, a: Row, target: Row, fields: Row, root: Any, noise: Any
+) -> tuple[Row, Row]:
+    """The same from the fields and a normal for the noise."""
     e = value_of(code, shape.target, target)
     if shape.noisy:
-        e = code.fma(root, xi[n], e)
-    fields = [dot(code, w, xi[:n]) for w in W]
+        e = code.fma(root, noise, e)
     pairs = [value_and_slope(code, shape.activation, field) for field in fields]
     if shape.student:
         f = code.total(dot(code, a, [value for value, _ in pairs]))

@@ -43,7 +43,7 @@ class CompiledStepper(WrittenStepper):
         """One row of numbers for each seed."""
         seeds = len(self.keys)
         numbers = np.broadcast_to(self.numbers, (seeds, self.numbers.shape[1]))
-        self.ensemble = LaneGroup(self.shape, numbers, self.keys)
+        self.ensemble = LaneGroup(self.shape, numbers, self.keys, self.shared)
         rows = self.rows()
         return np.broadcast_to(rows, (seeds, rows.shape[1]))
 
@@ -57,7 +57,12 @@ class CompiledStepper(WrittenStepper):
 
     def snapshot(self, state: np.ndarray) -> Snapshot:
         """Overlaps of all seeds."""
-        return Snapshot(*(x[:, None] for x in self.overlaps(state[self.lanes.index])))
+        rows = state[self.lanes.index]
+        snapshot = Snapshot(*(x[:, None] for x in self.overlaps(rows)))
+        if self.layout is None:
+            return snapshot
+        Q, M = self.layout.seen(self.opened(rows)[0][:, None])
+        return snapshot._replace(Q_block=Q, M_block=M)
 
     def notes(self, diverged: bool) -> dict[str, Any]:
         """How the steps were taken."""
@@ -73,9 +78,12 @@ class LaneGroup:
     numbers : array (seeds, Layout.numbers)
     keys : array of uint32 (seeds, 4)
         Of the samples and of what they have outside the known directions.
+    shared : array
+        What all seeds share.
     """
 
-    def __init__(self, shape: Shape, numbers: np.ndarray, keys: np.ndarray) -> None:
+    def __init__(self, shape: Shape, numbers: np.ndarray, keys: np.ndarray, shared: np.ndarray) -> None:
+        self.shared = np.ascontiguousarray(shared, float)
         self.seeds = len(numbers)
         self.lanes = 1 if self.seeds <= SINGLY else LANES
         self.program: Program = program_for(shape, self.lanes)
@@ -100,7 +108,8 @@ class LaneGroup:
 
         def advance(group: int) -> None:
             buffers = tuple(map(np.empty, self.program.layout.buffers))
-            self.program(packed[group], self.numbers[group], self.keys[group], span[group], buffers, steps)
+            own = (packed[group], self.numbers[group], self.keys[group], span[group])
+            self.program(*own, self.shared, buffers, steps)
 
         if len(packed) == 1:
             advance(0)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from twolayer.compiled.batch import Draw, Totals, push
-from twolayer.compiled.shape import Shape, UnrolledNumbers, UnrolledState, reflection
+from twolayer.compiled.shape import Matrix, Shape, UnrolledNumbers, UnrolledState, reflection
 from twolayer.compiled.vector import DOUBLE, Code, Vector
 
-__all__ = ["many_samples"]
+__all__ = ["Stored", "Sum", "many_samples", "triangle"]
 
 
 class Sum:
@@ -31,10 +31,14 @@ class Sum:
 
 
 class Stored:
-    """G of a batch in memory, one row (n_b) for each neuron."""
+    """A matrix in memory with rows of a size, such as G of a batch, one row (n_b) for each neuron.
 
-    def __init__(self, code: Code, memory: Any, size: int) -> None:
+    ``count`` is how many of a row's entries count, all unless a scalar of the function says otherwise.
+    """
+
+    def __init__(self, code: Code, memory: Any, size: int, count: Any = None) -> None:
         self.code, self.memory, self.size = code, memory, size
+        self.count = size if count is None else count
 
     def _place(self, j: int, nu: Any) -> Any:
         number = self.code.constant_index(j * self.size)
@@ -49,18 +53,33 @@ class Stored:
         self.code.store(x, self.memory, self._place(j, nu))
 
     def product(self, j: int, k: int, first: int) -> Vector:
-        """Of two rows, from sample ``first`` on."""
+        """Of two rows, from entry ``first`` on."""
         total = Sum(self.code)
-        self.code.loop(self.size, lambda nu: total.add(self.get(j, nu), self.get(k, nu)), first)
+        self.code.loop(self.count, lambda nu: total.add(self.get(j, nu), self.get(k, nu)), first)
         return total.value
 
     def add(self, k: int, factor: Vector, j: int, first: int) -> None:
-        """Add a multiple of row j to row k, from sample ``first`` on."""
+        """Add a multiple of row j to row k, from entry ``first`` on."""
 
         def one(nu: Any) -> None:
             self.put(self.code.fma(factor, self.get(j, nu), self.get(k, nu)), k, nu)
 
-        self.code.loop(self.size, one, first)
+        self.code.loop(self.count, one, first)
+
+
+def triangle(code: Code, G: Stored, p: int) -> Matrix:
+    """Lower triangular C with C Cᵀ = G Gᵀ of p rows in memory, which are spent."""
+    C = [[code.constant(0.0)] * p for _ in range(p)]
+    for i in range(p):
+        corner = G.get(i, i)
+        head, scale = reflection(code, corner, code.fma(corner, corner, G.product(i, i, i + 1)))
+        v, C[i][i] = corner + head, -head
+        for k in range(i + 1, p):
+            x = G.get(k, i)
+            factor = -(scale * code.fma(x, v, G.product(k, i, i + 1)))
+            C[k][i] = code.fma(factor, v, x)
+            G.add(k, factor, i, i + 1)
+    return C
 
 
 def many_samples(
@@ -83,14 +102,5 @@ def many_samples(
             total.add(x)
 
     code.loop(shape.batch, sample)
-    C = [[code.constant(0.0)] * p for _ in range(p)]
-    for i in range(p):
-        corner = G.get(i, i)
-        head, scale = reflection(code, corner, code.fma(corner, corner, G.product(i, i, i + 1)))
-        v, C[i][i] = corner + head, -head
-        for k in range(i + 1, p):
-            x = G.get(k, i)
-            factor = -(scale * code.fma(x, v, G.product(k, i, i + 1)))
-            C[k][i] = code.fma(factor, v, x)
-            G.add(k, factor, i, i + 1)
+    C = triangle(code, G, p)
     return Totals([[total.value for total in row] for row in along], C, [total.value for total in second])

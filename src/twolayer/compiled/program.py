@@ -20,9 +20,10 @@ from llvmlite import ir
 
 from twolayer.compiled.batch import few_samples
 from twolayer.compiled.elementary import FUNCTIONS
+from twolayer.compiled.in_blocks import BlockStep, TwoPlaces, scratch_of
 from twolayer.compiled.many import many_samples
 from twolayer.compiled.normals import normal
-from twolayer.compiled.shape import Shape, UnrolledNumbers, UnrolledState
+from twolayer.compiled.shape import Matrix, Shape, UnrolledNumbers, UnrolledState
 from twolayer.compiled.step import new_state
 from twolayer.compiled.vector import DOUBLE, LONG, WORD, Code, Vector
 from twolayer.loops.watching import DIVERGED, REACHED
@@ -32,6 +33,7 @@ __all__ = ["MemoryLayout", "Program", "program_for"]
 
 LANES = 16
 DRAWN = 32  # random numbers made at once
+POINTERS = 7
 HELD = 128  # normals of a lane in the buffer: 16 kB with all lanes, which the nearest cache holds
 
 
@@ -45,17 +47,17 @@ class MemoryLayout:
     @property
     def columns(self) -> int:
         """Columns of W."""
-        return self.shape.rank + self.shape.p
+        return self.shape.columns
 
     @property
     def state(self) -> int:
-        """Numbers of a state: W, a, outcome code, step of the stop, watched value."""
-        return self.shape.p * self.columns + self.shape.p + 3
+        """Numbers of a state: W, a, factors of rows in blocks, outcome code, step of the stop, watched value."""
+        return self.shape.p * (self.columns + (2 if self.shape.blocks else 1)) + 3
 
     @property
     def numbers(self) -> int:
-        """η, κ, √Δ, threshold, its sign, and the table of the Gram factor."""
-        return 5 + self.shape.rows * (DEGREE + 2)
+        """η, κ, √Δ, threshold, its sign, and the table of the Gram factor, unless all lanes share those of blocks."""
+        return 5 + (0 if self.shape.blocks else self.shape.rows * (DEGREE + 2))
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -70,8 +72,10 @@ class MemoryLayout:
 
     @property
     def buffers(self) -> tuple[int, int]:
-        """Doubles of the buffer of normals, padded to whole vectors, and of room for the g of a batch."""
+        """Doubles of the buffer of normals, padded to whole vectors, and of room for what a step has to keep."""
         scratch = self.shape.p * self.shape.batch if self.shape.batch > self.shape.p else 1
+        if self.shape.blocks is not None:
+            scratch = sum(scratch_of(self.shape))
         return sum(map(self.room, self.counts)), scratch * self.lanes
 
     def room(self, count: int) -> int:
@@ -86,16 +90,18 @@ class Program:
         self.layout = layout
         module = _write(layout)
         self._engine, address = _assemble(module)
-        pointers = [ctypes.c_void_p] * 6
+        pointers = [ctypes.c_void_p] * POINTERS
         self._call = ctypes.CFUNCTYPE(None, *pointers, ctypes.c_int64)(address)  # releases the interpreter lock
 
-    def __call__(self, state: Any, numbers: Any, keys: Any, span: Any, buffers: tuple[Any, ...], steps: int) -> None:
+    def __call__(
+        self, state: Any, numbers: Any, keys: Any, span: Any, shared: Any, buffers: tuple[Any, ...], steps: int
+    ) -> None:
         """Advance one group of lanes by up to so many steps, in place.
 
         Arrays have the lanes last: state and numbers of doubles, keys (2, 2) of words, span (2) of long integers with
-        the first and the last step of each lane.
+        the first and the last step of each lane. Shared doubles are those of blocks (in_blocks.py).
         """
-        arrays = (state, numbers, keys, span, *buffers)
+        arrays = (state, numbers, keys, span, shared, *buffers)
         self._call(*(x.ctypes.data for x in arrays), steps)
 
 
@@ -142,21 +148,28 @@ def _write(layout: MemoryLayout) -> Any:
     module = ir.Module("chain")
     module.triple = llvm.get_process_triple()
     pointer = ir.PointerType()
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer] * 6 + [LONG]), "run")
-    for argument in function.args[:6]:
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer] * POINTERS + [LONG]), "run")
+    for argument in function.args[:POINTERS]:
         argument.add_attribute("noalias")
-    state, numbers, keys, span, buffer, scratch, steps = function.args
+    state, numbers, keys, span, shared, buffer, scratch, steps = function.args
     entry = function.append_basic_block("entry")
     builder = ir.IRBuilder(function.append_basic_block("start"))
     code = Code(builder, layout.lanes, FUNCTIONS)
     given = [code.load(numbers, i, DOUBLE) for i in range(layout.numbers)]
     words = [code.load(keys, i, WORD) for i in range(4)]
     first, last = code.load(span, 0, LONG), code.load(span, 1, LONG)
-    places = [code.variable(code.load(state, i, DOUBLE)) for i in range(layout.state)]
+    size = shape.p * layout.columns
+    held = range(size if shape.blocks else 0, layout.state)  # rows in blocks stay in memory
+    places = {i: code.variable(code.load(state, i, DOUBLE)) for i in held}
     table = [given[5 + i * (DEGREE + 2) : 5 + (i + 1) * (DEGREE + 2)] for i in range(shape.rows)]
     step_numbers = UnrolledNumbers(given[0], given[1], given[2], table)
+    rows_in_memory = TwoPlaces(code, shape, state, scratch) if shape.blocks else None
+    codes = layout.state - 3
     block, (many, few) = layout.block, layout.counts
     beyond = builder.gep(buffer, [ir.Constant(LONG, layout.room(many))], source_etype=DOUBLE)
+
+    def index(i: Any) -> Any:
+        return ir.Constant(LONG, i) if isinstance(i, int) else i
 
     def value(i: int) -> Vector:
         return Vector(code, builder.load(places[i], typ=code.type(DOUBLE)), DOUBLE)
@@ -166,7 +179,7 @@ def _write(layout: MemoryLayout) -> Any:
 
     def one_block(b: Any) -> None:
         done = builder.mul(b, ir.Constant(LONG, block))
-        width = shape.rank + shape.p + 1
+        width = layout.columns + 1
         draw(code, words[:2], first, done, layout, (many, shape.used, width), buffer)
         draw(code, words[2:], first, done, layout, (few, few, few), beyond)
         left = builder.sub(steps, done)
@@ -176,19 +189,28 @@ def _write(layout: MemoryLayout) -> Any:
             at = builder.mul(s, ir.Constant(LONG, many))
             above = builder.mul(s, ir.Constant(LONG, few))
 
-            def field(nu: Any, i: int) -> Vector:
-                sample = (
-                    ir.Constant(LONG, nu * shape.used)
-                    if isinstance(nu, int)
-                    else builder.mul(nu, ir.Constant(LONG, shape.used))
-                )
-                place = builder.add(at, builder.add(sample, ir.Constant(LONG, i)))
-                return code.load(buffer, place, DOUBLE)
+            def field(nu: Any, i: Any) -> Vector:
+                place = builder.add(builder.mul(index(nu), index(shape.used)), index(i))
+                return code.load(buffer, builder.add(at, place), DOUBLE)
 
-            def outside(i: int) -> Vector:
-                return code.load(beyond, builder.add(above, ir.Constant(LONG, i)), DOUBLE)
+            def outside(i: Any) -> Vector:
+                return code.load(beyond, builder.add(above, index(i)), DOUBLE)
 
             number = first + code.splat(builder.add(done, s), LONG)
+            running = (number < last) & value(codes).equals(0.0)
+            if rows_in_memory is not None:
+                a, lengths = ([value(size + i * shape.p + j) for j in range(shape.p)] for i in range(2))
+                numbers_and_normals = (shared, scratch, field, outside)
+                step = BlockStep(code, shape, *rows_in_memory.rows, lengths, running, *numbers_and_normals)
+                factors, layer, fine = step.taken(a, step_numbers)
+                moves = settle(code, layout, fine, running, number, value, put)
+                for i, (before, after) in enumerate(zip(a + lengths, layer + factors, strict=True)):
+                    put(size + i, code.where(moves, after, before))
+                if shape.quantity is not None:
+                    watch(code, layout, step.overlaps(factors), moves, number, given, value, put)
+                step.restore(running & ~fine)
+                rows_in_memory.swap()
+                return
             rows = [[value(j * layout.columns + i) for i in range(layout.columns)] for j in range(shape.p)]
             old = UnrolledState(rows, [value(shape.p * layout.columns + j) for j in range(shape.p)])
             few_at_once = shape.batch <= shape.p
@@ -198,13 +220,24 @@ def _write(layout: MemoryLayout) -> Any:
                 else many_samples(code, shape, old, step_numbers, field, scratch)
             )
             new, fine = new_state(code, shape, old, step_numbers, totals, outside)
-            accept(code, layout, old, new, fine, number, last, given, value, put)
+            moves = settle(code, layout, fine, running, number, value, put)
+            flat_old, flat_new = ([x for row in (*W, a) for x in row] for W, a in (old, new))
+            for i, (before, after) in enumerate(zip(flat_old, flat_new, strict=True)):
+                put(i, code.where(moves, after, before))
+            if shape.quantity is not None:
+                M = [
+                    [sum((w * c for w, c in zip(row, l, strict=False)), code.constant(0.0)) for l in shape.frame]
+                    for row in new.W
+                ]
+                watch(code, layout, M, moves, number, given, value, put)
 
         code.loop(builder.select(whole, left, ir.Constant(LONG, block)), one_step)
 
     blocks = builder.sdiv(builder.add(steps, ir.Constant(LONG, block - 1)), ir.Constant(LONG, block))
     code.loop(blocks, one_block)
-    for i in range(layout.state):
+    if rows_in_memory is not None:
+        rows_in_memory.settle()
+    for i in held:
         code.store(value(i), state, i)
     builder.ret_void()
     builder.position_at_end(entry)
@@ -244,39 +277,41 @@ def draw(
     code.loop(-(-layout.block * count // times), of_vector)
 
 
-def accept(
+def settle(
     code: Code,
     layout: MemoryLayout,
-    old: UnrolledState,
-    new: UnrolledState,
     fine: Vector,
+    running: Vector,
     number: Vector,
-    last: Vector,
+    value: Callable[[int], Vector],
+    put: Callable[[int, Vector], None],
+) -> Vector:
+    """Where a seed runs and its new state is finite; mark what is lost.
+
+    The rules of loops/watching.py.
+    """
+    codes, stops = layout.state - 3, layout.state - 2
+    moves, lost = running & fine, running & ~fine
+    put(codes, code.where(lost, float(DIVERGED), value(codes)))
+    put(stops, code.where(lost, code.cast(number, DOUBLE) + 1.0, value(stops)))
+    return moves
+
+
+def watch(
+    code: Code,
+    layout: MemoryLayout,
+    M: Matrix,
+    moves: Vector,
+    number: Vector,
     given: list[Vector],
     value: Callable[[int], Vector],
     put: Callable[[int, Vector], None],
 ) -> None:
-    """Keep the new state where the seed still runs and the state is finite, and mark what happened elsewhere.
-
-    The rules of loops/watching.py.
-    """
-    shape = layout.shape
+    """Mark where the quantity has passed its threshold."""
     codes, stops, seen = layout.state - 3, layout.state - 2, layout.state - 1
-    running = (number < last) & value(codes).equals(0.0)
-    moves, lost = running & fine, running & ~fine
-    flat_old = [x for row in old.W for x in row] + old.a
-    flat_new = [x for row in new.W for x in row] + new.a
-    for i, (before, after) in enumerate(zip(flat_old, flat_new, strict=True)):
-        put(i, code.where(moves, after, before))
-    clock = code.cast(number, DOUBLE)
-    put(codes, code.where(lost, float(DIVERGED), value(codes)))
-    put(stops, code.where(lost, clock + 1.0, value(stops)))
-    if shape.quantity is None:
-        return
     level, sign, before = given[3], given[4], value(seen)
-    M = [[sum((w * c for w, c in zip(row, l, strict=False)), code.constant(0.0)) for l in shape.frame] for row in new.W]
     watched = M[0][0]
-    if shape.quantity == "overlap":
+    if layout.shape.quantity == "overlap":
         watched = code.sqrt(sum((m * m for row in M for m in row), code.constant(0.0)))
     passed = moves & (sign * (watched - level) <= 0.0)
     gap = before - watched
@@ -284,5 +319,5 @@ def accept(
     part = code.where(still, 1.0, (before - level) / code.where(still, 1.0, gap))
     part = code.where(part > 0.0, code.where(part < 1.0, part, 1.0), 0.0)
     put(codes, code.where(passed, float(REACHED), value(codes)))
-    put(stops, code.where(passed, clock + part, value(stops)))
+    put(stops, code.where(passed, code.cast(number, DOUBLE) + part, value(stops)))
     put(seen, code.where(moves, watched, before))

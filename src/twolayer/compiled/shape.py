@@ -12,7 +12,17 @@ from typing import Any, NamedTuple, Protocol
 from twolayer.compiled.formula import Formula
 from twolayer.equations.step import Form
 
-__all__ = ["Arithmetic", "Matrix", "Row", "Shape", "UnrolledNumbers", "UnrolledState", "dot", "reflection"]
+__all__ = [
+    "Arithmetic",
+    "BlockShape",
+    "Matrix",
+    "Row",
+    "Shape",
+    "UnrolledNumbers",
+    "UnrolledState",
+    "dot",
+    "reflection",
+]
 
 
 class Arithmetic(Protocol):
@@ -48,6 +58,30 @@ Matrix = list[Row]
 
 
 @dataclass(frozen=True)
+class BlockShape:
+    """What inputs with blocks add to the shape of a step.
+
+    Attributes
+    ----------
+    columns : int
+        Coordinates beside the target's: those of blocks held whole, then p of every other one.
+    plain : tuple of (int, int, int)
+        Of each block whose T is a plain matrix of normals: its first normal, its width in normals, and its columns.
+    triangular : int
+        How many blocks follow whose T is a triangle.
+    """
+
+    columns: int
+    plain: tuple[tuple[int, int, int], ...]
+    triangular: int
+
+    @property
+    def count(self) -> int:
+        """Blocks that are not held whole."""
+        return len(self.plain) + self.triangular
+
+
+@dataclass(frozen=True)
 class Shape:
     """What fixes the code of a step; hashable.
 
@@ -60,13 +94,15 @@ class Shape:
     form : Form
         Geometry, and whether the second layer moves.
     p, rank, batch : int
-        Rows of W, columns of A, and n_b. B has p columns.
+        Rows of W, columns of A, and n_b. B has p columns, unless there are blocks.
     frame : tuple
-        L_P, row by row.
+        L_P, row by row; with blocks it is data.
     noisy : bool
         Whether labels have noise.
     quantity : str, optional
         What is watched: ``"overlap"`` or ``"alignment"``.
+    blocks : BlockShape, optional
+        Where inputs have any.
     """
 
     activation: Formula
@@ -79,11 +115,17 @@ class Shape:
     frame: tuple[tuple[float, ...], ...]
     noisy: bool
     quantity: str | None
+    blocks: BlockShape | None = None
+
+    @property
+    def columns(self) -> int:
+        """Columns of W."""
+        return self.rank + (self.p if self.blocks is None else self.blocks.columns)
 
     @property
     def used(self) -> int:
         """Normals of a sample that play a role."""
-        return self.rank + self.p + self.noisy
+        return self.columns + self.noisy
 
     @property
     def rows(self) -> int:
@@ -92,8 +134,14 @@ class Shape:
 
     @property
     def entries(self) -> int:
-        """Normals that make T."""
-        return self.rows * (self.rows + 1) // 2
+        """Normals that make T, or the T of all blocks."""
+        triangle = self.rows * (self.rows + 1) // 2
+        return triangle if self.blocks is None else self.first_triangle + self.blocks.triangular * triangle
+
+    @property
+    def first_triangle(self) -> int:
+        """Normals of the blocks with plain matrices, which come first."""
+        return 0 if self.blocks is None else sum(self.rows * width for _, width, _ in self.blocks.plain)
 
 
 class UnrolledState(NamedTuple):

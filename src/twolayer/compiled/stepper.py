@@ -1,34 +1,51 @@
 """A chain whose step is written out, as a stepwise run: the numbers of every seed.
 
-state of a seed: one row of numbers, W (p, r + p) in the orthonormal basis and a (p,)
+state of a seed: one row of numbers, W (p, r + p) in the orthonormal basis and a (p,);
+    with blocks Wᵀ (coordinates, p) in the basis of equations/layout.py, a, and a factor of each row of W
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from twolayer.compiled.formula import formula_of_activation, formula_of_target
-from twolayer.compiled.shape import Shape
-from twolayer.equations.orthogonal import Reduced, embed, overlaps
+from twolayer.compiled.shape import BlockShape, Shape
+from twolayer.equations.layout import BlockLayout
+from twolayer.equations.orthogonal import Reduced, embed, overlaps, scaled_overlaps
 from twolayer.gaussian.nodes import target_frame
 from twolayer.loops.lanes import Lanes
 from twolayer.loops.stepwise import Stepper
 from twolayer.numerics import random
+from twolayer.numerics.wishart import GramFactors
 from twolayer.task.problem import Problem
 
 __all__ = ["WrittenStepper"]
 
 
-def shape_of(problem: Problem, at: Reduced, quantity: str | None, noisy: bool) -> Shape:
+def shape_of(problem: Problem, at: Reduced, quantity: str | None, noisy: bool, layout: BlockLayout | None) -> Shape:
     """What fixes the code of a chain that is suited."""
     activation, target = formula_of_activation(problem.activation), formula_of_target(problem.target)
     assert activation is not None and target is not None and at.kernel.loss.student is not None
-    frame = tuple(map(tuple, np.asarray(target_frame(problem.P)[0], float).tolist()))
+    L = np.zeros((0, 0)) if layout is not None else np.asarray(target_frame(problem.P)[0], float)
+    frame = tuple(map(tuple, L.tolist()))
     student = at.kernel.loss.student
-    return Shape(activation, target, student, at.form, at.p, at.rank, at.batch, frame, noisy, quantity)
+    blocks = None if layout is None else blocks_of(at, layout)
+    return Shape(activation, target, student, at.form, at.p, at.rank, at.batch, frame, noisy, quantity, blocks)
+
+
+def blocks_of(at: Reduced, layout: BlockLayout) -> BlockShape:
+    """What fixes the code where inputs have blocks: small ones have plain matrices T, and come first."""
+    assert isinstance(at.factor, GramFactors)
+    plain, first, outside = [], 0, iter(layout.outside)
+    for group in at.factor.groups:
+        for n in itertools.islice(outside, 0 if group.triangular else group.members):
+            plain.append((first, group.width, n))
+            first += group.draws
+    return BlockShape(at.columns, tuple(plain), at.factor.count - len(plain))
 
 
 class WrittenStepper(Stepper):
@@ -42,37 +59,63 @@ class WrittenStepper(Stepper):
     dims : sequence of int
     tables : sequence of arrays
         Dimension, and table of the Gram factor, of each task.
+    layout : BlockLayout, optional
+        Where rows lie, where inputs have blocks; there is one task then.
 
     Attributes
     ----------
     shape : Shape
     numbers : array (seeds or 1, numbers of a lane)
-        η, κ, √Δ, threshold, its sign, and the table; one row where all seeds share it.
+        η, κ, √Δ, threshold, its sign, and the table unless there are blocks; one row where all seeds share it.
     keys : array of uint32 (seeds, 4)
+    shared : array
+        Numbers of blocks, which all seeds share (in_blocks.py).
     """
 
     block = 64
 
-    def __init__(self, at: Reduced, lanes: Lanes, dims: Sequence[int], tables: Sequence[np.ndarray]) -> None:
-        self.at, self.lanes, problem = at, lanes, lanes.task.problem
+    def __init__(
+        self, at: Reduced, lanes: Lanes, dims: Sequence[int], tables: Sequence[Any], layout: BlockLayout | None = None
+    ) -> None:
+        self.at, self.lanes, self.layout, problem = at, lanes, layout, lanes.task.problem
         self.L, self.inverse = (np.asarray(x) for x in target_frame(problem.P))
         noise, rates = np.asarray(lanes.noise), lanes.rates(dims)
         watch = [np.zeros_like(noise), np.ones_like(noise)] if lanes.watch is None else list(lanes.watch)
         columns = [rates.step, rates.shrink, np.sqrt(noise), *watch]
         n = 1 if len(dims) == 1 and lanes.watch is None else len(noise)
-        table = np.asarray(tables[0])[None] if n == 1 else lanes.spread(tables)
+        self.shared = np.zeros(1)
+        if layout is None:
+            table = np.asarray(tables[0])[None] if n == 1 else lanes.spread(tables)
+        else:
+            assert isinstance(at.factor, GramFactors)
+            table, self.L = np.zeros((n, 0)), layout.L
+            own = [x for x, group in zip(tables[0], at.factor.groups, strict=True) if group.triangular]
+            self.shared = np.concatenate([np.ravel(x) for x in (layout.scale, layout.L, layout.spread, *own)])
         self.numbers = np.concatenate([*(np.asarray(x, float)[:n] for x in columns), table.reshape(n, -1)], axis=1)
-        self.shape = shape_of(problem, at, lanes.quantity, bool((noise > 0).any()))
+        self.shape = shape_of(problem, at, lanes.quantity, bool((noise > 0).any()), layout)
         self.keys = np.asarray(lanes.keys(random.Role.FIELDS, random.Role.ORTHOGONAL)).reshape(-1, 4)
 
     def rows(self) -> np.ndarray:
         """The start in the orthonormal basis, W and a in one row of numbers for each seed; one row if all are alike."""
-        only = self.lanes.only_start()
+        only = self.lanes.only_start() if self.layout is None else None
         Q, M, a = self.lanes.starts() if only is None else only
-        W = np.concatenate(embed(Q, M, self.inverse, self.at.columns), axis=-1)
-        return np.concatenate([W.reshape(len(W), -1), a], axis=1)
+        if self.layout is None:
+            W = np.concatenate(embed(Q, M, self.inverse, self.at.columns), axis=-1)
+            return np.concatenate([W.reshape(len(W), -1), a], axis=1)
+        W = self.layout.place(*self.lanes.block_starts()).swapaxes(-1, -2)
+        return np.concatenate([W.reshape(len(W), -1), a, np.ones_like(a)], axis=1)
 
     def overlaps(self, rows: Any) -> tuple[Any, Any, Any]:
         """Q, M and a of rows of numbers."""
+        W, a = self.opened(rows)
+        if self.layout is not None:
+            return *scaled_overlaps(W, self.L, self.layout.scale), a
+        return *overlaps(W, self.L), a
+
+    def opened(self, rows: Any) -> tuple[Any, Any]:
+        """W and a of rows of numbers."""
         p = self.at.p
-        return *overlaps(rows[:, :-p].reshape(len(rows), p, -1), self.L), rows[:, -p:]
+        if self.layout is None:
+            return rows[:, :-p].reshape(len(rows), p, -1), rows[:, -p:]
+        W = rows[:, : -2 * p].reshape(len(rows), -1, p) * rows[:, None, -p:]
+        return W.swapaxes(-1, -2), rows[:, -2 * p : -p]

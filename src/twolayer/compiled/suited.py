@@ -1,6 +1,7 @@
 """Which chains have a step that is written out, and where it becomes machine code.
 
 named and typed functions, plain SGD, batches that fit in memory, p up to 16  →  written out;    all else: equations/
+inputs may have blocks, of any size, on CPUs
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ def unwritten(problem: Problem, algorithm: SGD, at: Reduced, held: bool, quantit
         algorithm.lr.plain, algorithm.batch.plain, algorithm.loss, algorithm.geometry, 0.0, algorithm.weight_decay,
         train_second_layer=algorithm.train_second_layer,
     )  # fmt: skip
-    same = Problem(problem.target, problem.activation, problem.width, problem.noise, problem.gram, problem.second_layer)
+    same = Problem(
+        problem.target, problem.activation, problem.width, problem.noise, problem.gram, problem.second_layer,
+        inputs=problem.inputs,
+    )  # fmt: skip
     form = Form(at.form.geometry, False, at.form.trained)
     kernel = Kernel(at.kernel.activation, at.kernel.target, at.kernel.loss)
     if (plain, same, form, kernel) != (algorithm, problem, at.form, at.kernel) or not isinstance(algorithm.lr, Scaling):
@@ -52,7 +56,7 @@ def unwritten(problem: Problem, algorithm: SGD, at: Reduced, held: bool, quantit
         return "batches are too large to be held, or drawn from their Gaussian limit"
     if quantity not in (None, "overlap", "alignment"):
         return f"{quantity} is watched, which takes Gaussian averages at every step"
-    if not at.factor.bartlett or at.columns != at.p:
+    if not at.blocks and (not at.factor.bartlett or at.columns != at.p):
         return f"the dimension is too small: it needs {at.p} + {at.factor.rows} + 64 directions outside the target's"
     if at.p**2 * (at.p + at.factor.rows) > LONGEST:
         return f"{at.p} neurons with batches of {at.batch} make code too long to be unrolled"

@@ -209,12 +209,21 @@ class Code:
         """The mask: every neuron has lanes of its own."""
         return mask
 
+    def any(self, mask: Vector) -> Any:
+        """Whether the mask holds in some lane, as a scalar."""
+        if self.lanes == 1:
+            return mask.value
+        bits = self.builder.bitcast(mask.value, ir.IntType(self.lanes))
+        return self.builder.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(self.lanes), 0))
+
+    def if_any(self, mask: Vector, body: Callable[[], None]) -> None:
+        """Do what is rarely needed, if some lane asks for it."""
+        with self.builder.if_then(self.any(mask), likely=False):
+            body()
+
     def rarely(self, mask: Vector, value: Callable[[], Vector], otherwise: Vector) -> Vector:
         """``where(mask, value(), otherwise)``, where the value is computed only if some lane asks for it."""
-        any_lane = mask.value
-        if self.lanes > 1:
-            bits = self.builder.bitcast(mask.value, ir.IntType(self.lanes))
-            any_lane = self.builder.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(self.lanes), 0))
+        any_lane = self.any(mask)
         before = self.builder.block
         with self.builder.if_then(any_lane, likely=False):
             chosen = self.where(mask, value(), otherwise)
@@ -269,6 +278,13 @@ class Code:
         with self.builder.goto_entry_block():
             place = self.builder.alloca(self.type(x.kind))
         self.builder.store(x.value, place)
+        return place
+
+    def pointer(self, address: Any) -> Any:
+        """A place in the function that holds an address from now on."""
+        with self.builder.goto_entry_block():
+            place = self.builder.alloca(ir.PointerType())
+        self.builder.store(address, place)
         return place
 
     def loop(self, count: Any, body: Callable[[Any], None], first: int = 0) -> None:

@@ -11,6 +11,7 @@ factors T⁽ⁱ⁾ that are independent. Blocks of at most k_i + c_i dimensions 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -20,6 +21,18 @@ from twolayer.task.inputs import Inputs
 from twolayer.task.overlaps import Overlaps
 
 __all__ = ["BlockLayout"]
+
+
+@lru_cache(maxsize=4096)
+def frame_of(P: bytes, k: int) -> np.ndarray:
+    """L with P = L Lᵀ, from the numbers of P; many blocks have the same.
+
+    Examples
+    --------
+    >>> frame_of(np.array([[4.0]]).tobytes(), 1).tolist()
+    [[2.0]]
+    """
+    return Overlaps(np.eye(1), np.zeros((1, k)), np.frombuffer(P).reshape(k, k)).factors()[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +61,7 @@ class BlockLayout:
     def of(cls, inputs: Inputs, P: np.ndarray, dim: int, most: int | None = None) -> BlockLayout:
         """All coordinates at dimension d, or ``most`` of a block beside the target's; those held whole come first."""
         sizes = inputs.sizes(dim)
-        frames = [Overlaps(np.eye(1), np.zeros((1, len(one))), one).factors()[0] for one in P]
+        frames = [frame_of(np.asarray(one, float).tobytes(), len(one)) for one in P]
         for i, (n, L) in enumerate(zip(sizes, frames, strict=True)):
             if n < L.shape[1]:
                 raise InputError(

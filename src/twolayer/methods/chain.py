@@ -499,9 +499,9 @@ class Chain(Stackable):
         on_cpu = jax.default_backend() == "cpu"
         if self.engine == "jax" and on_cpu:
             return "jax"
-        exact = spec.held and not spec.gaussian and not spec.at.blocks
+        exact, blocks = spec.held and not spec.gaussian, spec.at.blocks
         reason = unwritten(task.problem, task.algorithm, spec.at, exact, spec.quantity)
-        if reason is None and not on_cpu and self.engine != "compiled" and spec.at.batch <= spec.at.p:
+        if reason is None and not on_cpu and self.engine != "compiled" and spec.at.batch <= spec.at.p and not blocks:
             return "device"
         reason = reason or no_machine_code()
         if reason is not None and self.engine == "compiled":
@@ -548,13 +548,15 @@ class Chain(Stackable):
         if chosen == "compiled":
             from twolayer.compiled.lanes import CompiledStepper as stepper  # loads LLVM
         lanes, tables = Lanes(tasks, 1), [table_of(*pair) for pair in pairs]
-        return Stepwise(lanes, stepper(spec.at, lanes, [method.dim for method in methods], tables))
+        layout = layout_of(self, tasks[0])
+        return Stepwise(lanes, stepper(spec.at, lanes, [method.dim for method in methods], tables, layout))
 
     def cost(self, task: Task) -> float:
-        """Steps, each of O(n_b p (p + k) + p³)."""
+        """Steps, each of O(n_b p (p + k) + p³) for every block of the inputs."""
         spec, _, factor = compiled_form(self, task)
         normal, cube = NANOSECONDS[self.chosen(task, spec)]
-        return float(task.points[-1]) * (normal * (spec.draws + factor.draws) + cube * spec.at.p**3) * 1e-9
+        cubes = factor.count if isinstance(factor, GramFactors) else 1
+        return float(task.points[-1]) * (normal * (spec.draws + factor.draws) + cube * cubes * spec.at.p**3) * 1e-9
 
     def compilation(self, task: Task) -> float:
         """Seconds that the code takes to compile."""

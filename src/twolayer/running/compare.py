@@ -24,6 +24,7 @@ from twolayer.running.pilots import Finite, Pilots, Probe, clock_ratio, planned_
 from twolayer.running.plan import Plan
 from twolayer.running.solve import given_start, make_task
 from twolayer.running.stages import Stage
+from twolayer.running.surrogate import over_data, universality
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import METHODS, Method, Outcome, Task
 from twolayer.task.overlaps import Overlaps
@@ -81,7 +82,8 @@ def compare(
         Stages have ends and save points of their own, so that time, steps and save are left out, and no thresholds.
     methods : sequence of Method, optional
         By default every one that can, at the dimension of the start. Methods that refuse are skipped, and the
-        table says why.
+        table says why. With ``Vectors(data=(X, y))`` and a problem without inputs the others are those of the Gaussian
+        surrogate of the data, `ODE` and `Chain` where none is named, and the table says by how much universality fails.
     start : Overlaps or str
         Or ``"random"``: drawn at the dimension of the methods, one start for all.
     time, steps, alpha : float or int
@@ -113,6 +115,7 @@ def compare(
     """
     announcer = Announcer(progress)
     seed, seeds = check_seed(seed), positive_integer("seeds", seeds)
+    problem, methods, start = over_data(problem, methods, start, seed)
     plan, ends = _planned(problem, algorithm, time, steps, alpha)
     asked, start = _prepared(plan, methods, start, ends, seeds, seed)
     usable, skipped = _usable(plan, asked)
@@ -155,7 +158,8 @@ def compare(
         if not results:
             raise
         raise Interrupted(so_far()) from None
-    return Comparison(tree_of(list(done), results, rows, skipped, told))
+    said = universality(done, results, plan.problem.P)
+    return Comparison(tree_of(list(done), results, rows, skipped, told, universality=said))
 
 
 def foreseen(
@@ -180,6 +184,7 @@ def foreseen(
     >>> [m.dimension for m, _ in foreseen(problem, algorithm, [ODE(), Chain(1600)], start, time=1) if m.name == "chain"]
     [1600, 400, 100]
     """
+    problem, methods, start = over_data(problem, methods, start, seed)
     plan, ends = _planned(problem, algorithm, time, steps, alpha)
     asked, start = _prepared(plan, methods, start, ends, seeds, seed)
     usable, _ = _usable(plan, asked)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import textwrap
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -74,6 +75,11 @@ class Comparison:
         """Methods that were asked for and refused, with the reason."""
         return dict(json.loads(self.tree.attrs["skipped"]))
 
+    @property
+    def universality(self) -> list[str]:
+        """How far runs over data are from their Gaussian surrogate, in words; empty without data."""
+        return list(json.loads(self.tree.attrs.get("universality", "[]")))
+
     def __repr__(self) -> str:
         return str(self)
 
@@ -123,6 +129,8 @@ class Comparison:
         for row in self.verdicts:
             if row.reason:
                 lines += _wrap(f"{row.method}, {row.quantity}: ", f"{row.verdict}, {row.reason}", hang=2)
+        for line in self.universality:
+            lines += _wrap("data   ", line)
         for name, why in self.skipped.items():
             lines += _wrap(f"skipped {name}: ", why, hang=2)
         if not json.loads(self.tree.attrs.get("complete", "true")):
@@ -151,6 +159,7 @@ def tree_of(
     skipped: dict[str, str],
     run: dict[str, Any],
     complete: bool = True,
+    universality: Sequence[str] = (),
 ) -> xr.DataTree:
     """The tree of a comparison; ``run`` holds the methods asked for and the arguments of `compare`, as plain values."""
     table = {}
@@ -166,6 +175,7 @@ def tree_of(
         "run": json.dumps(run),
         "versions": json.dumps(storage.versions()),
         "complete": json.dumps(complete),
+        **({"universality": json.dumps(list(universality))} if universality else {}),
         "papers": "[]",
     }
     return xr.DataTree.from_dict({"/": root, **{f"/{name}": results[name] for name in names}})

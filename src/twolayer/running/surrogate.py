@@ -8,15 +8,23 @@ the dimension of the data the surrogate is exact in `Chain`, so that nothing but
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+import xarray as xr
+
+from twolayer.methods.chain import Chain
+from twolayer.methods.ode import ODE
 from twolayer.methods.vectors import Vectors
+from twolayer.running.judging import SHARE, Judgement, judge, ranges
 from twolayer.task.data import Data
 from twolayer.task.inputs import BLOCKS, Inputs
+from twolayer.task.method import Method
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
-__all__ = ["Surrogate", "surrogate"]
+__all__ = ["Surrogate", "over_data", "surrogate", "universality"]
 
 
 class Surrogate(NamedTuple):
@@ -68,3 +76,59 @@ def surrogate(
     gram = sum(s * one for s, one in zip(inputs.variances, P, strict=True))
     found = problem.replace(inputs=inputs, gram=gram)
     return Surrogate(found, Vectors(data=data), Overlaps.random(found, data.dim, seed, size, law, P=P))
+
+
+def over_data(problem: Problem, methods: Any, start: Any, seed: int) -> tuple[Problem, Any, Any]:
+    """What `compare` follows where a method runs over data and the problem does not say which inputs it has.
+
+    The problem and the random start are then those of the Gaussian surrogate, and where no other method is asked for it
+    is followed by `ODE` and `Chain`.
+
+    Examples
+    --------
+    >>> X = np.tanh(np.random.default_rng(0).normal(size=(400, 20)))
+    >>> found = over_data(Problem("z1", "linear"), [Vectors(data=(X, X[:, 0]))], "random", 0)
+    >>> found[0].inputs.plain, [method.name for method in found[1]], found[2].dim
+    (False, ['ode', 'chain', 'vectors'], 20)
+    """
+    if not isinstance(methods, Sequence) or isinstance(start, Overlaps) or not problem.inputs.plain:
+        return problem, methods, start
+    data = next((x.data for x in methods if isinstance(x, Vectors) and x.data is not None), None)
+    if data is None:
+        return problem, methods, start
+    given = surrogate(problem, data.X, data.y, data.target, seed=seed)
+    alone = all(isinstance(x, Vectors) and x.data is not None for x in methods)
+    return given.problem, [ODE(), Chain(data.dim), *methods] if alone else methods, given.start
+
+
+def universality(methods: Mapping[str, Method], results: Mapping[str, xr.Dataset], gram: np.ndarray) -> list[str]:
+    """How far runs over data are from exact runs of their Gaussian surrogate, in words; nothing without both."""
+    chains = {x.dim: name for name, x in methods.items() if isinstance(x, Chain)}
+    lines = []
+    for name, method in methods.items():
+        if not isinstance(method, Vectors) or method.data is None:
+            continue
+        other, rows = chains.get(method.dim), results[name]
+        if other is not None and rows.sizes["seed"] == results[other].sizes["seed"] > 1:
+            found = judge(name, method.dim, rows, results[other], ranges(results[other], gram, method.dim))
+            lines.append(f"{_spoken(found)} ({name} against {other})")
+        on_rows, there = (rows[x].values[:, -1] for x in ("train_risk", "risk"))
+        share = float((on_rows / there).mean()) - 1
+        lines.append(
+            f"at the end of {name} the risk on the rows is {on_rows.mean():.3g}, that of the surrogate at the same "
+            f"overlaps {there.mean():.3g}: {abs(share):.1%} {'more' if share > 0 else 'less'} than a Gaussian law gives"
+        )
+    return lines
+
+
+def _spoken(rows: list[Judgement]) -> str:
+    """The verdict on universality: that of the worst quantity."""
+    failing = [row for row in rows if row.verdict == "differ"]
+    if failing:
+        worst = max(failing, key=lambda row: abs(row.worst_deviation) / row.range)
+        part = abs(worst.worst_deviation) / worst.range
+        return f"universality fails: {worst.entry} is off by {part:.1%} of its range at t = {worst.worst_time:.3g}"
+    seen = max(row.seen / row.range for row in rows)
+    if seen <= SHARE:
+        return f"universality holds: no entry is off by more than {seen:.1%} of its range"
+    return f"universality is undecided: entries could be off by {seen:.0%} of their range without being seen"
