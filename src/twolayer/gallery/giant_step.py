@@ -25,7 +25,7 @@ from twolayer.gallery.shared.registry import Finding, figure
 
 RATES = (0.5, 1.0, 2.0)
 LAW = "correlation loss, projected"
-FINE = 41  # points of the curves of theory
+FINE = 4  # points of the curves of theory to each measured one
 SHARE = 0.01  # of the overlap: what the mean step leaves out at the smallest batches
 RESOLUTION = 0.1  # of full overlap
 
@@ -33,7 +33,7 @@ RESOLUTION = 0.1  # of full overlap
 @figure(
     "giant-step",
     "overlap after one giant step: linear targets with n_b = αd, and h2, h3 against the batch exponent",
-    quick={"seeds": 16, "ells": (2,), "dims": (400, 1000), "count": 4, "dim": 400},
+    quick={"seeds": 16, "dims": (400, 1000), "count": 4, "dim": 400},
     group="phase-diagram",
     papers=("arnaboldi2024", "dandi2023"),
 )
@@ -42,7 +42,7 @@ def giant_step(
     seed: int = 0,
     dim: int = 2000,
     ells: tuple[int, ...] = (2, 3),
-    dims: tuple[int, ...] = (300, 3000),
+    dims: tuple[int, ...] = (400, 4000),
     count: int = 9,
     seeds: int = 64,
 ) -> Finding:
@@ -87,7 +87,7 @@ def _linear(dim: int, ratios: np.ndarray, seeds: int, seed: int) -> dict[str, An
             m = _step(problem, algorithm, tl.Chain(dim, batch_sums="gaussian"), start, seeds, seed)
             theory = _step(problem, algorithm, tl.GiantSteps(), start, 1, 0)[0]
             out[:, i, j] = m.mean(), m.std(ddof=1) / np.sqrt(seeds), theory
-    fine = np.geomspace(ratios[0], ratios[-1], FINE)
+    fine = np.geomspace(ratios[0], ratios[-1], FINE * len(ratios) + 1)
     limit = [
         [_step(problem, law("correlation", 1, 0, rate, x), tl.GiantSteps(), start, 1, 0)[0] for x in fine]
         for rate in RATES
@@ -104,7 +104,7 @@ def _powers(ell: int, dim: int, count: int, seeds: int, seed: int) -> dict[str, 
         m = _step(problem, algorithm, tl.Chain(dim, batch_sums="gaussian"), start, seeds, seed)
         theory = _step(problem, algorithm, tl.Map(dim), start, 1, 0)[0]
         out[:, j] = m.mean(), m.std(ddof=1) / np.sqrt(seeds), theory
-    fine = np.linspace(mus[0], mus[-1], FINE)
+    fine = np.linspace(mus[0], mus[-1], FINE * count + 1)
     line = [_step(problem, law("correlation", mu, (1 - ell) / 2, 0.5, 1.0), tl.Map(dim), start, 1, 0)[0] for mu in fine]
     return {"mu": mus, **dict(zip(("mean", "error", "theory"), out, strict=True)), "fine": fine, "line": line}
 
