@@ -1,5 +1,5 @@
 /**
- * How quick the explorer is, in Chromium: node benchmarks/explorer.mjs (after `npm ci` in explorer/).
+ * How quick the explorer is, in Chromium: node benchmarks/explorer.mjs [TASKS] (after `npm ci` in explorer/).
  *
  *     address        from the command to the line that tells the address
  *     first paint    of the page
@@ -15,7 +15,7 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const python = process.env.PYTHON ?? (existsSync(`${root}.venv/bin/python`) ? `${root}.venv/bin/python` : "python3");
 const flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
 const MOVES = 41;
-const presets = ["Phase retrieval by four neurons", "Escape of one neuron from a random start", "The symmetric plateau of erf committees and its end", "Two rectifiers learn one: the last mile"];
+const presets = ["Phase retrieval by four neurons", "Escape of one neuron from a random start", "The symmetric plateau of erf committees and its end", "Two rectifiers learn one: the last mile"].slice(0, Number(process.argv[2] ?? 4));
 const sorted = (values) => [...values].sort((a, b) => a - b);
 const median = (values) => sorted(values)[Math.floor(values.length / 2)];
 
@@ -48,7 +48,7 @@ for (const [number, preset] of presets.entries()) {
   }
   const first = number > 0 ? performance.now() - opened : performance.now() - began;
   await tab.waitForTimeout(15_000); // what is compiled ahead would share the cores
-  const times = await tab.evaluate(async (moves) => {
+  const measured = await tab.evaluate(async (moves) => {
     const slider = document.querySelector('input[type="range"][aria-label="Learning rate"]');
     const figure = document.querySelector(".risk [role=img]");
     const out = [];
@@ -59,12 +59,13 @@ for (const [number, preset] of presets.entries()) {
       slider.dispatchEvent(new Event("input", { bubbles: true }));
       while (figure.getAttribute("aria-label") === before && performance.now() - start < 5000) await new Promise((resolve) => setTimeout(resolve));
       await new Promise((resolve) => requestAnimationFrame(resolve));
-      out.push(performance.now() - start);
+      out.push([performance.now() - start, Number(document.documentElement.dataset.answer)]);
       await new Promise((resolve) => setTimeout(resolve, 60));
     }
     return out;
   }, MOVES);
-  console.log(`${preset}: first curve ${(first / 1000).toFixed(1)} s; slider to curve median ${median(times).toFixed(0)} ms, nine tenths below ${sorted(times)[Math.floor(0.9 * times.length)].toFixed(0)} ms`);
+  const [times, answers] = [measured.map(([whole]) => whole), measured.map(([, answer]) => answer)];
+  console.log(`${preset}: first curve ${(first / 1000).toFixed(1)} s; slider to curve median ${median(times).toFixed(0)} ms (the server's answer ${median(answers)} ms), nine tenths below ${sorted(times)[Math.floor(0.9 * times.length)].toFixed(0)} ms`);
 }
 await browser.close();
 server.kill("SIGINT");

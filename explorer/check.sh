@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The whole check of the pages: types, tests of the engine, the committed files against their sources, tests in Chromium.
-# Needs Node 20 with npm, and Chromium (Debian's package, or its path in CHROMIUM); installs by apt what is missing.
+# Needs Node 18 with npm, and Chromium (Debian's package, or its path in CHROMIUM); installs by apt what is missing.
 # The explorer's own server runs in the environment of the repository (.venv, or PYTHON). Stops at the first that fails.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"

@@ -25,5 +25,6 @@ await build({
   logLevel: "warning",
 });
 const compiled = readdirSync(outdir).map((file) => `${outdir}/${file}`);
-const flags = ["--enable-source-maps", "--test", "--test-reporter=spec"];
+// files side by side: while one waits for its browser or its server, the other computes
+const flags = ["--enable-source-maps", "--test", "--test-reporter=spec", "--test-concurrency=2"];
 process.exitCode = spawnSync(process.execPath, [...flags, ...compiled], { stdio: "inherit" }).status ?? 1;

@@ -36,6 +36,7 @@ KEYS = {
         "directions",
         "normalisation",
         "flips",
+        "inputs",
     ),
     "algorithm": ("lr", "batch", "loss", "geometry", "momentum", "dataset", "sampling", "repeat", "rule", "average"),
     "start": ("Q", "M", "a", "random", "seed"),
@@ -47,6 +48,8 @@ VALUES: tuple[Any, ...] = (
     "((((z1", "exp(exp(z1))", "1/z1", "z" * 3000, "relu", "erf", "tanh(z + 1)", "0.1/d", "d**400", "4*d", "0.2/d * cosine(5)",
     "clip(0.25)", "adam()", "__import__('os')", "../../etc/passwd", "\x00", "∞", "projected", "spherical", "correlation",
     [], [1], [[1.0]], [[1.0, 0.5], [0.5, 1.0]], [[None]], [["x"]], {}, {"teacher": "erf", "k": 2}, {"k": -1}, [0.1] * 2000,
+    {"kind": "power_law", "exponent": 1.0, "dim": 64}, {"kind": "power_law", "exponent": 1, "dim": 10**12},
+    {"variances": [2.0, 0.5], "fractions": [0.5, 0.5]}, {"variances": [-1], "dims": [2**70]},
     {"quantity": "risk", "value": 0.1}, "gaussian", "signs", "log", ["ode"], ["nothing"],
 )  # fmt: skip
 CHEAP = ("formula", "support", "text", "formula", "support", "text", "analysis", "escape", "phases", "landscape")

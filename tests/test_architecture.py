@@ -155,7 +155,15 @@ def test_everything_imported_is_declared() -> None:
             assert top == "twolayer" or top in sys.stdlib_module_names or top.lower() in declared, f"{name}: {full}"
 
 
-LIGHT = ("numerics.compilation", "numerics.errors", "numerics.tracing", "numerics.writing", "files.catalogue", "cli")
+LIGHT = (
+    "numerics.compilation",
+    "numerics.errors",
+    "numerics.passing",
+    "numerics.tracing",
+    "numerics.writing",
+    "files.catalogue",
+    "cli",
+)
 
 
 def test_heavy_modules_wait_until_they_are_used() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ import pytest
 import twolayer as tl
 from twolayer.loops import checkpoint as module
 from twolayer.loops.checkpoint import Checkpoint
+from twolayer.numerics.writing import write_atomically
 
 PROBLEM, START = tl.Problem("He2(z1)", "He2", noise=0.1), tl.Overlaps([[1.0]], [[0.5]])
 ALGORITHM = tl.SGD("0.05/d", geometry="projected")
@@ -172,17 +174,94 @@ def begun(folder: Path, *words: str) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize("signals", [(signal.SIGTERM,), (signal.SIGINT,), (signal.SIGINT, signal.SIGINT)])
-def test_interruptions_end_in_a_sentence(signals: tuple[int, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_interruptions_end_in_a_sentence(number: int, tmp_path: Path) -> None:
     process = begun(tmp_path)
-    for number in signals:
-        process.send_signal(number)
-        wall.sleep(0.1)
+    process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "interrupted" in out + err
     assert "Traceback" not in err
     assert {x.name for x in tmp_path.iterdir()} <= {"task.toml", "x.nc"}
+
+
+ENDED = "twolayer: interrupted twice, ended at once; what was written before is whole.\n"
+BUSY = """
+import sys, time
+from pathlib import Path
+from twolayer.cli.stopping import listen
+from twolayer.numerics.writing import write_atomically
+listen()
+def stubborn(path):
+    path.write_text("half of a file")
+    while True:
+        try:
+            print("busy", flush=True)
+            {work}
+        except KeyboardInterrupt:
+            print("asked", flush=True)
+write_atomically(Path("x.nc"), stubborn)
+"""
+COMPILING = """
+            import jax, jax.numpy as jnp
+            jax.config.update("jax_enable_compilation_cache", False)
+            def slow(x):
+                for i in range(200):
+                    x = jnp.sort(x * i)[::-1] + jnp.roll(x, i)
+                return x
+            lowered = jax.jit(slow).lower(jnp.ones(1000))
+            print("busy", flush=True)
+            lowered.compile()
+"""
+WORK = {
+    "sleep": "time.sleep(60)",
+    "python": "\n            while True: pass",
+    "numpy": "import numpy as np; [np.sort(np.random.default_rng(0).random(10**7)) for _ in range(99)]",
+    "compiling": COMPILING.strip(),
+}
+
+
+@pytest.mark.parametrize(("work", "number"), [*((work, signal.SIGINT) for work in WORK), ("sleep", signal.SIGTERM)])
+def test_the_second_ctrl_c_ends_at_once(work: str, number: int, tmp_path: Path) -> None:
+    """Whatever the process is doing, and although it does not listen to the first."""
+    code = [sys.executable, "-c", BUSY.format(work=WORK[work])]
+    process = subprocess.Popen(code, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "busy\n"
+    assert work != "compiling" or process.stdout.readline() == "busy\n"
+    (draft,) = tmp_path.iterdir()
+    process.send_signal(number)
+    wall.sleep(0.2)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (128 + number, ENDED)
+    assert not draft.exists()
+
+
+def test_the_second_ctrl_c_ends_a_command(tmp_path: Path) -> None:
+    process = begun(tmp_path)
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        wall.sleep(0.05)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.endswith(ENDED) and "Traceback" not in err
+    assert {x.name for x in tmp_path.iterdir()} == {"task.toml"}
+
+
+def test_what_a_kill_has_left_goes_with_the_next_file(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", BUSY.format(work="time.sleep(60)")], cwd=tmp_path,
+                               stdout=subprocess.PIPE)  # fmt: skip
+    assert process.stdout is not None
+    process.stdout.readline()
+    (draft,) = tmp_path.iterdir()
+    write_atomically(tmp_path / "y.txt", lambda path: path.write_text("y"))
+    assert draft.exists()  # its process lives
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    write_atomically(tmp_path / "y.txt", lambda path: path.write_text("y"))
+    assert [x.name for x in tmp_path.iterdir()] == ["y.txt"]
 
 
 def test_a_kill_leaves_no_stray_files(tmp_path: Path) -> None:
@@ -199,3 +278,43 @@ def test_bounds_are_told_with_the_estimate(tmp_path: Path) -> None:
     assert "h of one core" in done.stderr
     assert "--force" in done.stderr
     assert json.dumps(done.stdout) == '""'
+
+
+def children(session: int) -> list[int]:
+    """Processes of a session, of those that are not about to be collected."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = entry.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session and fields[0] != "Z":
+                found.append(int(entry.parent.name))
+    return found
+
+
+@pytest.mark.parametrize("times", [1, 2, 9])
+def test_a_pool_of_processes_is_interrupted_and_killed(times: int, tmp_path: Path) -> None:
+    """Ctrl-C reaches all processes of a terminal; nine times stand for a kill. No process and no file is left over."""
+    (tmp_path / "task.toml").write_text(
+        LONG + '[sweep]\n"algorithm.lr" = ["0.05/d", "0.1/d", "0.2/d"]\n', encoding="utf-8"
+    )
+    command = [*TWOLAYER, "sweep", "task.toml", "--out", "s.zarr", "--executor", "processes:2"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    until = wall.monotonic() + 60
+    while len(children(process.pid)) < 4 and wall.monotonic() < until:  # itself, two of the pool, and their accountant
+        wall.sleep(0.1)
+    wall.sleep(6)
+    if times == 9:
+        process.kill()
+    for _ in range(times % 9):
+        os.killpg(process.pid, signal.SIGINT)
+        wall.sleep(0.05)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == {1: 1, 2: 130, 9: -signal.SIGKILL}[times]
+    assert "Traceback" not in err
+    until = wall.monotonic() + 10
+    while children(process.pid) and wall.monotonic() < until:
+        wall.sleep(0.1)
+    assert children(process.pid) == []
+    assert [x.name for x in tmp_path.rglob("*") if x.name.startswith(".")] == []

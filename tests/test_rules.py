@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -19,7 +20,9 @@ from twolayer import d, rules
 from twolayer.equations.kernel import Kernel, Sample, kernel_of
 from twolayer.equations.orthogonal import Frame, Reduced, batch_sums, embed, exact_step, overlaps
 from twolayer.equations.step import Memory, coefficients_of, form_of
+from twolayer.gaussian import full
 from twolayer.gaussian.engines import adapt, select
+from twolayer.gaussian.full import FullEngine
 from twolayer.numerics.wishart import GramFactor
 from twolayer.task.labels import Spoilt
 
@@ -231,6 +234,41 @@ def test_averages_are_those_of_samples(law: str) -> None:
         ):
             error = samples.std(0) / 1000
             assert (np.abs(samples.mean(0) - getattr(found, name)) < sigmas(30) * error).all(), (rule, name)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("rule", [rules.clip(0.3), rules.normalised()], ids=lambda rule: rule.name)
+def test_noise_in_closed_form_is_that_of_its_nodes(rule: rules.Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With flipped labels too, and in batches; twice the noise is something else."""
+    point, problem = (np.array([[0.6]]), np.array([[0.3]]), np.array([1.2])), ERF.replace(flips=0.1)
+    engine = select(problem, tl.SGD(1 / d, rule=rule).mean_drive).engine
+    assert isinstance(engine, FullEngine)
+    closed = engine.rule
+    loss = dataclasses.replace(closed.kernel.loss, rule=dataclasses.replace(rule, smoothed=None))  # type: ignore[call-arg]
+    nodes = dataclasses.replace(closed, kernel=dataclasses.replace(closed.kernel, loss=loss))
+    assert closed.noise_nodes == 1 and nodes.noise_nodes >= 48
+    one, other = (jax.jit(lambda *x: tuple(closed.averages(*x)))(*point, noise) for noise in (0.2, 0.4))
+    monkeypatch.setattr(full, "BATCH", 2**14)
+    two = jax.jit(lambda *x: tuple(nodes.averages(*x)))(*point, 0.2)
+    for x, y in zip(one, two, strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-6)
+    assert abs(one[0] - other[0]) > 1e-3
+
+
+@pytest.mark.usefixtures("x64")
+def test_nodes_of_the_noise_are_not_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, drive = (
+        tl.Problem("He2(z1)", "He2", width=2, noise=0.1, noise_law="laplace"),
+        tl.SGD(1 / d, rule="clip(0.25)"),
+    )
+    engine = select(problem, drive.mean_drive).engine
+    point = np.eye(2), np.array([[0.3], [0.1]]), np.ones(2), 0.1
+
+    def bytes_of(batch: int) -> float:
+        monkeypatch.setattr(full, "BATCH", batch)
+        return jax.jit(lambda *x: tuple(engine(*x))).lower(*point).compile().memory_analysis().temp_size_in_bytes
+
+    assert bytes_of(full.BATCH) < 3e8 < 1e9 < bytes_of(2**40)
 
 
 CAUCHY = tl.Problem("erf(z1/1.4142135623730951)", "erf", noise=0.1, noise_law="cauchy")

@@ -58,7 +58,7 @@ export async function open(
       heard.push(`asked elsewhere: ${request.url()}`);
     }
   });
-  page.setDefaultTimeout(60_000);
+  page.setDefaultTimeout(120_000);
   await page.goto(fragment.startsWith("file:") ? fragment : address + fragment);
   return {
     page,

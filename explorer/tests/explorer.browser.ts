@@ -14,7 +14,7 @@ after(() => server.stop());
 const set = { ...(await stage()), address: server.address };
 const SCREENSHOTS = join(process.cwd(), "screenshots");
 mkdirSync(SCREENSHOTS, { recursive: true });
-const PATIENCE = { timeout: 120_000 };
+const PATIENCE = { timeout: 180_000 }; // of a slow core with nothing compiled
 
 const risk = (page: Page) => page.getByRole("img", { name: /^Risk: from/ });
 
@@ -30,7 +30,7 @@ async function redrawn(page: Page, before: string): Promise<string> {
 }
 
 async function linked(page: Page, expected: (state: State) => boolean): Promise<State> {
-  for (let patience = 100; patience > 0; patience--) {
+  for (let patience = PATIENCE.timeout / 100; patience > 0; patience--) {
     const state = readLink(new URL(page.url()).hash);
     if (state && expected(state)) return state;
     await page.waitForTimeout(100);
@@ -130,12 +130,43 @@ test("formulas are wrong at a character, and methods say why they do not apply",
   await page.getByRole("listitem").filter({ hasText: "chain 1 → 1" }).waitFor(PATIENCE);
   const state = await linked(page, ({ task }) => task.start?.M?.[0].length === 2);
   assert.equal(state.task.start!.M!.length, 4, "the start has a column for the new direction");
+  await page.getByRole("combobox", { name: "Target" }).fill("tanh(z1/2)**2 + sqrt(abs(z1))/(1 + exp(-z1))");
+  await page.waitForFunction(() => document.querySelectorAll("[role=math] .mfrac").length >= 2, null, PATIENCE);
+  assert.equal(await page.locator(".katex-error").count(), 0, "KaTeX has what the formulas take");
+  await close();
+});
+
+test("inputs with a spectrum", async () => {
+  const { page, close } = await open(set);
+  const before = await ready(page);
+  await page.getByText("Inputs, second layer, labels").click();
+  await page.getByRole("radio", { name: "blocks of variances" }).check();
+  await redrawn(page, before);
+  await page.getByRole("combobox", { name: "Shares of d" }).fill("0.3, 0.3");
+  await page.getByRole("combobox", { name: "Shares of d" }).press("Enter");
+  await page.getByText("Shares are as many numbers as variances, and sum to one.").waitFor();
+  await page.getByRole("combobox", { name: "Variances" }).fill("2, 0.5, 0.5");
+  await page.getByRole("combobox", { name: "Variances" }).press("Enter");
+  const blocks = await linked(page, ({ task }) => task.problem.inputs?.variances?.length === 3);
+  assert.deepEqual([blocks.task.problem.inputs!.fractions!.length, blocks.task.start], [3, { seed: 0 }]);
+  await page.getByRole("radio", { name: "power law" }).check();
+  await page.getByRole("spinbutton", { name: "Dimension d, value" }).fill("300");
+  await page.getByRole("spinbutton", { name: "Dimension d, value" }).press("Enter");
+  await linked(page, ({ task }) => task.problem.inputs?.dim === 300 && task.run.dim === 300);
+  await page.getByRole("radio", { name: "isotropic, N(0, I)" }).check();
+  await linked(page, ({ task }) => task.problem.inputs === undefined);
   await close();
 });
 
 test("a click into the plane sets batch and rate and runs; stop ends it; undo takes it back", async () => {
   const { page, close } = await open(set);
   await ready(page);
+  const noises: number[] = [];
+  for (let i = 0; i < 5; i++) {
+    await page.getByRole("slider", { name: "Noise Δ" }).press("ArrowRight");
+    noises.push(Number(await page.getByRole("spinbutton", { name: "Noise Δ, value" }).inputValue()));
+  }
+  assert.ok(noises.every((value, i) => value > (noises[i - 1] ?? 0.1)), `an arrow key never goes back: ${noises.join(" ")}`);
   await page.getByRole("spinbutton", { name: "Dimension d, value" }).fill("100000");
   await page.getByRole("spinbutton", { name: "Dimension d, value" }).press("Enter");
   const plane = page.getByRole("img", { name: /^Plane of batch/ });

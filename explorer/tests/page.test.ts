@@ -1,8 +1,8 @@
 /** The state of the explorer's page: laws in d, starts that fit, links that restore everything. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { asCsv, pointAt, type Curves } from "../src/page/results";
-import { fitted, lawOf, lawText, lensesOf, opened, readLink, writeLink, type State, type Task } from "../src/page/task";
+import { asCsv, Ensemble, meanOf, pointAt, type BandEvent, type Curves } from "../src/page/results";
+import { fitted, lawOf, lawText, lensesOf, opened, readLink, withDim, withInputs, writeLink, type State, type Task } from "../src/page/task";
 
 const TASK: Task = {
   problem: { target: "He2(z1)", activation: "tanh(z + 0.5)", width: 2, noise: 0.1 },
@@ -34,6 +34,19 @@ test("starts get a row for each neuron and a column for each direction, and stay
   assert.deepEqual([few.M, few.Q], [[[0.3]], [[1]]]);
 });
 
+test("inputs with a spectrum come with a start for them", () => {
+  const blocks = { kind: "blocks", variances: [1.5, 0.5], fractions: [0.5, 0.5] } as const;
+  const other = withInputs(TASK, blocks);
+  assert.deepEqual([other.problem.inputs, other.start], [blocks, { seed: 0 }], "overlaps of other inputs are none of these");
+  const given = { blocks: { Q: [[[1]], [[1]]], M: [[[0]], [[0]]], P: [[[1]], [[1]]] } };
+  assert.deepEqual(withInputs({ ...other, start: given }, { ...blocks, variances: [2, 1] }).start, given);
+  assert.deepEqual(withInputs({ ...other, start: given }, { ...blocks, variances: [2, 1, 1] }).start, { seed: 0 });
+  assert.deepEqual(fitted({ ...other, start: given }, 2, 1).start, { seed: 0 });
+  assert.deepEqual(withInputs(other, undefined), { ...TASK, start: { seed: 0 } });
+  const law = withInputs(TASK, { kind: "power_law", exponent: 1, dim: 400 });
+  assert.deepEqual([withDim(law, 50).problem.inputs!.dim, withDim(law, 50).run.dim, withDim(TASK, 50).problem], [50, 50, TASK.problem]);
+});
+
 test("a link restores everything", () => {
   const state: State = { ...opened(TASK), scale: "loglog", at: 0.25, pins: [{ name: "1: it's (a) {pin}, [x]: \"é\"", task: TASK, theory: "ode" }], best: true };
   const link = writeLink(state);
@@ -55,4 +68,14 @@ test("values with commas hold every entry", () => {
   };
   assert.equal(asCsv(curves, null), "# ode\ntime,step,sample,alpha,risk,excess_risk,M11,M21,Q11,Q12,Q21,Q22\n0,0,0,0,1,0.9,0.1,0.2,1,0,0,1\n1,10,10,0.1,,0.4,0.3,0.4,1,0.5,0.5,1\n");
   assert.deepEqual([pointAt(curves, 0.4), pointAt(curves, 0.6)], [0, 1]);
+});
+
+test("runs that no theory follows are shown by their mean", () => {
+  const runs = new Ensemble("vectors", 4);
+  assert.equal(meanOf(runs), null);
+  const spread = <T>(mean: T) => ({ mean, low: mean, high: mean });
+  const band = { count: 4, lost: 0, first: 0, time: [0, 1], step: [0, 9], sample: [0, 9], alpha: [0, 0.1], risks: [[1, 0.5]], passages: [], warnings: [] };
+  runs.add({ ...band, risk: spread([1, 0.5]), excess_risk: spread([0.9, 0.4]), M: spread([[[0.1]], [[0.3]]]) } satisfies BandEvent);
+  const shown = meanOf(runs)!;
+  assert.deepEqual([shown.risk, shown.M[1], shown.method, shown.Q], [[1, 0.5], [[0.3]], "vectors", undefined]);
 });

@@ -3,7 +3,7 @@ import { choice, picker, slider, toggle, type Control } from "../ui/controls";
 import { h, uniqueId } from "../ui/dom";
 import { matrixField } from "../ui/matrix-field";
 import type { Store } from "../ui/store";
-import { fitted, lawOf, lawText, opened, type Law, type Rows, type State, type Task } from "./task";
+import { fitted, lawOf, lawText, opened, withDim, withInputs, type Inputs, type Law, type Rows, type State, type Task } from "./task";
 
 export interface Preset {
   readonly name: string;
@@ -19,6 +19,7 @@ export interface Catalogue {
   readonly sources: Readonly<Record<string, string>>;
   readonly activations: readonly string[];
   readonly rules: readonly string[];
+  readonly losses: readonly string[];
   readonly version: string;
   readonly limits: Readonly<Record<string, number>>;
   readonly task: Task | null;
@@ -173,6 +174,7 @@ export class Describe {
     const layer = picker("Second layer", [{ value: "ones", label: "all one" }, { value: "signs", label: "random signs" }, { value: "gaussian", label: "Gaussian" }, { value: "given", label: "as given" }], (value) => this.problem({ second_layer: value === "given" ? undefined : value }, "layer"));
     const normalisation = choice("Output", [{ value: "mean", label: "mean over neurons", short: "mean" }, { value: "sqrt", label: "sum over √p", short: "Σ/√p" }, { value: "sum", label: "sum over neurons", short: "sum" }], (value) => this.problem({ normalisation: value }, "normalisation"));
     const flips = slider({ label: "Flipped signs", min: 0, max: 0.5, changed: (value) => this.problem({ flips: value }, "flips") });
+    const spectrum = this.spectrum();
     this.updates.push(({ problem }) => {
       this.target.set(typeof problem.target === "string" ? problem.target : JSON.stringify(problem.target));
       this.activation.set(problem.activation);
@@ -182,7 +184,41 @@ export class Describe {
       normalisation.set((problem["normalisation"] ?? "mean") as "mean");
       flips.set((problem["flips"] ?? 0) as number);
     });
-    return this.group("Task", this.target.element, this.activation.element, width.element, noise.element, this.more("Second layer, labels", layer.element, normalisation.element, flips.element));
+    return this.group("Task", this.target.element, this.activation.element, width.element, noise.element, this.more("Inputs, second layer, labels", ...spectrum, layer.element, normalisation.element, flips.element));
+  }
+
+  /** The covariance of the inputs: I, a few variances with their shares of the directions, or a power law. */
+  private spectrum(): HTMLElement[] {
+    const now = (): Inputs => this.store.state.task.problem.inputs ?? {};
+    const change = (inputs: Inputs | undefined, control: string): void => this.change(withInputs(this.store.state.task, inputs), control);
+    const even = (n: number): number[] => Array.from({ length: n }, (_, i) => (i < n - 1 ? Number((1 / n).toPrecision(6)) : Number((1 - (n - 1) * Number((1 / n).toPrecision(6))).toPrecision(12))));
+    const kind = choice<"isotropic" | "blocks" | "power_law">("Inputs", [{ value: "isotropic", label: "isotropic, N(0, I)", short: "N(0, I)" }, { value: "blocks", label: "blocks of variances", short: "blocks" }, { value: "power_law", label: "power law", short: "power law" }], (value) => {
+      const dim = this.store.state.task.run.dim ?? 1000;
+      change(value === "isotropic" ? undefined : value === "blocks" ? { kind: value, variances: [1.6, 0.4], fractions: [0.5, 0.5] } : { kind: value, exponent: 1, dim }, "inputs");
+    });
+    const variances = textField("Variances", ["1.6, 0.4", "2, 0.5, 0.1"], (text) => {
+      const found = numbersOf(text);
+      variances.fail(found ? null : "Variances are numbers, separated by commas.");
+      if (found) change({ kind: "blocks", variances: found, fractions: found.length === now().fractions?.length ? now().fractions! : even(found.length) }, "variances");
+    });
+    const fractions = textField("Shares of d", ["0.5, 0.5", "0.2, 0.5, 0.3"], (text) => {
+      const found = numbersOf(text);
+      const fits = found?.length === now().variances?.length && Math.abs(found!.reduce((sum, x) => sum + x, 0) - 1) < 1e-9;
+      fractions.fail(fits ? null : "Shares are as many numbers as variances, and sum to one.");
+      if (fits) change({ kind: "blocks", variances: now().variances!, fractions: found! }, "fractions");
+    });
+    const exponent = slider({ label: "Exponent", min: 0, max: 3, most: 100, changed: (value) => change({ ...now(), exponent: value }, "exponent") });
+    this.updates.push(({ problem: { inputs } }) => {
+      const shown = inputs ? (inputs.kind ?? "blocks") : "isotropic";
+      kind.set(shown);
+      variances.show(shown === "blocks");
+      fractions.show(shown === "blocks" && inputs?.fractions !== undefined);
+      exponent.show(shown === "power_law");
+      variances.set(inputs?.variances?.join(", ") ?? "");
+      fractions.set(inputs?.fractions?.join(", ") ?? "");
+      exponent.set(inputs?.exponent ?? 1);
+    });
+    return [kind.element, variances.element, fractions.element, exponent.element];
   }
 
   private algorithm(): HTMLElement {
@@ -195,11 +231,13 @@ export class Describe {
     const batch = lawField("Batch", "d^", 1, 1000, (change) => law("batch", change));
     const schedule = textField("Schedule", SCHEDULES, (text) => law("lr", { schedule: text }));
     const geometry = choice("Weights", [{ value: "free", label: "free" }, { value: "projected", label: "projected" }, { value: "spherical", label: "spherical" }], (value) => this.algorithmChange({ geometry: value }, "geometry"));
-    const loss = choice("Loss", [{ value: "squared", label: "squared" }, { value: "correlation", label: "correlation" }], (value) => this.algorithmChange({ loss: value }, "loss"));
+    const loss = textField("Loss", this.catalogue.losses, (text) => this.algorithmChange({ loss: text || undefined }, "loss"));
     const rule = textField("Rule", this.catalogue.rules, (text) => this.algorithmChange({ rule: text || undefined }, "rule"));
     const momentum = slider({ label: "Momentum", min: 0, max: 0.95, changed: (value) => this.algorithmChange({ momentum: value || undefined }, "momentum") });
     const decay = slider({ label: "Weight decay", min: 0, max: 1, most: 1e6, changed: (value) => this.algorithmChange({ weight_decay: value || undefined }, "decay") });
-    const second = toggle("Train the second layer too", (value) => this.algorithmChange({ train_second_layer: value || undefined }, "second"));
+    const second = toggle("Train the second layer too", (value) => this.algorithmChange({ train_second_layer: value || undefined, ...(value ? {} : { second_lr: undefined }) }, "second"));
+    const ownRate = textField("Its rate", ["0.1/d", "1/d"], (text) => this.algorithmChange({ second_lr: text || undefined }, "second-rate"));
+    ownRate.input.placeholder = "as the first layer";
     const dataset = textField("Samples", ["4*d", "d", "8*d"], (text) => this.algorithmChange({ dataset: text || undefined, ...(text ? {} : { sampling: undefined }) }, "dataset"));
     dataset.input.placeholder = "all new; or 4*d";
     const sampling = picker("Batches", [{ value: "sequence", label: "in sequence" }, { value: "reshuffled", label: "reshuffled" }, { value: "subset", label: "random subsets" }, { value: "replacement", label: "with replacement" }], (value) => this.algorithmChange({ sampling: value === "sequence" ? undefined : value }, "sampling"));
@@ -211,29 +249,32 @@ export class Describe {
       if (size) batch.set(size);
       schedule.set(rate?.schedule ?? "");
       geometry.set((algorithm["geometry"] ?? "free") as "free");
-      loss.set((algorithm["loss"] ?? "squared") as "squared");
+      loss.set(String(algorithm["loss"] ?? "squared"));
       rule.set(String(algorithm["rule"] ?? ""));
       momentum.set((algorithm["momentum"] ?? 0) as number);
       decay.set((algorithm["weight_decay"] ?? 0) as number);
       second.set(Boolean(algorithm["train_second_layer"]));
+      ownRate.set(String(algorithm["second_lr"] ?? ""));
+      ownRate.show(Boolean(algorithm["train_second_layer"]));
       dataset.set(String(algorithm["dataset"] ?? ""));
       sampling.set((algorithm["sampling"] ?? "sequence") as "sequence");
       sampling.show(algorithm["dataset"] !== undefined);
     });
-    return this.group("Algorithm", lr.element, batch.element, geometry.element, loss.element, this.more("Schedule, rule, momentum, data", schedule.element, rule.element, momentum.element, decay.element, second.element, dataset.element, sampling.element));
+    return this.group("Algorithm", lr.element, batch.element, geometry.element, loss.element, this.more("Schedule, rule, momentum, data", schedule.element, rule.element, momentum.element, decay.element, second.element, ownRate.element, dataset.element, sampling.element));
   }
 
   private start(): HTMLElement {
-    const law = choice("Weights", [{ value: "given", label: "given overlaps", short: "given" }, { value: "sphere", label: "random on the sphere", short: "sphere" }, { value: "gaussian", label: "random, Gaussian", short: "Gauss" }], (value) => this.place(value));
+    const law = choice("Weights", [{ value: "given", label: "given overlaps", short: "given" }, { value: "sphere", label: "random on the sphere", short: "sphere" }, { value: "hemisphere", label: "random on the half of the sphere towards the target", short: "half" }, { value: "gaussian", label: "random, Gaussian", short: "Gauss" }], (value) => this.place(value));
     const seed = slider({ label: "Seed of start", min: 0, max: 50, most: 1e9, whole: true, changed: (value) => this.change({ ...this.store.state.task, start: { ...this.store.state.task.start, seed: value } }, "start-seed") });
     const note = (name: string): HTMLElement => h("i", { "aria-hidden": "true" }, name);
     const M = matrixField({ label: "Overlaps with the target", name: "M", symbol: note(" M"), changed: (rows) => this.given({ M: rows }) });
     const Q = matrixField({ label: "Between neurons", name: "Q", symbol: note(" Q"), symmetric: true, changed: (rows) => this.given({ Q: rows }) });
     const fields = this.more("Overlaps M and Q", M.element, Q.element);
-    this.updates.push(({ start }) => {
+    this.updates.push(({ start, problem }) => {
       const given = start?.Q !== undefined && start.M !== undefined;
-      law.set(given ? "given" : start?.random === "gaussian" ? "gaussian" : "sphere");
-      seed.show(!given);
+      law.offer(problem.inputs && !start?.blocks ? ["sphere", "hemisphere", "gaussian"] : ["given", "sphere", "hemisphere", "gaussian"]);
+      law.set(given || start?.blocks ? "given" : ((start?.random ?? "sphere") as "sphere"));
+      seed.show(!given && !start?.blocks);
       seed.set(start?.seed ?? 0);
       fields.hidden = !given || start.M!.length > 8;
       if (!fields.hidden) {
@@ -245,7 +286,7 @@ export class Describe {
   }
 
   private runs(): HTMLElement {
-    const dim = slider({ label: "Dimension d", min: 10, max: 1e9, least: 2, scale: "log", whole: true, changed: (value) => this.runChange({ dim: value }, "dim") });
+    const dim = slider({ label: "Dimension d", min: 10, max: 1e9, least: 2, scale: "log", whole: true, changed: (value) => this.change(withDim(this.store.state.task, value), "dim") });
     const clocks = ["time", "steps", "alpha"] as const;
     const clock = choice("Until", [{ value: "time", label: "time t", short: "t" }, { value: "steps", label: "steps" }, { value: "alpha", label: "samples over d", short: "α" }], (value) => {
       const known = this.end();
@@ -287,6 +328,7 @@ export class Describe {
 
   private place(law: string): void {
     const { task } = this.store.state;
+    if (law === "given" && task.start?.blocks) return;
     if (law !== "given") {
       this.change({ ...task, start: { ...(law === "sphere" ? {} : { random: law }), seed: task.start?.seed ?? 0 } }, "start-law");
       return;
@@ -295,6 +337,12 @@ export class Describe {
     const M = [[0.2]];
     this.change(fitted({ ...task, start: { M, Q: [[1]] } }, p, 1), "start-law");
   }
+}
+
+/** Numbers separated by commas or spaces; null where something else stands there. */
+function numbersOf(text: string): number[] | null {
+  const found = text.split(/[\s,;]+/).filter(Boolean).map(Number);
+  return found.length > 0 && found.every(Number.isFinite) ? found : null;
 }
 
 function asTable(text: string): string | Record<string, unknown> {

@@ -7,13 +7,13 @@ import { ThemeSwitch } from "../ui/theme";
 import { ask, get, Newest, Refusal, stream } from "./api";
 import { Describe, type Catalogue } from "./describe";
 import type { Plane } from "./maps";
-import { asCsv, Ensemble, type BandEvent, type Curves, type FamilyCurve, type Verdict } from "./results";
+import { asCsv, Ensemble, meanOf, type BandEvent, type Curves, type FamilyCurve, type Verdict } from "./results";
 import { See, type Known } from "./see";
 import { fitted, lawOf, lawText, opened, question, readLink, writeLink, type Pin, type State, type Task } from "./task";
 
 const COMPILING_MILLISECONDS = 350; // an answer that takes longer is being compiled
 const AHEAD_MILLISECONDS = 1500; // of quiet, before neighbouring widths are compiled
-const DRAFT_POINTS = 80; // save points while a slider moves; the last answer has all of them
+const DRAFT_POINTS = 64; // save points while a slider moves; the last answer has all of them
 const SETTLED_MILLISECONDS = 250;
 const DETAILS_MILLISECONDS = 300; // of quiet, before panels ask for what they show
 
@@ -64,20 +64,20 @@ class Page {
       2,
       (curves, milliseconds) => this.heard(curves, milliseconds),
       (error) => this.refused(error),
-      (busy) => this.waiting(busy),
+      (busy) => this.waiting("theory", busy),
     );
     this.formulas = new Newest<Answer>(1, (found) => this.heardFormula(found), quiet);
     this.analyses = new Newest<Answer>(1, (found) => this.see.showAnalysis(found), () => this.see.showAnalysis(null));
     this.supports = new Newest<Answer>(1, (found) => this.see.showMethods(found["methods"], found["reasons"]), quiet);
-    this.planes = new Newest<Plane>(1, (plane) => this.see.showPlane(plane), (error) => this.see.showPlane(null, error.message));
+    this.planes = new Newest<Plane>(1, (plane) => this.see.showPlane(plane), (error) => this.see.showPlane(null, error.message), (busy) => this.waiting("the plane", busy));
     const land = (found: Answer | null, reason: string): void => {
       this.landscape = found as Known["landscape"];
       this.see.sayLandscape(reason);
       this.drawSoon();
     };
-    this.landscapes = new Newest<Answer>(1, (found) => land(found, ""), (error) => land(null, error.message));
-    this.escapes = new Newest<Answer>(1, (found) => this.marked("escape", found), (error) => this.unmarked("escape", error));
-    this.bests = new Newest<Answer>(1, (found) => this.marked("best", found), (error) => this.unmarked("best", error));
+    this.landscapes = new Newest<Answer>(1, (found) => land(found, ""), (error) => land(null, error.message), (busy) => this.waiting("the landscape", busy));
+    this.escapes = new Newest<Answer>(1, (found) => this.marked("escape", found), (error) => this.unmarked("escape", error), (busy) => this.waiting("escape times", busy));
+    this.bests = new Newest<Answer>(1, (found) => this.marked("best", found), (error) => this.unmarked("best", error), (busy) => this.waiting("the best possible", busy));
     this.describe = new Describe(this.store, catalogue, () => (this.running ? this.stop() : void this.run()));
     this.see = new See(this.store, (mu, delta) => this.choose(mu, delta), (i) => this.unpin(i), (i) => this.reopen(i), (key) => void this.sweep(key));
     this.see.pin.addEventListener("click", () => this.pin());
@@ -157,6 +157,8 @@ class Page {
       this.formulas.ask(() => ask("formula", state.task) as Promise<Answer>);
     }
     const task = JSON.stringify(state.task);
+    // a new task is drawn when its curves are there: until then it would be the old picture once more
+    if (asked === this.asked || this.ensemble || this.family || !this.curves) this.drawSoon();
     if (asked !== this.asked) {
       this.asked = asked;
       this.stop();
@@ -174,7 +176,6 @@ class Page {
     clearTimeout(this.detailing);
     this.detailing = setTimeout(() => this.askDetails(), this.detailed.size > 0 ? DETAILS_MILLISECONDS : 0);
     this.askPins();
-    this.drawSoon();
   }
 
   private askTheory(): void {
@@ -230,6 +231,7 @@ class Page {
 
   private heard(curves: Curves, milliseconds: number): void {
     this.curves = curves;
+    this.old = false;
     this.describe.refuse(null);
     const parts = [...curves.warnings, ...(curves.outcome === "ok" ? [] : [`The theory ended early (${curves.outcome}): ${curves.advice}.`])];
     this.see.say(parts.length > 0 ? parts.join(" ") : null);
@@ -240,15 +242,26 @@ class Page {
   }
 
   private refused(error: Refusal): void {
+    this.old = true;
     this.describe.refuse(error.message);
     this.see.say("The curves are those of the last task that could be followed.");
+    this.drawSoon();
   }
 
-  private waiting(busy: boolean): void {
+  /** Say what is waited for, once it takes long: of a theory, that is compiling. */
+  private waiting(what: string, busy: boolean): void {
+    this.awaited = busy ? [...this.awaited.filter((word) => word !== what), what] : this.awaited.filter((word) => word !== what);
     clearTimeout(this.slow);
-    this.see.busy(null);
-    if (busy) this.slow = setTimeout(() => this.see.busy("compiling …"), COMPILING_MILLISECONDS);
+    const tell = (): void => {
+      const theory = this.awaited.includes("theory");
+      const words = theory ? (this.curves ? "compiling …" : "warming up …") : this.awaited.length > 0 ? `${this.awaited[0]} …` : null;
+      this.see.busy(words, theory || this.old);
+    };
+    if (this.awaited.length > 0) this.slow = setTimeout(tell, COMPILING_MILLISECONDS);
+    if (!this.awaited.includes("theory")) this.see.busy(null, this.old);
   }
+  private old = false; // whether the curves are those of an earlier task
+  private awaited: readonly string[] = [];
 
   private heardFormula(found: Answer): void {
     for (const name of ["target", "activation"] as const) this.describe.wrong(name, found[name].error ?? null, found[name].position ?? null);
@@ -294,6 +307,12 @@ class Page {
     this.stop();
     const control = (this.running = new AbortController());
     const ensemble = new Ensemble(runs, task.run.seeds ?? 32);
+    if (this.old) {
+      this.curves = null;
+      this.old = false;
+      this.see.busy(null, false);
+      this.see.say(null);
+    }
     this.describe.progress(true, 0, "preparing …");
     let seeds = ensemble.seeds;
     try {
@@ -354,21 +373,27 @@ class Page {
     const control = (this.sweeping = new AbortController());
     const list: FamilyCurve[] = [];
     this.family = { key: key.split(".")[1], curves: list };
+    const draft = { ...task, run: { ...task.run, save: DRAFT_POINTS } };
+    let refused = "";
+    const hear = (value: string | number, curves: FamilyCurve["curves"] & { error?: string }): void => {
+      if (control.signal.aborted) return;
+      if (curves.error) refused ||= curves.error;
+      else list.push({ value, curves });
+      this.drawSoon();
+    };
     try {
-      await stream(
-        "family",
-        { ...task, run: { ...task.run, save: DRAFT_POINTS } },
-        { method: theory, key, values: valuesOf(task, key) },
-        (event, data) => {
-          if (event !== "curve" || control.signal.aborted || data.error) return;
-          list.push({ value: data.value, curves: data });
-          this.drawSoon();
-        },
-        control.signal,
-      );
+      if (key === "problem.width") await this.widths(draft, hear, control.signal);
+      else await stream("family", draft, { method: theory, key, values: valuesOf(task, key) }, (event, data) => event === "curve" && hear(data.value, data), control.signal);
     } catch (error) {
-      if (!control.signal.aborted) this.notice.say((error as Error).message, 6);
+      if (!control.signal.aborted) refused = (error as Error).message;
     }
+    if (list.length === 0 && refused) this.notice.say(refused, 6);
+  }
+
+  /** Every width has a start of its own: given overlaps lose rows, or get new ones. */
+  private async widths(task: Task, hear: (value: number, curves: Curves) => void, signal: AbortSignal): Promise<void> {
+    const k = this.curves?.M[0][0].length ?? 1;
+    for (const width of [1, 2, 3, 4]) hear(width, (await ask("theory", fitted({ ...task, problem: { ...task.problem, width } }, width, k), { method: this.store.state.theory }, signal)) as Curves);
   }
 
   // -- pins -------------------------------------------------------------------------------------------------------
@@ -458,7 +483,7 @@ class Page {
     cancelAnimationFrame(this.drawing);
     this.drawing = 0;
     const pins = this.store.state.pins.map((pin) => ({ pin, curves: this.pinned.get(keyOf(pin)) ?? null }));
-    this.see.show({ curves: this.curves, ensemble: this.ensemble, pins, family: this.family, escape: this.escape, best: this.best, landscape: this.landscape });
+    this.see.show({ curves: this.curves ?? meanOf(this.ensemble), ensemble: this.ensemble, pins, family: this.family, escape: this.escape, best: this.best, landscape: this.landscape });
   }
 
   private keepLink(): void {
@@ -511,7 +536,6 @@ function valuesOf(task: Task, key: string): (string | number)[] {
   if (key === "algorithm.lr") return scaled(task.algorithm.lr);
   if (key === "algorithm.batch") return scaled(task.algorithm.batch ?? 1);
   if (key === "problem.noise") return [0, 0.01, 0.1, 0.5, 1];
-  if (key === "problem.width") return [1, 2, 3, 4];
   if (key === "run.dim") return [100, 1000, 10_000, 100_000];
   return [0, 1, 2, 3, 4, 5, 6, 7];
 }

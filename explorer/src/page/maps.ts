@@ -159,7 +159,12 @@ export class PlaneMap extends Picture {
     context.textBaseline = "middle";
     plane.regimes.forEach((name, i) => {
       const { x, y, n } = centres[i];
-      if (n > 20) context.fillText(name.length > 34 ? `${name.slice(0, 33)}…` : name, x / n, y / n);
+      if (n <= 20) return;
+      const room = box.width - 12;
+      let text = name;
+      while (context.measureText(text).width > room && text.length > 4) text = `${text.slice(0, -2)}…`;
+      const half = context.measureText(text).width / 2 + 6;
+      context.fillText(text, Math.min(box.left + box.width - half, Math.max(box.left + half, x / n)), y / n);
     });
     const dot = (mu: number, delta: number, fill: string, radius: number): void => {
       context.beginPath();

@@ -68,6 +68,15 @@ export class Ensemble {
   }
 }
 
+/** The mean of runs in the place of a theory, for tasks that none follows. */
+export function meanOf(ensemble: Ensemble | null): Curves | null {
+  const band = ensemble?.band;
+  if (!band?.risk || !band.excess_risk || !band.M) return null;
+  const { time, step, sample, alpha } = band;
+  const about = { units: {}, a: [], outcome: "ok", advice: "", engine: "", engine_error: null, method: ensemble!.method, warnings: [] };
+  return { ...about, time, step, sample, alpha, risk: band.risk.mean, excess_risk: band.excess_risk.mean, M: band.M.mean, ...(band.Q ? { Q: band.Q.mean } : {}) };
+}
+
 export interface FamilyCurve {
   readonly value: string | number;
   readonly curves: Pick<Curves, "time" | "step" | "alpha" | "risk" | "excess_risk">;

@@ -40,6 +40,12 @@ function graded(i: number, n: number): string {
   return dark ? `oklch(${0.55 + 0.35 * part} 0.13 ${270 - 190 * part})` : `oklch(${0.32 + 0.4 * part} 0.13 ${270 - 190 * part})`;
 }
 
+function swatch(colour: string): HTMLElement {
+  const element = h("span", { class: "swatch", "aria-hidden": "true" });
+  element.style.background = colour;
+  return element;
+}
+
 export class See {
   readonly element = h("main", { class: "see page-see" });
   readonly pin = h("button", { type: "button" }, "Pin");
@@ -49,6 +55,7 @@ export class See {
   private readonly risk: Chart;
   private readonly riskKey = h("p", { class: "key" });
   private readonly overlaps = new Chart("Overlaps", (x) => this.scrub(x));
+  private readonly overlapKey = h("span", { class: "told", "aria-hidden": "true" });
   private readonly heat = new HeatMap("Overlaps at the cursor");
   private readonly neurons = new Scatter("Neurons");
   private readonly plane: PlaneMap;
@@ -109,8 +116,8 @@ export class See {
     const scale = choice<Scale>("Axes", [{ value: "linear", label: "linear" }, { value: "log", label: "logarithmic", short: "log" }, { value: "loglog", label: "both logarithmic", short: "log–log" }], (value) => store.update({ scale: value }, "scale"));
     const clock = choice<Clock>("Clock", [{ value: "time", label: "time t", short: "t" }, { value: "alpha", label: "samples over d", short: "α" }, { value: "step", label: "steps of SGD", short: "steps" }], (value) => store.update({ clock: value }, "axis"));
     const excess = toggle("excess", (value) => store.update({ quantity: value ? "excess_risk" : "risk" }, "quantity"));
-    const marks = toggle("escape", (value) => store.update({ marks: value }, "marks"));
-    const best = toggle("best", (value) => store.update({ best: value }, "best"));
+    const marks = toggle("escape", (value) => store.update({ marks: value, ...(value && store.state.clock === "alpha" ? { clock: "time" as const } : {}) }, "marks"));
+    const best = toggle("best", (value) => store.update({ best: value, ...(value ? { clock: "alpha" as const } : {}) }, "best"));
     const id = uniqueId("sweep");
     const options: [string, string][] = [["", "family of …"], ["algorithm.lr", "learning rates"], ["problem.noise", "noises"], ["algorithm.batch", "batches"], ["problem.width", "widths"], ["start.seed", "starts"], ["run.dim", "dimensions"]];
     const family = h("select", { id, "aria-label": "Family of curves" }, ...options.map(([value, label]) => h("option", { value }, label)));
@@ -140,7 +147,7 @@ export class See {
       this.overlaps.element.hidden = state.overlaps === "map";
       this.heat.element.hidden = state.overlaps !== "map";
     });
-    return panel("overlaps", ["Overlaps"], [shown.element], this.overlaps.element, this.heat.element);
+    return panel("overlaps", ["Overlaps"], [this.overlapKey, shown.element], this.overlaps.element, this.heat.element);
   }
 
   private neuronPanel(): HTMLElement {
@@ -186,9 +193,11 @@ export class See {
 
   // -- what the server has said -----------------------------------------------------------------------------------
 
-  busy(words: string | null): void {
+  /** What is being computed; curves of a task that is no longer the present one are pale. */
+  busy(words: string | null, stale: boolean): void {
     this.spinner.textContent = words ?? "";
     this.spinner.classList.toggle("on", words !== null);
+    this.element.classList.toggle("stale", stale);
   }
 
   say(text: string | null): void {
@@ -248,9 +257,9 @@ export class See {
       return;
     }
     const rows = verdict.rows.map((row) =>
-      h("tr", { class: row.verdict }, h("th", { scope: "row" }, row.entry || row.quantity), h("td", {}, row.reference === null ? "" : short(row.reference, 4)), h("td", {}, row.mean === null ? "" : measured(row.mean, row.standard_error ?? 0)), h("td", {}, row.worst_ratio === null ? "" : fixed(row.worst_ratio)), h("td", { title: row.reason }, row.verdict)),
+      h("tr", { class: row.verdict }, h("th", { scope: "row" }, row.entry || row.quantity), h("td", { class: "verdict", title: row.reason }, row.verdict), h("td", {}, row.reference === null ? "" : short(row.reference, 4)), h("td", {}, row.mean === null ? "" : measured(row.mean, row.standard_error ?? 0)), h("td", {}, row.worst_ratio === null ? "" : fixed(row.worst_ratio))),
     );
-    const head = h("thead", {}, h("tr", {}, ...["entry", NAMES[verdict.reference ?? ""] ?? "theory", "mean", "worst", "verdict"].map((word) => h("th", { scope: "col" }, word))));
+    const head = h("thead", {}, h("tr", {}, ...["entry", "verdict", NAMES[verdict.reference ?? ""] ?? "theory", "mean", "worst"].map((word) => h("th", { scope: "col" }, word))));
     const reasons = [...new Set(verdict.rows.map(({ reason }) => reason).filter(Boolean))];
     this.verdict.replaceChildren(h("table", { "aria-label": "Verdict" }, head, h("tbody", {}, ...rows)), ...reasons.map((text) => h("p", { class: "told" }, text)));
   }
@@ -267,19 +276,12 @@ export class See {
     const rows = pins.map(({ pin, curves }, i) => {
       const last = curves?.risk.at(-1) ?? null;
       const name = h("button", { type: "button", title: "Open it again", onclick: () => this.reopen(i) }, pin.name);
-      name.prepend(this.swatch(i));
+      name.prepend(swatch(colours().neurons[(i + 1) % 4]));
       const away = h("button", { type: "button", "aria-label": `Unpin ${pin.name}`, onclick: () => this.unpin(i) }, "×");
-      const { problem, algorithm } = pin.task;
-      return h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, NAMES[pin.theory] ?? pin.theory), h("td", {}, String(problem.width ?? 1)), h("td", {}, String(algorithm.lr)), h("td", {}, short(problem.noise ?? 0)), h("td", {}, last === null ? "…" : short(last, 4)), h("td", {}, away));
+      return h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, NAMES[pin.theory] ?? pin.theory), h("td", {}, short(pin.task.problem.noise ?? 0)), h("td", {}, last === null ? "…" : short(last, 4)), h("td", {}, away));
     });
-    const head = h("thead", {}, h("tr", {}, ...["run", "theory", "p", "lr", "Δ", "last risk", ""].map((word) => h("th", { scope: "col" }, word))));
+    const head = h("thead", {}, h("tr", {}, ...["run", "theory", "Δ", "last risk", ""].map((word) => h("th", { scope: "col" }, word))));
     this.pinned.replaceChildren(h("table", { "aria-label": "Pinned runs" }, head, h("tbody", {}, ...rows)));
-  }
-
-  private swatch(i: number): HTMLElement {
-    const element = h("span", { class: "swatch", "aria-hidden": "true" });
-    element.style.background = colours().neurons[(i + 1) % 4];
-    return element;
   }
 
   // -- pictures ---------------------------------------------------------------------------------------------------
@@ -346,7 +348,11 @@ export class See {
     this.risk.describe(`${name}: from ${ends[0]} to ${ends[1]} at time ${short(curves.time.at(-1)!)}${simulated}`);
     const keys = [h("span", {}, `${NAMES[curves.method]}: ${ends[1]} at the end`)];
     if (band) keys.push(h("span", { class: "chain" }, `${NAMES[ensemble!.method]}, d = ${state.task.run.dim}: ${band[quantity] ? short(band[quantity]!.mean.at(-1) ?? NaN, 4) : "–"} (${band.count} runs, band 80 %)`));
-    if (family) keys.push(h("span", { class: "plain" }, `family: ${family.key} ${family.curves.map(({ value }) => value).join(", ")}`));
+    if (family) {
+      const values = family.curves.flatMap(({ value }, i) => [i > 0 ? ", " : "", swatch(graded(i, family.curves.length)), String(value)]);
+      keys.push(h("span", { class: "plain" }, `family: ${family.key} `, ...values));
+    }
+    if (best && state.best && clock === "alpha") keys.push(h("span", { class: "plain" }, swatch(colours().muted), best.threshold === null ? "best possible" : `best possible, from α = ${short(best.threshold)} on`));
     this.riskKey.replaceChildren(...keys);
   }
 
@@ -371,6 +377,10 @@ export class See {
         list.push({ x: clockOf(curves, clock), y: rows.map((matrix) => matrix[j][r]), colour, dash, width: 1.75, name: `${which}${j + 1}${r + 1}`, ...(rows.length <= FEW ? { marker: MARKERS[j % 4] } : {}) });
       }
     this.overlaps.draw({ curves: list, bands, marks: [], histogram: [], logX: this.store.state.scale === "loglog", logY: false, label: [AXES[clock], which] });
+    const last = rows.at(-1)!.slice(0, 8).map((row, j) => `neuron ${j + 1} ${row.map((x) => fixed(x)).join(" ")}`);
+    this.overlaps.describe(`Overlaps ${which} at the end: ${last.join("; ")}`);
+    const names = Array.from({ length: Math.min(p, 4) }, (_, j) => [swatch(colours().neurons[j]), `${j + 1}  `]).flat();
+    this.overlapKey.replaceChildren(...(p > 1 && p <= 4 ? names : []));
   }
 
   private drawHill(): void {

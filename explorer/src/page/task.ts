@@ -5,6 +5,16 @@
 
 export type Rows = readonly (readonly number[])[];
 
+/** The covariance of the inputs, where it is not I: variances of blocks, or eigenvalues j^(−exponent). */
+export interface Inputs {
+  readonly kind?: "blocks" | "power_law" | "isotropic";
+  readonly variances?: readonly number[];
+  readonly fractions?: readonly number[];
+  readonly exponent?: number;
+  readonly dim?: number;
+  readonly [key: string]: unknown;
+}
+
 export interface Task {
   readonly problem: {
     readonly target: string | Readonly<Record<string, unknown>>;
@@ -12,6 +22,7 @@ export interface Task {
     readonly width?: number;
     readonly noise?: number;
     readonly second_layer?: string | readonly number[];
+    readonly inputs?: Inputs;
     readonly [key: string]: unknown;
   };
   readonly algorithm: {
@@ -19,7 +30,7 @@ export interface Task {
     readonly batch?: string | number;
     readonly [key: string]: unknown;
   };
-  readonly start?: { readonly Q?: Rows; readonly M?: Rows; readonly a?: readonly number[]; readonly random?: string; readonly seed?: number };
+  readonly start?: { readonly Q?: Rows; readonly M?: Rows; readonly a?: readonly number[]; readonly random?: string; readonly seed?: number; readonly blocks?: Readonly<Record<"Q" | "M" | "P", readonly Rows[]>> };
   readonly run: {
     readonly dim?: number;
     readonly time?: number | readonly number[];
@@ -62,7 +73,8 @@ export function lawText({ coefficient, exponent, schedule }: Law): string {
 
 /** The start with a row for each neuron and a column for each direction; what is new is orthogonal to the rest. */
 export function fitted(task: Task, p: number, k: number): Task {
-  const { M, Q, a } = task.start ?? {};
+  const { M, Q, a, blocks } = task.start ?? {};
+  if (blocks && (blocks.M[0].length !== p || blocks.M[0][0].length !== k)) return { ...task, start: { seed: 0 } };
   if (!M || !Q || (M.length === p && M[0].length === k && (!a || a.length === p))) return task;
   const rows = Array.from({ length: p }, (_, j) => Array.from({ length: k }, (_, r) => M[j]?.[r] ?? (j >= M.length && r === j % k ? 0.1 : 0)));
   const dot = (i: number, j: number): number => rows[i].reduce((sum, x, r) => sum + x * rows[j][r], 0);
@@ -71,6 +83,22 @@ export function fitted(task: Task, p: number, k: number): Task {
   );
   const start = { ...task.start, M: rows, Q: gram, ...(a ? { a: rows.map((_, j) => a[j] ?? 1) } : {}) };
   return { ...task, start };
+}
+
+/** The task with other inputs, and a start that is one for them: overlaps that were given for others are drawn anew. */
+export function withInputs(task: Task, inputs: Inputs | undefined): Task {
+  const { inputs: _, ...rest } = task.problem;
+  const { M, blocks, random, seed } = task.start ?? {};
+  const stays = inputs ? !M && (!blocks || blocks.M.length === inputs.variances?.length) : !blocks;
+  const start = stays ? task.start : { ...(random ? { random } : {}), seed: seed ?? 0 };
+  return { ...task, problem: { ...rest, ...(inputs ? { inputs } : {}) } as Task["problem"], ...(start ? { start } : {}) };
+}
+
+/** The task at another dimension; a power law has as many eigenvalues. */
+export function withDim(task: Task, dim: number): Task {
+  const run = { ...task.run, dim };
+  const { inputs } = task.problem;
+  return { ...task, run, ...(inputs?.kind === "power_law" ? { problem: { ...task.problem, inputs: { ...inputs, dim } } } : {}) };
 }
 
 export const THEORIES = ["ode", "population", "map", "giantsteps", "dmft", "meanfield"] as const;

@@ -45,14 +45,14 @@ export function slider(options: SliderOptions): Control<number> {
     const part = notch / NOTCHES;
     return scale === "log" ? min * (max / min) ** part : min + (max - min) * part;
   };
-  /** A round number near a notch, but another one than the present: no arrow key is swallowed by rounding. */
+  /** A round number near a notch, on its side of the present one: rounding swallows no arrow key, and turns none round. */
   const valueAt = (notch: number, present: number): number => {
-    const raw = exact(notch);
+    const [raw, way] = [exact(notch), Math.sign(notch - place(present))];
     for (let digits = 2; digits < 12; digits++) {
       const value = whole ? Math.round(Number(raw.toPrecision(digits))) : Number(raw.toPrecision(digits));
-      if (value !== present) return value;
+      if (way === 0 ? value !== present : (value - present) * way > 0) return value;
     }
-    return present + Math.sign(notch - place(present));
+    return present + way;
   };
   const range = h("input", { type: "range", min: 0, max: NOTCHES, id, "aria-label": label });
   const field = h("input", {

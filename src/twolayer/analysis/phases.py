@@ -18,7 +18,9 @@ from fractions import Fraction
 from typing import Any
 
 from twolayer.analysis.prefactors import Expansion, expansion
+from twolayer.functions.activation import ActivationLike
 from twolayer.functions.exponents import analyse
+from twolayer.functions.target import TargetLike
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer
 from twolayer.task.algorithm import SGD
 from twolayer.task.regimes import TOLERANCE, regime_of
@@ -343,12 +345,12 @@ def dynamics(mu: float, delta: float) -> str:
 
 
 def phase_diagram(
-    target: Any = None,
+    target: TargetLike | None = None,
     *,
     ell: int | None = None,
     loss: str = "squared",
     geometry: str = "projected",
-    activation: Any = None,
+    activation: ActivationLike | None = None,
     width: int = 1,
     directions: int | None = None,
 ) -> PhaseDiagram:
@@ -389,7 +391,7 @@ def phase_diagram(
     if ell is not None and activation is not None:
         raise InputError("Argument `activation` needs a target to be compared with, but only `ell` is given.")
     found: Expansion | None = None
-    if ell is not None:
+    if target is None:
         ell = positive_integer("ell", ell)
     elif activation is None:
         ell = _information(target, directions)
@@ -420,7 +422,7 @@ def _self_interaction(found: Expansion | None, loss: str, geometry: str, width: 
     return ("contracting" if kappa > 0 else "saturating"), kappa, caveat
 
 
-def _information(target: Any, directions: int | None) -> int:
+def _information(target: TargetLike, directions: int | None) -> int:
     result = analyse(target, directions)
     if result.information is None:
         raise InputError(

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.functions.activation import Activation
+from twolayer.functions.activation import Activation, ActivationLike
 from twolayer.functions.exponents import analyse
 from twolayer.functions.hermite import gauss_panels
+from twolayer.functions.target import TargetLike
 from twolayer.gaussian.moments import moments
 from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject
 from twolayer.numerics.precision import float64
@@ -61,7 +61,7 @@ class Expansion:
 
 
 @float64
-def expansion(target: Any, activation: Any, directions: int | None = None) -> Expansion:
+def expansion(target: TargetLike, activation: ActivationLike, directions: int | None = None) -> Expansion:
     """Expand what one neuron sees of a target near m = 0.
 
     Examples

@@ -24,6 +24,7 @@ from twolayer.analysis.passage import first_passage
 from twolayer.analysis.population_loss import PopulationLoss, critical_alpha, population_loss, sufficient_alpha
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.chain import Chain
+from twolayer.numerics.arguments import Progress
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.random import check_seed
@@ -36,6 +37,7 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.method import Until
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
+from twolayer.task.schedules import Law
 
 __all__ = ["Recovery", "foreseen_recovery", "largest_overlaps", "recovery", "thresholds_of"]
 
@@ -170,8 +172,8 @@ def recovery(
     samples: float | None = None,
     seeds: int = 64,
     seed: int = 0,
-    descent_lr: Any = None,
-    progress: Any = None,
+    descent_lr: Law | None = None,
+    progress: Progress = None,
 ) -> Recovery:
     """Measure weak and strong recovery of a single-index task by the exact chain, from random starts.
 
@@ -249,7 +251,7 @@ def largest_overlaps(
     start: str | Overlaps = "random",
     seeds: int = 64,
     seed: int = 0,
-    progress: Any = None,
+    progress: Progress = None,
 ) -> np.ndarray:
     """sup |m_t| of every run up to a number of samples: what the lower bound says vanishes for α ≪ α_c.
 

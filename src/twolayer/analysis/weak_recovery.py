@@ -25,6 +25,7 @@ from twolayer.functions.activation import Activation
 from twolayer.functions.exponents import analyse
 from twolayer.methods.chain import Chain, tail_of
 from twolayer.methods.vectors import Vectors
+from twolayer.numerics.arguments import End, Progress
 from twolayer.numerics.errors import InputError, choice, positive_integer, reject
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.random import check_seed
@@ -175,10 +176,10 @@ def weak_recovery(
     seed: int = 0,
     sign: str = "positive",
     start: str = "random",
-    steps: Any = None,
+    steps: End = None,
     batch_sums: str = "auto",
     per_direction: bool = False,
-    progress: Any = None,
+    progress: Progress = None,
 ) -> WeakRecovery:
     """Measure the steps of weak recovery with the exact chain, or on explicit weights where samples come back.
 
@@ -327,7 +328,7 @@ def growth_of(problem: Problem, algorithm: SGD) -> str | None:
     return diagram.at(algorithm.mu, algorithm.delta).growth
 
 
-def _limit(problem: Problem, algorithm: SGD, dim: int, eta: float, sign: str, start: str, steps: Any) -> int:
+def _limit(problem: Problem, algorithm: SGD, dim: int, eta: float, sign: str, start: str, steps: End) -> int:
     """Last step at a dimension: as asked, or late enough for 85 % of the starts."""
     if steps is not None:
         return max(1, round(positive_law(steps, "steps")(dim)))

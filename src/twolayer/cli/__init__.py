@@ -10,11 +10,11 @@ import importlib
 import io
 import os
 import re
-import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from twolayer.cli.stopping import listen
 from twolayer.numerics.compilation import expect
 from twolayer.numerics.errors import InputError, RunFailed, closest, short
 
@@ -126,7 +126,7 @@ def _dispatch(argv: list[str]) -> int:
 
 def script() -> int:
     """The console command; a request to end is heard like Ctrl-C, so that what is finished is kept."""
-    signal.signal(signal.SIGTERM, _stop)
+    listen()
     code = main()
     if code == 1:
         # compiled code of an interrupted run may still be at work, and crashes when the interpreter is taken down
@@ -135,10 +135,6 @@ def script() -> int:
             stream.flush()
         os._exit(code)
     return code
-
-
-def _stop(*_: Any) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -7,6 +7,7 @@ import argparse
 EXAMPLES = (
     ("twolayer explore", "open the page in the browser; Ctrl-C ends the server"),
     ("twolayer explore task.toml --set problem.width=2", "with this task"),
+    ("twolayer explore --figure escape-dimension", "with the set-up of a figure of the gallery"),
     ("twolayer explore --no-browser --port 8000", "say the address only"),
 )
 
@@ -14,6 +15,7 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The task, and where to listen."""
     parser.add_argument("task", nargs="?", metavar="TASK.toml", help="open with this task file")
+    parser.add_argument("--figure", metavar="NAME", help="open with the set-up of this figure of the gallery")
     parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
     parser.add_argument("--port", type=int, default=0, metavar="N", help="port (default: a free one)")
     parser.add_argument(
@@ -31,7 +33,12 @@ def run(args: argparse.Namespace) -> int:
     tables = None
     if args.task is None:
         idle(args, "without a task file", "--set")
+        if args.figure is not None:
+            from twolayer.explorer.presets import shown_in
+
+            tables = shown_in(args.figure)
     else:
+        idle(args, "with a task file", "--figure")
         from twolayer.explorer.limits import check_size
         from twolayer.files.taskfile import read_task
 

@@ -88,11 +88,14 @@ def as_python(task: TaskFile, methods: tuple[str, ...] = ("ode", "chain")) -> st
 
 def _start(task: TaskFile) -> str:
     start, dim = task.table.start, task.table.run.dim
+    if start.blocks is not None:
+        given = start.blocks.model_dump() | ({} if start.a is None else {"a": start.a})
+        return _call("tl.Overlaps.in_blocks", given | ({} if dim is None else {"dim": dim}))
     if start.Q is None or start.M is None:
         drawn: dict[str, Any] = {"seed": start.seed} if start.seed else {}
         drawn |= {"law": start.random} if start.random != "sphere" else {}
         return _call("tl.Overlaps.random", {"dim": dim, **drawn}, ("problem",))
-    given: dict[str, Any] = {"Q": start.Q, "M": start.M}
+    given = {"Q": start.Q, "M": start.M}
     more: dict[str, Any] = {} if start.a is None else {"a": start.a}
     more |= {} if dim is None else {"dim": dim}
     front, back = (", ".join(f"{key}={value!r}" for key, value in table.items()) for table in (given, more))

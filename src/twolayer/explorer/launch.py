@@ -80,8 +80,9 @@ def tables_of(problem: Problem, algorithm: SGD, start: Overlaps | str = "random"
     if isinstance(start, Overlaps):
         if start.batch:
             reject("start", start, "one start, not several")
-        given = {"Q": start.Q, "M": start.M, **({} if start.a is None else {"a": start.a})}
-        tables["start"] = {name: value.tolist() for name, value in given.items()}
+        given = {name: getattr(start, name).tolist() for name in ("Q", "M")}
+        tables["start"] = given if start.blocks is None else {"blocks": {**given, "P": start.P.tolist()}}
+        tables["start"] |= {} if start.a is None else {"a": start.a.tolist()}
         run.setdefault("dim", start.dim or 1000)
     elif isinstance(start, str) and start in ("random", *LAWS):
         tables["start"] = {"random": "sphere" if start == "random" else start}
@@ -108,11 +109,19 @@ def _server(task: dict[str, Any] | None, host: str, port: int) -> tuple[Any, soc
         raise InputError(
             f"The explorer needs {missing}, which the extra `explore` installs: pip install 'twolayer[explore]'."
         ) from None
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            """End; uvicorn would raise the signal once more afterwards, which is a second Ctrl-C to the command."""
+            self.force_exit = self.should_exit
+            self.should_exit = True
+
     port = positive_integer("port", port, 0)
     if port > 65535:
         reject("port", port, "at most 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio turns off Nagle's algorithm, which would hold answers back for 40 ms, where it reads that this is TCP
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
@@ -129,7 +138,7 @@ def _server(task: dict[str, Any] | None, host: str, port: int) -> tuple[Any, soc
     url = f"http://{shown}:{port}/" + ("" if token is None else f"?token={token}")
     # a stream that is open does not keep the server alive
     config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=0, ws="none", access_log=False)
-    return uvicorn.Server(config), bound, url
+    return Server(config), bound, url
 
 
 def serve(task: dict[str, Any] | None, host: str = "127.0.0.1", port: int = 0, browser: bool = True) -> None:

@@ -26,8 +26,8 @@ class Limits:
     ----------
     body : int
         Bytes of a request.
-    width, directions, dim, seeds, points, family : int
-        p, k, d, runs of a stream, save points, curves of a family.
+    width, directions, dim, seeds, points, family, spectrum, blocks : int
+        p, k, d, runs of a stream, save points, curves of a family, eigenvalues of a power law, blocks of the inputs.
     quick, long : float
         Seconds of work until an answer, and of a stream of runs.
     memory : int
@@ -43,6 +43,8 @@ class Limits:
     seeds: int = 400
     points: int = 1000
     family: int = 24
+    spectrum: int = 1_000_000
+    blocks: int = 256
     quick: float = 90.0
     long: float = 600.0
     memory: int = 256 * 2**20
@@ -81,6 +83,16 @@ def check_size(task: TaskFile, limits: Limits = LIMITS) -> None:
     ):
         for size in () if rows is None else (len(rows), *map(len, rows)):
             _most("rows and columns", name, size, limits.width)
+    inputs = problem.inputs or {}
+    _most("eigenvalues of a power law", "problem.inputs.dim", inputs.get("dim"), limits.spectrum)
+    _most("blocks per factor of two", "problem.inputs.resolution", inputs.get("resolution"), 16)
+    given = task.table.start.blocks
+    for name, values in (
+        *((f"problem.inputs.{name}", inputs.get(name)) for name in ("variances", "fractions", "dims")),
+        *((f"start.blocks.{name}", getattr(given, name, None)) for name in ("Q", "M", "P")),
+    ):
+        if isinstance(values, list):
+            _most("blocks", name, len(values), limits.blocks)
     if isinstance(problem.target, dict) and isinstance(problem.target.get("k"), int):
         _most("directions", "problem.target.k", problem.target["k"], limits.directions)
 

@@ -3,8 +3,10 @@
     job → waiting → worker → events … → done | error
 
 Answers to quick questions have a worker that long runs never take. A question goes to a worker that has compiled its
-equations before, if that one is free. A withdrawn question is told to stop, and its process is ended if it has not
-stopped after a quarter of a second; a process that ends by itself leaves an error, and another takes its place.
+equations before, if that one is free. Workers start one after the other, so that the first is ready soon; questions
+wait for it. A withdrawn question is told to stop, and its process is ended if it has not stopped after a quarter of a
+second; another takes its place. When a process ends by itself, a quick question is given to another once, and a stream
+ends with an error.
 """
 
 from __future__ import annotations
@@ -14,16 +16,17 @@ import contextlib
 import itertools
 import json
 import os
-import shutil
 import sys
 import tempfile
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from twolayer.explorer.limits import LIMITS, Limits
 from twolayer.explorer.worker import LONG
+from twolayer.numerics.passing import clear_stale, mark, passing
 
 __all__ = ["Busy", "Inquiry", "Pool"]
 
@@ -55,6 +58,7 @@ class Inquiry:
     events: asyncio.Queue[tuple[str, Any]] = field(default_factory=asyncio.Queue)
     worker: Worker | None = None
     over: bool = False
+    again: bool = False
 
     @property
     def key(self) -> str:
@@ -99,7 +103,8 @@ class Worker:
             self.process.stdin.write(json.dumps(message).encode() + b"\n")
 
     def kill(self) -> None:
-        """End the process at once."""
+        """End the process at once; until its successor is ready, it takes no question."""
+        self.ready = False
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self.process.kill()
@@ -114,14 +119,15 @@ class Pool:
         self.waiting: deque[Inquiry] = deque()
         self.jobs: dict[int, Inquiry] = {}
         self._numbers = itertools.count(1)
-        self._folder = ""
+        self._stack = contextlib.ExitStack()
         self._closing = False
         self._later: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Start all processes; they are ready some seconds later."""
-        self._folder = tempfile.mkdtemp(prefix="twolayer-")
-        await asyncio.gather(*map(self._launch, self.workers))
+        """Start the first process, which is ready some seconds later; the others follow it."""
+        clear_stale(Path(tempfile.gettempdir()))
+        self._folder = self._stack.enter_context(passing(Path(tempfile.mkdtemp(prefix=f"twolayer-{mark()}-"))))
+        await self._launch(self.workers[0])
 
     async def close(self) -> None:
         """End all processes and forget what waits."""
@@ -134,12 +140,10 @@ class Pool:
         await asyncio.gather(*readers, return_exceptions=True)
         for task in self._later:
             task.cancel()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._stack.close()
 
     async def _launch(self, worker: Worker) -> None:
-        # compiled code is shared by the workers, and by those that take the place of others
-        cache = {"JAX_COMPILATION_CACHE_DIR": self._folder, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2"}
-        cache["TF_CPP_MIN_LOG_LEVEL"] = "3"  # XLA warns of code from another machine, which this is not
+        own = {"TMPDIR": str(self._folder)}  # a worker may be killed, and its files go with the folder
         worker.process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -147,9 +151,12 @@ class Pool:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=LINE,
-            env={**cache, **os.environ},
+            # XLA takes preferences of LLVM in code that it kept for abilities that the processor lacks
+            env={"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, **own},
             start_new_session=True,  # Ctrl-C is for the server, which ends them
         )
+        if self._closing:  # while it was being started
+            worker.kill()
         worker.ready, worker.known = False, set()
         worker.reader = asyncio.create_task(self._read(worker))
 
@@ -162,18 +169,30 @@ class Pool:
             if event == "ready":
                 worker.ready = True
                 self._dispatch()
+                following = next((w for w in self.workers if w.process is None), None)
+                if following is not None:
+                    await self._launch(following)
             elif job is not None and message["job"] == job.number:
                 job.tell(event, message["data"])
                 if event in ("done", "error"):
                     self._finished(job)
-        code = await worker.process.wait()
-        job, worker.job, worker.ready = worker.job, None, False
-        if job is not None:
-            self.jobs.pop(job.number, None)
-            sentence = f"The worker ended unexpectedly (code {code}) and has been started again."
-            job.tell("error", {"error": sentence, "status": 503})
+        self._lost(worker, await worker.process.wait())
         if not self._closing:
             await self._launch(worker)
+
+    def _lost(self, worker: Worker, code: int) -> None:
+        """The process has ended: its question goes to another worker, once, if nothing of the answer has been told."""
+        job, worker.job, worker.ready = worker.job, None, False
+        if job is None:
+            return
+        if not (job.over or job.again or job.kind in LONG or self._closing):
+            job.again, job.worker = True, None
+            self.waiting.append(job)
+            self._dispatch()
+            return
+        self.jobs.pop(job.number, None)
+        sentence = f"The worker ended unexpectedly (code {code}) and has been started again."
+        job.tell("error", {"error": sentence, "status": 503})
 
     def _finished(self, job: Inquiry) -> None:
         worker = job.worker

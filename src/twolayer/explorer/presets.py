@@ -13,19 +13,22 @@ from pathlib import Path
 from typing import Any
 
 from twolayer.files.catalogue import gallery
+from twolayer.numerics.errors import choice
 
-__all__ = ["catalogue", "classics"]
+__all__ = ["catalogue", "classics", "shown_in"]
 
 TABLES = ("problem", "algorithm", "start", "run", "method")
 PUBLISHED = Path(__file__).parent.parent / "files" / "published"
 ACTIVATIONS = ("linear", "square", "erf", "relu", "tanh", "sigmoid", "softplus", "gelu", "He2", "He3", "He4")
 RULES = ("clip(0.25)", "normalised()", "polyak(1)", "two_step()", "private(0.5)", "adagrad_norm(1)", "sign()", "adam()")
+LOSSES = ("squared", "correlation", "logistic", "hinge", "exponential", "huber(1)")
 SOURCES = {
     "escape": "Escaping mediocrity",
     "mean-field": "Dimensionless ODEs and mean fields",
     "recovery": "Online recovery of single neurons",
     "phase-diagram": "Batch size and learning rate",
     "giant-steps": "Giant steps and reused data",
+    "inputs": "Inputs with a spectrum",
 }
 
 
@@ -49,11 +52,29 @@ def classics() -> list[dict[str, Any]]:
     ]
 
 
+def _homes() -> dict[str, dict[str, Any]]:
+    """The preset of every figure of the gallery."""
+    return {figure: preset for preset in classics() for figure in preset["figures"]}
+
+
+def shown_in(figure: str) -> dict[str, Any]:
+    """The task of a figure of the gallery.
+
+    Examples
+    --------
+    >>> shown_in("escape-dimension")["problem"]["target"]
+    'z1**2'
+    """
+    homes = _homes()
+    task: dict[str, Any] = homes[choice("figure", figure, homes)]["task"]
+    return task
+
+
 def _figures() -> list[dict[str, Any]]:
     """Every figure of the gallery with the preset that it opens."""
-    homes = {figure: preset["name"] for preset in classics() for figure in preset["figures"]}
+    homes = _homes()
     return [
-        {"name": name, "title": entry.title, "group": entry.group, "preset": homes[name]}
+        {"name": name, "title": entry.title, "group": entry.group, "preset": homes[name]["name"]}
         for name, entry in gallery().items()
         if name in homes
     ]
@@ -77,7 +98,7 @@ def catalogue() -> dict[str, Any]:
     Examples
     --------
     >>> sorted(catalogue())
-    ['activations', 'figures', 'presets', 'rules', 'sources', 'version', 'zoo']
+    ['activations', 'figures', 'losses', 'presets', 'rules', 'sources', 'version', 'zoo']
     """
     from twolayer import __version__
 
@@ -88,5 +109,6 @@ def catalogue() -> dict[str, Any]:
         "sources": SOURCES,
         "activations": ACTIVATIONS,
         "rules": RULES,
+        "losses": LOSSES,
         "version": __version__,
     }

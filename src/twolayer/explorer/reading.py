@@ -123,7 +123,7 @@ def best(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any
             f"The best possible risk of a target with {problem.k} directions takes minutes: use tl.best_possible."
         )
     end = float(options.get("alpha") or 10.0)
-    alphas = np.linspace(end / 60, end, 60)
+    alphas = end * (np.arange(1, 61) / 60) ** 2  # dense where the threshold is
     found = best_possible(problem.target, alphas, problem.noise, progress=voice)
     weak = thresholds(problem.target, problem.noise, progress=voice)
     return {"alpha": found.alphas, "excess_risk": found.excess_risk, "threshold": weak.alpha, "hard": found.hard}

@@ -274,7 +274,7 @@ async def _answer(pool: Pool, job: Inquiry, request: Request) -> Response:
     finally:
         leaving.cancel()
         pool.cancel(job.number)
-    if event == "error" and data["status"] == 422:
+    if event == "error" and data["status"] in (422, 504):
         return _refused(data)
     if event == "error":
         return _json({name: value for name, value in data.items() if name != "status"}, data["status"])

@@ -12,6 +12,8 @@ import time as wall
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 __all__ = ["Cancelled", "Voice", "plain"]
 
 SOON = 0.1  # seconds between two reports of progress
@@ -71,13 +73,16 @@ def plain(value: Any) -> Any:
 
     Examples
     --------
-    >>> plain({"x": (1.0, float("nan"))})
-    {'x': [1.0, None]}
+    >>> plain({"x": (1.0, float("nan")), "y": np.array([[0.5, np.inf]])})
+    {'x': [1.0, None], 'y': [[0.5, None]]}
     """
     if isinstance(value, dict):
         return {str(key): plain(x) for key, x in value.items()}
-    if hasattr(value, "tolist"):
+    if isinstance(value, np.ndarray | np.generic):
+        whole = value.dtype.kind == "f" and bool(np.isfinite(value).all())  # most are: no number need be looked at
         value = value.tolist()
+        if whole:
+            return value
     if isinstance(value, list | tuple):
         return [plain(x) for x in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -21,6 +21,7 @@ from typing import Any, TextIO
 
 from twolayer.explorer.speaking import Cancelled, Voice
 from twolayer.files.taskfile import task_from
+from twolayer.numerics.compilation import expect
 from twolayer.numerics.errors import InputError, Interrupted, RunFailed
 
 __all__ = ["KINDS", "LONG", "answer"]
@@ -86,7 +87,8 @@ def _private_output() -> TextIO:
 
 
 def _prepare() -> None:
-    """What the first questions need, so that they do not wait for it."""
+    """What the first questions need, so that they do not wait for it; compiled code is kept, and shared by workers."""
+    expect()
     import jax
 
     jax.numpy.zeros(1).block_until_ready()

@@ -22,6 +22,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from twolayer.files.papers import PAPERS
 from twolayer.files.taskfile import AlgorithmTable, ProblemTable, RunTable, StartTable, Table, TaskFile, TaskTable
+from twolayer.numerics.arguments import Progress
 from twolayer.numerics.errors import InputError, closest, reject, short
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ class Setup:
         """
         return "\n".join(PAPERS[key] for key in self.papers)
 
-    def check(self, *, progress: Any = None) -> ReferenceCheck:
+    def check(self, *, progress: Progress = None) -> ReferenceCheck:
         """Run the recommended methods and compare with the published numbers.
 
         Parameters

@@ -22,6 +22,7 @@ import xarray as xr
 from scipy import special
 
 from twolayer.files.zoo_quantities import FORMULAS, Measured, from_formula, from_run
+from twolayer.numerics.arguments import Progress
 from twolayer.numerics.errors import InputError, RunFailed
 from twolayer.running.solve import DivergenceWarning, solve
 
@@ -97,13 +98,13 @@ class ReferenceCheck:
         return "\n".join([f"{self.name}: {self.verdict}", *(f"  {row}" for row in self.rows)])
 
 
-def check(setup: Setup, progress: Any = None) -> ReferenceCheck:
+def check(setup: Setup, progress: Progress = None) -> ReferenceCheck:
     """Compute every quantity of a set-up once and judge it; runs are shared by references with the same description."""
     runs: dict[str, xr.Dataset] = {}
     return ReferenceCheck(setup.name, tuple(_row(setup, reference, runs, progress) for reference in setup.reference))
 
 
-def _row(setup: Setup, reference: Reference, runs: dict[str, xr.Dataset], progress: Any) -> Row:
+def _row(setup: Setup, reference: Reference, runs: dict[str, xr.Dataset], progress: Progress) -> Row:
     if reference.beyond:
         return _undecided(reference, reference.beyond)
     try:
@@ -113,7 +114,7 @@ def _row(setup: Setup, reference: Reference, runs: dict[str, xr.Dataset], progre
     return judge(reference, found)
 
 
-def _measure(setup: Setup, reference: Reference, runs: dict[str, xr.Dataset], progress: Any) -> Measured:
+def _measure(setup: Setup, reference: Reference, runs: dict[str, xr.Dataset], progress: Progress) -> Measured:
     task = setup.task(reference.changes)
     if reference.quantity in FORMULAS:
         return from_formula(task, reference.quantity, reference.threshold)

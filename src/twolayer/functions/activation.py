@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -28,6 +28,10 @@ _REGISTRY: dict[str, Activation] = {}
 NAMED: Mapping[str, Activation] = _REGISTRY
 """Activations by name."""
 HERMITE = re.compile(r"(He|h)([1-9]\d?)")
+
+
+ActivationLike: TypeAlias = "str | Callable[[Any], Any] | Activation"
+"""A registered name or a formula in z, a JAX function, or an activation."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ class Activation:
         return self.key[:1] == ("registered",)
 
     @classmethod
-    def of(cls, source: str | Callable[[Any], Any] | Activation, kinks: Sequence[float] | None = None) -> Activation:
+    def of(cls, source: ActivationLike, kinks: Sequence[float] | None = None) -> Activation:
         """Make an activation of a registered name, a formula in z, or a JAX function.
 
         Parameters

@@ -22,7 +22,7 @@ import numpy as np
 
 from twolayer.functions.activation import Activation
 from twolayer.functions.hermite import gauss_panels, hermite_table
-from twolayer.functions.target import Target
+from twolayer.functions.target import Target, TargetLike
 from twolayer.numerics.errors import reject
 from twolayer.numerics.rules import Nodes, draw_sobol_normals, hermite_rule, product_rule
 
@@ -457,7 +457,7 @@ def _varies(target: Target, hidden: np.ndarray, accuracy: float) -> bool:
     return bool(np.mean((y - other) ** 2) > accuracy * max(np.var(y), 1e-300))
 
 
-def analyse(target: Any, directions: int | None = None, inputs: Any = None) -> Analysis:
+def analyse(target: TargetLike, directions: int | None = None, inputs: Any = None) -> Analysis:
     """Exponents, leap chain and staircase of a target.
 
     Polynomials are treated exactly, smooth targets and kinks along the axes by quadrature (k ≤ 3), all others

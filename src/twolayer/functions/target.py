@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,10 @@ from twolayer.numerics.precision import float64
 __all__ = ["Ridge", "Target", "Teacher"]
 
 MAX_DIRECTIONS = 1024
+
+
+TargetLike: TypeAlias = "str | Callable[[Any], Any] | Target | dict[str, Any]"
+"""A formula in z1, z2, …, a JAX function of a vector, a target, or a description from a file."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,7 @@ class Target:
         )
 
     @classmethod
-    def of(cls, source: Any, directions: int | None = None) -> Target:
+    def of(cls, source: TargetLike, directions: int | None = None) -> Target:
         """Make a target of a formula, a JAX function of a vector (k,), or a description from a file.
 
         Parameters

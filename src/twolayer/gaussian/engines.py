@@ -47,6 +47,7 @@ __all__ = [
     "Averager",
     "Engine",
     "adapt",
+    "adapt_steps",
     "compile_seconds",
     "relative_error",
     "select",
@@ -60,6 +61,8 @@ ORDER = 12
 ORDERS = (12, 16, 24, 32, 48)
 MAX_DIMENSION = 3  # quadrature over all fields at once up to here
 MAX_FULL_NODES = 3_000_000
+MAX_PER_STEP = 2**16  # where averages are taken at every step: Sobol points beyond
+MAX_NOISE_NODES = 2**25  # the same with those of the label noise at each, which come in batches
 ROUNDING = 1e-14  # relative error of closed forms
 SECONDS_PER_TERM = 1.5e-6  # of a run: about 240 evaluations
 MAX_FIRST = 2**24  # terms of the first-order part beyond which Sobol points over all fields are cheaper
@@ -319,13 +322,20 @@ def relative_error(
     return max(float(np.max(e)) / s for e, s in zip(error, scale, strict=True))
 
 
+@lru_cache(maxsize=64)
+def _silent_risk(averager: Averager, p: int, k: int) -> float:
+    """The excess risk of a student that says nothing, whatever its overlaps."""
+    assert averager.probe is not None
+    nothing = (np.eye(p), np.zeros((p, k)), np.zeros(p), 0.0)
+    return max(float(_on_host(averager.probe[1], *nothing).excess_risk), 0.0)
+
+
 def truncation_error(averager: Averager, problem: Problem, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> float:
     """The relative truncation error at the worst of points with a leading axis."""
     if averager.probe is None:
         return 0.0
     fine, coarse = averager.probe
-    silent = max(float(_on_host(coarse, Q[0], M[0], 0 * a[0], 0.0).excess_risk), 0.0)
-    worst = 0.0
+    silent, worst = _silent_risk(averager, *M.shape[-2:]), 0.0
     for point in zip(Q, M, a, strict=True):
         one, two = (_on_host(engine, *point, problem.noise) for engine in (fine, coarse))
         # chi is at least the label noise and the risk times the slopes; where it is not known, take that
@@ -357,9 +367,31 @@ def adapt(
     for order in [n for n in ORDERS if n >= at_least]:
         averager = select(problem, loss, engine, order, log2_points)
         error = truncation_error(averager, problem, *points)
-        if error <= tolerance or _full_nodes(averager.engine, problem.p) * 2 > MAX_FULL_NODES:
+        nodes, with_noise = _full_nodes(averager.engine, problem.p)
+        if error <= tolerance or 2 * nodes > MAX_FULL_NODES or 2 * with_noise > MAX_NOISE_NODES:
             break
     return averager, order, error
+
+
+@float64
+def adapt_steps(problem: Problem, loss: Loss | str, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> Averager:
+    """As `adapt`, where averages are taken at every step of every run and not to more digits than these tell.
+
+    Sobol points in the place of a quadrature over all fields of more than 2^16 nodes.
+    """
+
+    def nodes(averager: Averager) -> int:
+        plain = averager.engine.inner if isinstance(averager.engine, AdaptedEngine) else averager.engine
+        return plain.rule.nodes(problem.p) * plain.rule.noise_nodes if isinstance(plain, FullEngine) else 0
+
+    averager = select(problem, loss)
+    if averager.sampled or nodes(averager) <= MAX_PER_STEP:
+        return adapt(problem, loss, Q, M, a)[0]
+    for points in range(PER_STEP, PER_STEP - 5, -1):
+        averager = select(problem, loss, "sobol", log2_points=points)
+        if nodes(averager) <= 4 * MAX_PER_STEP:
+            break
+    return averager
 
 
 def compile_seconds(engine: Engine) -> float:
@@ -369,10 +401,10 @@ def compile_seconds(engine: Engine) -> float:
     return 2.5 + 4.0 * (sampled or "by quadrature" in engine.label) + 7.5 * sets
 
 
-def _full_nodes(engine: Engine, p: int) -> int:
-    """Nodes of a quadrature over all fields, 0 if there is none."""
-    rules = [x for x in jax.tree.leaves(engine, is_leaf=_is_rule) if _is_rule(x)]
-    return max((rule.nodes(p) for rule in rules if rule.normals is None), default=0)
+def _full_nodes(engine: Engine, p: int) -> tuple[int, int]:
+    """Nodes of a quadrature over all fields, and of these with the label noise; 0 if there is none."""
+    rules = [x for x in jax.tree.leaves(engine, is_leaf=_is_rule) if _is_rule(x) and x.normals is None]
+    return max((x.nodes(p) for x in rules), default=0), max((x.nodes(p) * x.noise_nodes for x in rules), default=0)
 
 
 def _is_rule(x: Numbers) -> bool:

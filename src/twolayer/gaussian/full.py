@@ -9,7 +9,12 @@ on surfaces that move with Q, M and a. Panels move along; of sampled averages th
     d E[σ'_j G] ∋ [σ']_κ E[δ(λ_j − κ) dλ_j G],    E[δ(λ_j − κ) G] = N(κ; 0, Q_jj) E[G | λ_j = κ],
 
 from the same points moved onto the plane λ_j = κ. A rule makes ĝ of the gradient g of single samples: averages are then
-over fields and label noise at once, E[ĝ uᵀ] and E[ĝ ĝᵀ], with panels of the noise that end where ĝ bends.
+over fields and label noise at once, E[ĝ uᵀ] and E[ĝ ĝᵀ], with panels of the noise that end where ĝ bends. A rule of
+the length of g, ĝ = v/|v| ρ(|v| e) with v = a σ'(λ), needs E[ρ] and E[ρ²] only, which are closed for Gaussian noise:
+
+    |v| e ~ N(|v| (± h − s f), |v|² Δ)   at given fields
+
+Nodes times noise nodes are many: sums over them are taken in batches, one after the other.
 """
 
 from __future__ import annotations
@@ -36,6 +41,7 @@ __all__ = ["FullEngine", "FullRule", "spoilt_residual", "triangular_root"]
 
 SINGULAR = 1e-10  # eigenvalues of Ω below this, relative to the largest, count as zero
 NOISE_ORDER = 8  # nodes per panel of the label noise
+BATCH = 2**20  # numbers of an array over nodes, noise nodes and neurons that is held at once
 LINE_ORDER = 4  # nodes per panel of the last variable where it alone is split, after Sobol points of the others
 
 
@@ -126,13 +132,43 @@ class FullRule(eqx.Module):
             total *= (max(breaks, 1) + 3) * order * (1 + levels if i == last else 1)
         return total
 
+    @property
+    def smoothed(self) -> Callable[[Any, Any], tuple[Any, Any]] | None:
+        """E[ρ] and E[ρ²] over the label noise, where they are closed."""
+        loss, rule = self.kernel.loss, self.kernel.rule
+        gaussian = self.noisy and self.kernel.labels.law.name == "gaussian"
+        linear = isinstance(loss, RuledLoss) and loss.linear is not None
+        return rule.smoothed if rule is not None and linear and gaussian else None
+
+    @property
+    def noise_nodes(self) -> int:
+        """Nodes of the label noise at every node of the fields, of each sign."""
+        if not self.noisy or self.smoothed is not None:
+            return 1
+        loss, rule, law = self.kernel.loss, self.kernel.rule, self.kernel.labels.law
+        linear = isinstance(loss, RuledLoss) and loss.linear is not None
+        breaks = len(loss.kinks) + len(law.kinks) + (len(rule.kinks) if rule is not None and linear else 0)
+        return max(breaks + 3, 4) * (NOISE_ORDER if rule is None else max(self.order, NOISE_ORDER))
+
     def work(self, p: int) -> float:
         """Terms of one evaluation."""
         each = 4.0 * p + 0.2 * p * (p + len(self.L)) + 8
         if self.noisy:
-            panels = 3 + len(self.kernel.loss.kinks) + len(self.kernel.labels.law.kinks)
-            each += 3.0 * NOISE_ORDER * panels * len(self.kernel.labels.signs) * (1 if self.kernel.rule is None else p)
+            each += 3.0 * self.noise_nodes * len(self.kernel.labels.signs) * (1 if self.kernel.rule is None else p)
         return self.nodes(p) * each
+
+    def summed(self, terms: Callable[[Any, Any, Numbers], Any], at: Fields) -> Any:
+        """Sums over nodes, a function of student and target fields and weights, in batches that fit into memory."""
+        total, p = at.student.shape
+        size = max(BATCH // (self.noise_nodes * p), 1)
+        if size >= total:
+            return terms(*at)
+        more = -total % size
+        held = [jnp.pad(x, ((0, more), *((0, 0),) * (x.ndim - 1)), mode="edge") for x in (at.student, at.target)]
+        held.append(jnp.pad(at.weights, (0, more)))  # what fills the last batch weighs nothing
+        batches = [x.reshape(-1, size, *x.shape[1:]) for x in held]
+        parts = jax.lax.map(jax.checkpoint(lambda batch: terms(*batch)), batches)
+        return jax.tree.map(lambda x: x.sum(0), parts)
 
     def _rows(self, Q: Gram, M: Cross) -> tuple[Numbers, Numbers]:
         A = M @ self.inverse.T
@@ -257,46 +293,76 @@ def _turned(B: Numbers, a: Layer) -> Numbers:
 
 
 def _averages(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Any) -> Averages:
-    student, target, w = rule.fields(Q, M, a)
-    e = rule.residual(student, target, a, noise)
-    slope = a * rule.kernel.activation.slope(student)
-    pushed = (w * e.left(fit))[:, None]
-    first = (pushed * slope).T
-    return Averages(
-        first @ target,
-        first @ student,
-        ((w * e.square)[:, None] * slope).T @ slope,
-        (pushed * rule.kernel.activation(student)).sum(0),
-        w @ (rule.kernel.labels.keep * e.h - e.f) ** 2 / 2,
-    )
+    kernel = rule.kernel
+
+    def terms(student: Any, target: Any, w: Numbers) -> Averages:
+        e = rule.residual(student, target, a, noise)
+        slope = a * kernel.activation.slope(student)
+        pushed = (w * e.left(fit))[:, None]
+        first = (pushed * slope).T
+        return Averages(
+            first @ target,
+            first @ student,
+            ((w * e.square)[:, None] * slope).T @ slope,
+            (pushed * kernel.activation(student)).sum(0),
+            w @ (kernel.labels.keep * e.h - e.f) ** 2 / 2,
+        )
+
+    return rule.summed(terms, rule.fields(Q, M, a))
 
 
 def _ruled(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Any) -> Averages:
     """The averages of ĝ, over fields and label noise at once."""
     kernel = rule.kernel
     assert kernel.rule is not None
-    student, target, w = rule.fields(Q, M, a)
+    drift, linear = kernel.rule.drift, kernel.loss.linear if isinstance(kernel.loss, RuledLoss) else None
+
+    def terms(student: Any, target: Any, w: Numbers) -> Averages:
+        h, f, keep = kernel.target(target), kernel.output(student, a), kernel.labels.keep
+        sigma, slope = kernel.activation(student), a * kernel.activation.slope(student)
+        first, second, chi = _closed_push(rule, h, f, slope, w, noise) or _push(rule, student, target, a, w, noise)
+        if linear is not None:
+            # noise of mean zero, however heavy its tails: quadratures of these would be rough
+            second = (w * (keep * h - linear * f))[:, None] * sigma
+        fitted = (w * (fit[0] * h - fit[1] * f))[:, None]
+        moved = (drift * first - fitted * slope).T
+        return Averages(
+            moved @ target,
+            moved @ student,
+            jnp.asarray(chi),
+            (second - fitted * sigma).sum(0),
+            w @ (keep * h - f) ** 2 / 2,
+        )
+
+    return rule.summed(terms, rule.fields(Q, M, a))
+
+
+def _push(rule: FullRule, student: Any, target: Any, a: Layer, w: Numbers, noise: Scalar) -> tuple[Any, Any, Any]:
+    """Weighted ĝ and e σ at every node, and the sum of ĝ ĝᵀ, by nodes of the label noise."""
     first, second, chi = 0.0, 0.0, 0.0
     for chance, spoilt, v in rule.noises(student, target, a, noise):
         count = v.shape[1]
         every, stars = (jnp.repeat(y, count, axis=0) for y in (student, target))
-        push = kernel.push(Sample(every, stars, Spoilt(spoilt.sign, spoilt.shift.reshape(-1))), a)
+        push = rule.kernel.push(Sample(every, stars, Spoilt(spoilt.sign, spoilt.shift.reshape(-1))), a)
         both = chance * (w[:, None] * v).reshape(-1)
         here = [(both[:, None] * y).reshape(len(w), count, -1).sum(1) for y in push]
         first, second, chi = first + here[0], second + here[1], chi + (both[:, None] * push.first).T @ push.first
-    h, f, keep = kernel.target(target), kernel.output(student, a), kernel.labels.keep
-    if isinstance(kernel.loss, RuledLoss) and kernel.loss.linear is not None:
-        # noise of mean zero, however heavy its tails: quadratures of these would be rough
-        second = (w * (keep * h - kernel.loss.linear * f))[:, None] * kernel.activation(student)
-    linear = (w * (fit[0] * h - fit[1] * f))[:, None]
-    moved = (kernel.rule.drift * first - linear * a * kernel.activation.slope(student)).T
-    return Averages(
-        moved @ target,
-        moved @ student,
-        jnp.asarray(chi),
-        (second - linear * kernel.activation(student)).sum(0),
-        w @ (keep * h - f) ** 2 / 2,
-    )
+    return first, second, chi
+
+
+def _closed_push(rule: FullRule, h: Any, f: Any, v: Any, w: Numbers, noise: Scalar) -> tuple[Any, Any, Any] | None:
+    """The same where the average over the label noise is closed, less e σ, which is linear; None where it is not."""
+    if rule.smoothed is None:
+        return None
+    assert isinstance(rule.kernel.loss, RuledLoss) and rule.kernel.loss.linear is not None
+    size = root((v**2).sum(-1))
+    along = v / jnp.maximum(size, TINY)[:, None]
+    first, chi = 0.0, 0.0
+    for chance, sign in rule.kernel.labels.signs:
+        mean, square = rule.smoothed(size * (sign * h - rule.kernel.loss.linear * f), size * root(noise))
+        first = first + (chance * w * mean)[:, None] * along
+        chi = chi + ((chance * w * square)[:, None] * along).T @ along
+    return first, 0.0, chi
 
 
 @jax.custom_jvp

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
+from twolayer.numerics.arguments import Monitor
 from twolayer.task.method import Evolution, Measure, Outcome, Snapshot
 
 __all__ = ["Keeper", "Monitor", "Record", "Silent", "Standing", "StartAgain", "follow", "settled"]
@@ -36,19 +37,6 @@ def settled(arrays: Any) -> Any:
         wall.sleep(pause)
         pause = min(2 * pause, 0.002)
     return arrays
-
-
-class Monitor(Protocol):
-    """Listens to a run."""
-
-    def begin(self, label: str, end: float) -> None:
-        """A run starts; its clock goes to ``end``."""
-
-    def update(self, position: float) -> None:
-        """The run is at this position of its clock."""
-
-    def finish(self) -> None:
-        """The run is over."""
 
 
 class Silent:

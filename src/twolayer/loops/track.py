@@ -31,6 +31,7 @@ __all__ = ["Equation", "Track", "watched_at"]
 
 CALL_SECONDS = 0.3  # a compiled call should last about this long, so that the bar moves and Ctrl-C is heard
 CAPACITY, HELD = 16, 2**18  # steps that a call can return, and numbers that it may hold for them
+TOGETHER = 1024  # states at save points that are read off the steps at once
 HALVINGS = 50  # of the interval in which a threshold is passed
 
 
@@ -162,26 +163,34 @@ class Track:
 
     def _fill(self, log: Steps) -> None:
         """States at the save points that have been passed; beyond the end of a start its last state."""
-        lane = np.arange(len(self.stop))
+        starts = len(self.stop)
         until = np.where(self.lanes.code == OK, self.lanes.t, np.inf)
+        stop = np.where(np.isnan(self.stop), np.inf, self.stop)
+        ahead = np.arange(max(1, TOGETHER // starts))[:, None]  # the next save points of every start
         while True:
-            wanted = self._known + 1
-            open_ = wanted < len(self.times)
+            wanted = self._known + 1 + ahead
             t = self.times[np.minimum(wanted, len(self.times) - 1)]
-            ready = open_ & (t <= until)
-            if not ready.any():
+            ready = (wanted < len(self.times)) & (t <= until)
+            some = int(ready.any(axis=1).sum())
+            if not some:
                 return
-            before_stop = t <= np.where(np.isnan(self.stop), np.inf, self.stop)
-            inside = (log.h > 0) & (log.t < t) & (t <= log.t + log.h) & before_stop
-            index, found = np.argmax(inside, axis=0), inside.any(axis=0)
+            wanted, t, ready = wanted[:some], t[:some], ready[:some]
+            after, before = log.t < t[:, None], t[:, None] <= log.t + log.h
+            inside = (log.h > 0) & after & before & (t <= stop)[:, None]
+            index, found = np.argmax(inside, axis=1).ravel(), inside.any(axis=1).ravel()
+            lane = np.tile(np.arange(starts), some)
             h = np.where(found, log.h[index, lane], 1.0)
-            x = np.where(found, (t - log.t[index, lane]) / h, 0.0)
+            x = np.where(found, (t.ravel() - log.t[index, lane]) / h, 0.0)
             here = self._between(*_at(log, index, lane), x)
             # within rounding of the end of a step, or beyond the end of a start: the state that is there
-            value = _chosen(found, here, self.lanes.y)
-            for i in np.unique(wanted[ready]).tolist():
-                self._ahead[i] = _chosen(ready & (wanted == i), value, self._ahead.get(i, value))
-            self._known = np.where(ready, wanted, self._known)
+            values, tree = jax.tree.flatten(_chosen(found, here, jax.tree.map(lambda y, at=lane: y[at], self.lanes.y)))
+            for n, (row, of) in enumerate(zip(ready, wanted, strict=True)):
+                value = jax.tree.unflatten(tree, [x[n * starts : (n + 1) * starts] for x in values])
+                for i in np.unique(of[row]).tolist():
+                    these = row & (of == i)
+                    known = these.all() or i not in self._ahead
+                    self._ahead[i] = value if known else _chosen(these, value, self._ahead[i])
+            self._known = self._known + ready.sum(axis=0)
 
 
 def _chosen(these: np.ndarray, new: Any, old: Any) -> Any:

@@ -53,6 +53,7 @@ from twolayer.loops.track import Equation
 from twolayer.loops.watching import Watch, accept, watched_value
 from twolayer.loops.windows import Motion, Pace, Windows
 from twolayer.methods.ode import ODEMotion
+from twolayer.numerics.arguments import End, Save
 from twolayer.numerics.errors import InputError, choice, finite_number, keep_integers, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
@@ -368,7 +369,7 @@ class Population(Method):
         """The flow has one time scale."""
         return super().objection(problem, algorithm) or (layers_apart(algorithm) if self.flow else None)
 
-    def save_points(self, clocks: Clocks, time: Any, steps: Any, save: Any, alpha: Any = None) -> np.ndarray:
+    def save_points(self, clocks: Clocks, time: End, steps: End, save: Save, alpha: End = None) -> np.ndarray:
         """Steps, or times of the flow; a law for lr needs a dimension to be a number."""
         if self.stepwise and clocks.dim is None and clocks.algorithm.lr.exponent != 0:
             raise InputError(

@@ -35,7 +35,7 @@ from twolayer.gaussian.block_spread import (
     tangent_in_blocks,
     unpack_blocks,
 )
-from twolayer.gaussian.engines import adapt
+from twolayer.gaussian.engines import adapt_steps
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.spread import Spread, spread_of
 from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
@@ -43,6 +43,7 @@ from twolayer.loops.stepwise import Stepper, Stepwise
 from twolayer.loops.watching import Lane, Watch, accept, watched_value
 from twolayer.methods.ode import ODE
 from twolayer.numerics import random
+from twolayer.numerics.arguments import End, Save
 from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.numerics.special import symmetric_root
 from twolayer.pure import VectorField, field_with
@@ -196,7 +197,7 @@ class SDEStepper(Stepper):
         self.lanes, task = lanes, lanes.task
         problem, algorithm, dim = task.as_trained.problem, task.algorithm, method.dim
         stride = method.stride(problem, algorithm)
-        averager = adapt(problem, algorithm.drive, *task.starts())[0]
+        averager = adapt_steps(problem, algorithm.drive, *task.starts())
         plain = problem.inputs.plain
         blocks = None if plain else blocks_of(problem.inputs, task.start.P, dim)
         spread = spread_of(problem, algorithm) if plain else block_spread_of(problem, algorithm)
@@ -288,7 +289,7 @@ class SDE(Method):
         """Steps of SGD in one time step."""
         return max(1, round(self.dt * problem.divisor / algorithm.lr(self.dim)))
 
-    def save_points(self, clocks: Clocks, time: Any, steps: Any, save: Any, alpha: Any = None) -> np.ndarray:
+    def save_points(self, clocks: Clocks, time: End, steps: End, save: Save, alpha: End = None) -> np.ndarray:
         """Steps of SGD, rounded to whole time steps."""
         stride = self.stride(clocks.problem, clocks.algorithm)
         points = save_steps(clocks, time, steps, save, alpha)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from twolayer.numerics.errors import InputError, short
+from twolayer.numerics.passing import clear_stale, draft_of, mark, passing
 
 __all__ = ["FIGURES", "check_writable", "named", "write_atomically"]
 
@@ -57,7 +58,7 @@ def check_writable(path: Path, label: str = "Argument `path`", make_folder: bool
             raise InputError(f"{label} must name a file, but {short(str(path))} is a folder.")
         if not folder.is_dir():
             raise InputError(f"{label} must lie in an existing folder, but {short(str(folder))} is none.")
-        with tempfile.NamedTemporaryFile(prefix=f".{path.stem}-", suffix=path.suffix, dir=folder):
+        with tempfile.NamedTemporaryFile(prefix=f".{path.stem[:40]}-{mark()}-", dir=folder):
             pass
     except InputError:
         raise
@@ -70,14 +71,10 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], objec
     """Let ``write`` make a temporary file beside the target, then rename it."""
     target = Path(path)
     check_writable(target)
-    handle, name = tempfile.mkstemp(suffix=target.suffix, prefix=f".{target.stem}-", dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        write(temporary)
-        temporary.chmod(0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    clear_stale(target.parent)
+    with passing(draft_of(target)) as draft:
+        draft.touch(0o600, exist_ok=False)
+        write(draft)
+        draft.chmod(0o644)
+        os.replace(draft, target)
     return target

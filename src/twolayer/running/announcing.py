@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
-from twolayer.loops.host import Monitor, Silent
+from twolayer.loops.host import Silent
+from twolayer.numerics.arguments import Monitor, Progress
 from twolayer.running.progress import monitor_for
 
 __all__ = ["Announcer"]
@@ -17,7 +17,7 @@ __all__ = ["Announcer"]
 class Announcer:
     """Says on standard error which run begins, wherever progress is shown: on terminals, or where it is asked for."""
 
-    def __init__(self, progress: Any) -> None:
+    def __init__(self, progress: Progress) -> None:
         self.monitor: Monitor = monitor_for(progress)
         self.loud = progress is True or (progress is None and not isinstance(self.monitor, Silent))
         self.count = 0

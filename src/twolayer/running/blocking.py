@@ -5,10 +5,9 @@ error = max_t |risk_b(t) − risk_2b(t)| / risk_2b(t),    overlaps of a block sh
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from twolayer.numerics.arguments import End
 from twolayer.running.solve import solve
 from twolayer.task.algorithm import SGD
 from twolayer.task.inputs import Inputs
@@ -39,7 +38,7 @@ def shared_out(start: Overlaps, inputs: Inputs, finer: Inputs) -> Overlaps:
 
 
 def blocking_error(
-    problem: Problem, algorithm: SGD, method: Method, start: Overlaps, *, time: Any = None, steps: Any = None
+    problem: Problem, algorithm: SGD, method: Method, start: Overlaps, *, time: End = None, steps: End = None
 ) -> float:
     """Largest relative change of the excess risk when the blocks of a power law are doubled.
 

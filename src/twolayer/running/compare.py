@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from twolayer.numerics.arguments import End, Progress, Save
 from twolayer.numerics.errors import InputError, Interrupted, Refused, positive_integer, reject
 from twolayer.numerics.random import check_seed
 from twolayer.running.announcing import Announcer
@@ -61,13 +62,13 @@ def compare(
     methods: Sequence[Method] | None = None,
     start: Overlaps | str | None = None,
     *,
-    time: Any = None,
-    steps: Any = None,
-    alpha: Any = None,
-    save: Any = 200,
+    time: End = None,
+    steps: End = None,
+    alpha: End = None,
+    save: Save = 200,
     seeds: int = 32,
     seed: int = 0,
-    progress: Any = None,
+    progress: Progress = None,
     force: bool = False,
 ) -> Comparison:
     """Run several methods from the same start, and judge whether they agree.
@@ -156,10 +157,10 @@ def foreseen(
     methods: Sequence[Method] | None,
     start: Overlaps | str | None,
     *,
-    time: Any = None,
-    steps: Any = None,
-    alpha: Any = None,
-    save: Any = 200,
+    time: End = None,
+    steps: End = None,
+    alpha: End = None,
+    save: Save = 200,
     seeds: int = 32,
     seed: int = 0,
 ) -> list[tuple[Method, Task]]:
@@ -198,7 +199,7 @@ def _tasks(plan: Plan, method: Method, start: Overlaps, ends: dict[str, Any], mo
 
 
 def _planned(
-    problem: Problem, algorithm: SGD | Sequence[Stage], time: Any, steps: Any, alpha: Any
+    problem: Problem, algorithm: SGD | Sequence[Stage], time: End, steps: End, alpha: End
 ) -> tuple[Plan, dict[str, Any]]:
     """What is followed, and to which end; stages have their own."""
     plan = Plan.of(problem, algorithm)

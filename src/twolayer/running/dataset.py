@@ -126,6 +126,11 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
     start = task.start
     few = isinstance(start, Overlaps)
     coords |= {name: np.arange(1, snapshot.a.shape[2] + 1) for name in ("neuron", "neuron_")[: 1 + few]}
+    if not problem.inputs.plain:
+        coords["block"] = np.arange(1, problem.inputs.count + 1)
+    # all variables at once: adding one to a dataset takes as long as making it
+    more, read = _more(task, snapshot, excess)
+    rules = {"risk": rule, **read}
     dataset = xr.Dataset(
         {
             "M": (("seed", "time", "neuron", "direction"), snapshot.M),
@@ -139,21 +144,10 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
             "save_point": (("time",), position),
             **along,
             **_start(task),
+            **more,
         },
         coords,
     )
-    if not problem.inputs.plain:
-        dataset = dataset.assign_coords(block=np.arange(1, problem.inputs.count + 1))
-    rules = {"risk": rule}
-    if isinstance(snapshot, Snapshot):
-        for name in ("train_risk", "train_risk_average"):
-            if getattr(snapshot, name) is not None:
-                dataset[name] = ("seed", "time"), getattr(snapshot, name)
-        dataset = dataset.assign(_blocks(problem, snapshot))
-        dataset = dataset.assign(_average(problem, snapshot))
-        read = readings(problem, task.algorithm.loss, snapshot.Q, snapshot.M, snapshot.a, excess)
-        for name, (values, how) in read.items():
-            dataset[name], rules[name] = (("seed", "time"), values), how
     if "lr" in record.extras:  # relative to the law: rules that choose their rate have one for every seed
         dims, values = record.extras["lr"]
         dataset["lr"] = dims, values[:, :count] * dataset.lr.values, dataset.lr.attrs
@@ -213,6 +207,22 @@ def _risks(problem: Problem, record: Record) -> tuple[np.ndarray, str]:
         return known
     assert isinstance(snapshot, Snapshot)
     return excess_risks(problem, snapshot.Q, snapshot.M, snapshot.a)
+
+
+def _more(task: Task, snapshot: Snapshot | Measure, excess: np.ndarray) -> tuple[dict[str, Any], dict[str, str]]:
+    """What else is read off overlaps, with the rules of averages."""
+    if not isinstance(snapshot, Snapshot):
+        return {}, {}
+    along, problem = ("seed", "time"), task.problem
+    training = {name: getattr(snapshot, name) for name in ("train_risk", "train_risk_average")}
+    read = readings(problem, task.algorithm.loss, snapshot.Q, snapshot.M, snapshot.a, excess)
+    variables = {
+        **{name: (along, values) for name, values in training.items() if values is not None},
+        **_blocks(problem, snapshot),
+        **_average(problem, snapshot),
+        **{name: (along, values) for name, (values, _) in read.items()},
+    }
+    return variables, {name: how for name, (_, how) in read.items()}
 
 
 def _average(problem: Problem, snapshot: Snapshot) -> dict[str, Any]:

@@ -10,7 +10,8 @@ import threading
 import time as wall
 from typing import Any
 
-from twolayer.loops.host import Monitor, Silent
+from twolayer.loops.host import Silent
+from twolayer.numerics.arguments import Monitor, Progress
 from twolayer.numerics.errors import reject
 
 __all__ = ["Bar", "Lines", "in_notebook", "monitor_for"]
@@ -144,7 +145,7 @@ def in_notebook() -> bool:
     return type(shell).__name__ == "ZMQInteractiveShell"
 
 
-def monitor_for(progress: Any) -> Monitor:
+def monitor_for(progress: Progress) -> Monitor:
     """The monitor that an argument ``progress`` asks for."""
     if progress is None or progress is True:
         if sys.stderr.isatty():

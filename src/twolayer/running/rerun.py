@@ -11,6 +11,7 @@ from typing import Any, overload
 import numpy as np
 import xarray as xr
 
+from twolayer.numerics.arguments import Progress
 from twolayer.numerics.errors import InputError, choice, positive_integer
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
@@ -31,19 +32,19 @@ __all__ = ["rerun"]
 
 @overload
 def rerun(
-    dataset: Comparison, *, seed: int | None = None, progress: Any = None, throw: bool = True, force: bool = False
+    dataset: Comparison, *, seed: int | None = None, progress: Progress = None, throw: bool = True, force: bool = False
 ) -> Comparison: ...
 
 
 @overload
 def rerun(
-    dataset: xr.Dataset, *, seed: int | None = None, progress: Any = None, throw: bool = True, force: bool = False
+    dataset: xr.Dataset, *, seed: int | None = None, progress: Progress = None, throw: bool = True, force: bool = False
 ) -> xr.Dataset: ...
 
 
 @float64
 def rerun(
-    dataset: Any, *, seed: int | None = None, progress: Any = None, throw: bool = True, force: bool = False
+    dataset: Any, *, seed: int | None = None, progress: Progress = None, throw: bool = True, force: bool = False
 ) -> Any:
     """Run a result again from its own description; on the same machine and versions the numbers are the same.
 
@@ -99,7 +100,7 @@ def _points(given: Any, method: Method) -> np.ndarray:
     return points.astype(np.int64)
 
 
-def _comparison(known: Comparison, seed: int | None, progress: Any, force: bool) -> Comparison:
+def _comparison(known: Comparison, seed: int | None, progress: Progress, force: bool) -> Comparison:
     """All methods that were asked for, those that refused too, from the start of the reference."""
     if "run" not in known.tree.attrs:
         raise InputError(
@@ -134,7 +135,7 @@ def _asked(known: Comparison, seed: int | None) -> dict[str, Any]:
 
 
 def _stages(
-    dataset: xr.Dataset, stages: list[dict[str, Any]], seed: int | None, progress: Any, throw: bool
+    dataset: xr.Dataset, stages: list[dict[str, Any]], seed: int | None, progress: Progress, throw: bool
 ) -> xr.Dataset:
     with reading("The description of this result"):
         run, legs = stages[0]["run"], []

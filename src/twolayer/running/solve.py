@@ -17,6 +17,7 @@ import xarray as xr
 from twolayer.gaussian.moments import check_start
 from twolayer.loops.host import Keeper, Record, follow
 from twolayer.numerics import random
+from twolayer.numerics.arguments import End, Progress, Save
 from twolayer.numerics.errors import (
     InputError,
     Interrupted,
@@ -118,14 +119,14 @@ def solve(
     method: Method,
     start: Overlaps | Particles | str,
     *,
-    time: Any = None,
-    steps: Any = None,
-    alpha: Any = None,
-    save: Any = 200,
+    time: End = None,
+    steps: End = None,
+    alpha: End = None,
+    save: Save = 200,
     seeds: int | None = None,
     seed: int = 0,
     until: Until | None = None,
-    progress: Any = None,
+    progress: Progress = None,
     throw: bool = True,
     checkpoint: str | os.PathLike[str] | None = None,
     force: bool = False,
@@ -182,7 +183,7 @@ def solve(
     >>> result.M.shape, set(result.outcome.values)
     ((4, 201, 1, 1), {'ok'})
     """
-    ends = {"time": time, "steps": steps, "alpha": alpha}
+    ends: dict[str, Any] = {"time": time, "steps": steps, "alpha": alpha}
     task = make_task(problem, algorithm, method, start, **ends, save=save, seeds=seeds, seed=seed, until=until)
     check_work(task, method, force)
     return finish(task, method, progress, throw, checkpoint_of(checkpoint, task, method))
@@ -194,10 +195,10 @@ def make_task(
     method: Method,
     start: Overlaps | Particles | str,
     *,
-    time: Any = None,
-    steps: Any = None,
-    alpha: Any = None,
-    save: Any = 200,
+    time: End = None,
+    steps: End = None,
+    alpha: End = None,
+    save: Save = 200,
     seeds: int | None = None,
     seed: int = 0,
     until: Until | None = None,
@@ -251,12 +252,12 @@ def make_task(
     return Task(problem, algorithm, start, every, clocks, _seeds(start, seeds, method), seed, until, first, hidden)
 
 
-def finish(task: Task, method: Method, progress: Any, throw: bool, keeper: Keeper | None = None) -> xr.Dataset:
+def finish(task: Task, method: Method, progress: Progress, throw: bool, keeper: Keeper | None = None) -> xr.Dataset:
     """Run a task to its end: the dataset, or what is raised and warned about instead."""
     return told(task, method, run(task, method, progress, keeper), throw)
 
 
-def run(task: Task, method: Method, progress: Any, keeper: Keeper | None = None) -> Record:
+def run(task: Task, method: Method, progress: Progress, keeper: Keeper | None = None) -> Record:
     """Run a task to its end."""
     return follow(lambda: method.prepare(task), task.points, method.name, monitor_for(progress), keeper)
 

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from twolayer.numerics.arguments import End, Progress, Save
 from twolayer.numerics.errors import InputError, Refused, expect, positive_integer, reject
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
@@ -74,12 +75,12 @@ class Stage:
     """
 
     algorithm: SGD
-    steps: Any = None
-    time: Any = None
+    steps: End = None
+    time: End = None
     until: Until | None = None
-    save: Any = 100
+    save: Save = 100
     problem: Problem | None = None
-    alpha: Any = None
+    alpha: End = None
 
     def __post_init__(self) -> None:
         expect(SGD, "algorithm", self.algorithm)
@@ -103,7 +104,7 @@ def solve_stages(
     *,
     seeds: int | None = None,
     seed: int = 0,
-    progress: Any = None,
+    progress: Progress = None,
     throw: bool = True,
 ) -> xr.Dataset:
     """Follow a problem through stages of different algorithms with one method.
@@ -229,7 +230,7 @@ def follow_legs(
     start: Overlaps,
     seeds: int | None,
     seed: int,
-    progress: Any,
+    progress: Progress,
     throw: bool,
 ) -> xr.Dataset:
     """One leg after the other, each from where the one before it ended."""

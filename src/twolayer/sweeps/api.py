@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from twolayer.numerics.arguments import End, Save
 from twolayer.numerics.errors import InputError, Interrupted, expect, finite_number, flag, positive_integer, reject
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
@@ -27,7 +28,7 @@ from twolayer.sweeps.executors import engine_for
 from twolayer.sweeps.grid import ENDS, Grid, Run
 from twolayer.sweeps.planning import Outlines, SweepPlan, plan_of
 from twolayer.sweeps.reductions import Reduction, reduction_of
-from twolayer.sweeps.reporting import reporter_for
+from twolayer.sweeps.reporting import Reporter, reporter_for
 from twolayer.sweeps.store import Store
 from twolayer.sweeps.table import Index, ResultTable
 from twolayer.task.algorithm import SGD
@@ -52,10 +53,10 @@ def _prepared(
     over: Mapping[str, Any],
     *,
     start: Overlaps | str = "random",
-    time: Any = None,
-    steps: Any = None,
-    alpha: Any = None,
-    save: Any = 200,
+    time: End = None,
+    steps: End = None,
+    alpha: End = None,
+    save: Save = 200,
     until: Until | None = None,
     dim: int | None = None,
     seeds: int | None = None,
@@ -133,10 +134,10 @@ def sweep(
     over: Mapping[str, Any],
     *,
     start: Overlaps | str = "random",
-    time: Any = None,
-    steps: Any = None,
-    alpha: Any = None,
-    save: Any = 200,
+    time: End = None,
+    steps: End = None,
+    alpha: End = None,
+    save: Save = 200,
     until: Until | None = None,
     dim: int | None = None,
     seeds: int | None = None,
@@ -149,7 +150,7 @@ def sweep(
     resume: bool = True,
     executor: Any = "local",
     memory: int = MEMORY,
-    progress: Any = None,
+    progress: bool | Reporter | None = None,
 ) -> xr.Dataset:
     """Run a grid of problems, algorithms and methods with many seeds, and keep a reduction of each run.
 

@@ -11,10 +11,13 @@ is sent again; one that kills its worker three times is split into its units, an
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import os
 import queue
+import signal
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -77,6 +80,7 @@ class Processes:
     def __init__(self, workers: int) -> None:
         self.workers = workers
         self._pool: Any = None
+        self._sent: set[Any] = set()
 
     def submit(self, done: queue.Queue[Any], tag: Any, function: Callable[..., Any], *arguments: Any) -> None:
         """Send it to the pool."""
@@ -85,14 +89,16 @@ class Processes:
         for attempt in range(3):
             if self._pool is None:
                 context = multiprocessing.get_context("spawn")
-                self._pool = concurrent.futures.ProcessPoolExecutor(self.workers, mp_context=context)
+                self._pool = concurrent.futures.ProcessPoolExecutor(self.workers, context, _end_with_parent)
             try:
-                future = self._pool.submit(function, *arguments)
+                with _deaf():
+                    future = self._pool.submit(function, *arguments)
                 break
             except BrokenProcessPool:
                 self._pool = None
                 if attempt == 2:
                     raise
+        self._sent = {*(x for x in self._sent if not x.done()), future}
         future.add_done_callback(lambda f: done.put((tag, f)))
 
     def lost(self, error: BaseException) -> bool:
@@ -103,9 +109,42 @@ class Processes:
         return False
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes, in the middle of a batch where the sweep was interrupted."""
         if self._pool is not None:
+            if any(not future.done() for future in self._sent):
+                for process in list(self._pool._processes.values()):
+                    process.terminate()
             self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes that are started here hear no Ctrl-C, which is for the one that starts them."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # which would open our ears when it is started by the first process
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+
+
+def _end_with_parent() -> None:
+    """Let this process of a pool go when the one that made it has gone, however that was."""
+    import multiprocessing
+
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 class Submitter:

@@ -198,7 +198,7 @@ class Screen(Quiet):
             self._live = None
 
 
-def reporter_for(progress: Any) -> Reporter:
+def reporter_for(progress: bool | Reporter | None) -> Reporter:
     """The reporter that an argument ``progress`` asks for."""
     if progress is None:
         return Screen() if sys.stderr.isatty() else Quiet()

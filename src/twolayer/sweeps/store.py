@@ -22,8 +22,6 @@ import json
 import math
 import os
 import re
-import shutil
-import tempfile
 import time as wall
 import zlib
 from collections.abc import Iterator, Mapping
@@ -33,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from twolayer.numerics.errors import InputError, RunFailed, path_of, short
+from twolayer.numerics.passing import clear_stale, draft_of, passing
 from twolayer.numerics.strangers import check_format, check_size, reading
 from twolayer.sweeps.batch import SEED_BLOCK, Result
 from twolayer.sweeps.grid import FORMAT, text_of
@@ -54,17 +53,13 @@ def zarr_module() -> Any:
 
 def write_durably(path: Path, text: str) -> None:
     """Write a small file so that after a power cut it is there whole or not at all."""
-    handle, name = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+    with passing(draft_of(path)) as draft:
+        with draft.open("x", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        draft.chmod(0o644)
+        os.replace(draft, path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -162,14 +157,16 @@ class Store:
         if not Path(path).exists():
             cls._create(Path(path), grid)
         store = cls(path, grid)
+        store.tidy()
         store.extend(seeds)
         return store
 
     @classmethod
     def _create(cls, path: Path, grid: Layout) -> None:
         zarr = zarr_module()
-        draft = Path(tempfile.mkdtemp(prefix=f".{path.stem}-", dir=path.parent))
-        try:
+        clear_stale(path.parent)
+        with passing(draft_of(path)) as draft:
+            draft.mkdir(0o700)
             header = {
                 "format": FORMAT,
                 "hash": grid.hash,
@@ -185,8 +182,6 @@ class Store:
             draft.chmod(0o755)
             with contextlib.suppress(FileExistsError, OSError):  # another process was first: use its store
                 os.rename(draft, path)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
         if not path.exists():
             raise InputError(f"Argument `store` must be writable, but {short(str(path), 200)} could not be made.")
 
@@ -217,6 +212,14 @@ class Store:
         return None if None in found else tuple(int(i) for i in found if i is not None)
 
     # growing
+
+    def tidy(self) -> None:
+        """Remove what killed processes were writing."""
+        with self._locks.whole():  # under which alone Zarr writes, with drafts of its own
+            for folder in (self.path, *(x for x in self.path.iterdir() if x.is_dir())):
+                clear_stale(folder)
+                for draft in folder.glob("*.partial"):
+                    draft.unlink(missing_ok=True)
 
     def extend(self, seeds: int) -> None:
         """Make room for the grid's cells and for seeds; nothing that is there moves."""
@@ -354,13 +357,9 @@ class Store:
 
     def _write_block(self, place: Index, name: str, block: int, whole: np.ndarray) -> None:
         for file, part in self._files(place, name, block):
-            draft = file.with_name(f".tmp-{os.getpid()}-{file.name}")
-            try:
+            with passing(draft_of(file)) as draft:
                 draft.write_bytes(np.ascontiguousarray(whole[(slice(None), *part)]).tobytes())
                 os.replace(draft, file)
-            except BaseException:
-                draft.unlink(missing_ok=True)
-                raise
 
     def commit(self, results: list[tuple[Index, int, Result]]) -> None:
         """Write the results of units, then say in the journal that they are there."""

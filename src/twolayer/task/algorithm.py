@@ -18,7 +18,7 @@ from twolayer.numerics.tracing import traced
 from twolayer.task.losses import Loss
 from twolayer.task.rules import Rule, driven
 from twolayer.task.scaling import Scaling
-from twolayer.task.schedules import law_of
+from twolayer.task.schedules import Law, law_of
 
 __all__ = ["SGD"]
 
@@ -94,18 +94,18 @@ class SGD:
 
     def __init__(
         self,
-        lr: Any,
-        batch: Any = 1,
+        lr: Law,
+        batch: Law = 1,
         loss: str | Loss = "squared",
         geometry: str = "free",
         momentum: float = 0.0,
         weight_decay: float = 0.0,
-        dataset: Any = None,
+        dataset: Law | None = None,
         sampling: str = "sequence",
         repeat: int = 1,
         train_first_layer: bool = True,
         train_second_layer: bool = False,
-        second_lr: Any = None,
+        second_lr: Law | None = None,
         average: str | float | None = None,
         nesterov: bool = False,
         rule: str | Rule | None = None,

@@ -10,7 +10,7 @@ schedule run in τ = lr_ref·step/N.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from twolayer.numerics.arguments import End, Save
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
@@ -51,7 +52,7 @@ class Clocks:
             return float(self.steps_line.steps_at("time", np.array([time]), f"`time` = {time:g}")[0])
         return time / self.one_step
 
-    def time(self, steps: Any) -> Any:
+    def time(self, steps: float | np.ndarray) -> np.ndarray:
         """Time of a number of steps at the rate without its schedule, at finite dimension or with lr of order one."""
         return np.asarray(steps) * self.one_step
 
@@ -204,17 +205,17 @@ def _unit(exponent: float) -> str:
     return "" if abs(exponent) < 1e-12 else f"d**{exponent:g}"
 
 
-def _increasing(name: str, values: Sequence[float] | np.ndarray) -> np.ndarray:
+def _increasing(name: str, values: Save) -> np.ndarray:
     try:
         array = np.asarray(values, dtype=float).ravel()
     except (TypeError, ValueError, OverflowError):
         reject(name, values, "a number or an increasing sequence of numbers")
     if array.size == 0 or not np.isfinite(array).all() or array[0] < 0 or (np.diff(array) <= 0).any():
-        reject(name, list(values), "finite, non-negative and strictly increasing")
+        reject(name, np.asarray(values).tolist(), "finite, non-negative and strictly increasing")
     return array
 
 
-def _end(time: Any, steps: Any, alpha: Any) -> tuple[str, Any]:
+def _end(time: End, steps: End, alpha: End) -> tuple[str, Any]:
     """The one of time=, steps= and alpha= that was given."""
     given = {name: x for name, x in (("time", time), ("steps", steps), ("alpha", alpha)) if x is not None}
     if len(given) != 1:
@@ -223,7 +224,7 @@ def _end(time: Any, steps: Any, alpha: Any) -> tuple[str, Any]:
     return next(iter(given.items()))
 
 
-def save_times(clocks: Clocks, time: Any, steps: Any, save: Any, unit: float = 0.0, alpha: Any = None) -> np.ndarray:
+def save_times(clocks: Clocks, time: End, steps: End, save: Save, unit: float = 0.0, alpha: End = None) -> np.ndarray:
     """Save points of a continuous method, in units of d^unit when there is no dimension.
 
     ``time`` (or ``steps``, or ``alpha``) is the end of the run or the save points themselves, with or without 0;
@@ -247,7 +248,7 @@ def save_times(clocks: Clocks, time: Any, steps: Any, save: Any, unit: float = 0
     return points * scale if clocks.dim is None or name == "alpha" else points * scale * float(clocks.dim) ** -unit
 
 
-def save_steps(clocks: Clocks, time: Any, steps: Any, save: Any, alpha: Any = None) -> np.ndarray:
+def save_steps(clocks: Clocks, time: End, steps: End, save: Save, alpha: End = None) -> np.ndarray:
     """Save points of a stepwise method, as integers; those that fall on the same step are one."""
     name, end = _end(time, steps, alpha)
     points = _points(name, end, save)
@@ -284,7 +285,7 @@ def _several(name: str, value: Any) -> bool:
         reject(name, value, "a number or an increasing sequence of numbers")
 
 
-def _points(name: str, end: Any, save: Any) -> np.ndarray:
+def _points(name: str, end: Any, save: Save) -> np.ndarray:
     if _several(name, end):
         return _increasing(name, end)
     if name == "steps":
@@ -294,7 +295,7 @@ def _points(name: str, end: Any, save: Any) -> np.ndarray:
         require(last > 0, name, end, "a positive number")
     if _several("save", save):
         points = _increasing("save", save)
-        require(points[-1] <= last * (1 + 1e-12), "save", list(save), f"at most {name} = {end}")
+        require(points[-1] <= last * (1 + 1e-12), "save", np.asarray(save).tolist(), f"at most {name} = {end}")
         return points
     if isinstance(save, str):
         choice("save", save, ("log",))

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from twolayer.numerics.arguments import Array
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require, short
 
 __all__ = ["Inputs"]
@@ -146,7 +147,7 @@ class Inputs:
         return cls._grouped(eigenvalues, edges, tuple(given.items()))
 
     @classmethod
-    def from_covariance(cls, C: Any, blocks: int = BLOCKS) -> Inputs:
+    def from_covariance(cls, C: Array, blocks: int = BLOCKS) -> Inputs:
         """The blocks of a covariance: its distinct eigenvalues, or groups of them where there are many.
 
         Parameters
@@ -173,7 +174,7 @@ class Inputs:
         return cls._of_spectrum(np.maximum(values[::-1], 0.0), blocks)
 
     @classmethod
-    def from_data(cls, X: Any, blocks: int = BLOCKS) -> Inputs:
+    def from_data(cls, X: Array, blocks: int = BLOCKS) -> Inputs:
         """The blocks of the covariance of data, rows of X, about their mean: the Gaussian surrogate of the data.
 
         Parameters
@@ -197,7 +198,7 @@ class Inputs:
         return cls._of_spectrum(np.concatenate([values, np.zeros(X.shape[1] - len(values))]), blocks)
 
     @classmethod
-    def of(cls, value: Any) -> Inputs:
+    def of(cls, value: Inputs | dict[str, Any] | str | None) -> Inputs:
         """Inputs from what a problem, a file or a description holds.
 
         Examples

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from twolayer.numerics.arguments import End, Save
 from twolayer.numerics.errors import choice, finite_number, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps, save_times
@@ -339,7 +340,7 @@ class Method(abc.ABC):
         """Exponent x such that this method's clock runs in units of d^x of the time t."""
         return 0.0
 
-    def save_points(self, clocks: Clocks, time: Any, steps: Any, save: Any, alpha: Any = None) -> np.ndarray:
+    def save_points(self, clocks: Clocks, time: End, steps: End, save: Save, alpha: End = None) -> np.ndarray:
         """Save points on this method's clock: integer steps, or times (τ where there is a schedule)."""
         if self.stepwise:
             return save_steps(clocks, time, steps, save, alpha)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from twolayer.numerics.arguments import Array
 from twolayer.numerics.errors import InputError, choice, expect, positive_integer, require
 from twolayer.numerics.roots import host_root
 from twolayer.numerics.strangers import check_size
@@ -55,7 +56,9 @@ class Overlaps:
     a: np.ndarray | None
     dim: int | None
 
-    def __init__(self, Q: Any, M: Any, P: Any = None, a: Any = None, dim: int | None = None) -> None:
+    def __init__(
+        self, Q: Array, M: Array, P: Array | None = None, a: Array | None = None, dim: int | None = None
+    ) -> None:
         register()
         Q, M = finite_array("Q", Q), finite_array("M", M)
         require(Q.ndim >= 2 and Q.shape[-1] == Q.shape[-2], "Q", Q, "square matrices (..., p, p)")
@@ -156,7 +159,7 @@ class Overlaps:
         size: int | None = None,
         law: str = "sphere",
         first: int = 0,
-        P: Any = None,
+        P: Array | None = None,
     ) -> Overlaps:
         """Exact law of the overlaps of a random initialisation, without any vector of length dim.
 
@@ -220,7 +223,7 @@ class Overlaps:
         return cls(Q, M, problem.P, a, dim)
 
     @classmethod
-    def in_blocks(cls, Q: Any, M: Any, P: Any, a: Any = None, dim: int | None = None) -> Overlaps:
+    def in_blocks(cls, Q: Array, M: Array, P: Array, a: Array | None = None, dim: int | None = None) -> Overlaps:
         """Overlaps for inputs of several variances: Gram matrices of the parts of all rows in each block.
 
         Parameters
@@ -244,7 +247,7 @@ class Overlaps:
         return cls(Q, M, P, a, dim)
 
     @classmethod
-    def from_weights(cls, W: Any, W_star: Any, a: Any = None) -> Overlaps:
+    def from_weights(cls, W: Array, W_star: Array, a: Array | None = None) -> Overlaps:
         """Overlaps of explicit weights, W (p, d) and W* (k, d).
 
         Examples

@@ -9,15 +9,16 @@ than I are in inputs.py; P is that of the fields λ* = W* z whatever they are.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from twolayer.functions.activation import Activation
+from twolayer.functions.activation import Activation, ActivationLike
 from twolayer.functions.normalisation import NORMALISATIONS, divisor
-from twolayer.functions.target import Target
+from twolayer.functions.target import Target, TargetLike
+from twolayer.numerics.arguments import Array
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, require, short
 from twolayer.numerics.tracing import traced
 from twolayer.task.inputs import Inputs
@@ -78,11 +79,11 @@ class Problem:
 
     def __init__(
         self,
-        target: str | Callable[[Any], Any] | Target | dict[str, Any],
-        activation: str | Callable[[Any], Any] | Activation,
+        target: TargetLike,
+        activation: ActivationLike,
         width: int = 1,
         noise: float = 0.0,
-        gram: Any = None,
+        gram: Array | None = None,
         second_layer: str | Sequence[float] | np.ndarray = "ones",
         directions: int | None = None,
         normalisation: str = "mean",

@@ -41,6 +41,7 @@ from twolayer.numerics.errors import (
 from twolayer.numerics.later import Later
 from twolayer.task.losses import Loss
 from twolayer.task.scaling import Scaling
+from twolayer.task.schedules import Law
 
 __all__ = [
     "Rule",
@@ -60,8 +61,10 @@ __all__ = [
 ]
 
 jnp: Any = Later("jax.numpy")
+special: Any = Later("jax.scipy.special")
 
 TINY = 1e-300
+NARROW = 1e-60  # width of a normal that counts as none
 FAR = 1e12  # size of the gradients that tell whether a rule is bounded
 
 
@@ -139,6 +142,8 @@ class Rule:
         Variance of the noise that labels get at every visit.
     draws : bool
         Whether it draws random numbers from its key.
+    smoothed : callable, optional
+        Of a rule ĝ = g/|g| ρ(±|g|), with the sign of e: mean and width of a normal x → E[ρ(x)], E[ρ(x)²].
     """
 
     name: str
@@ -153,6 +158,7 @@ class Rule:
     drift: float = 1.0
     relabels: float = 0.0
     draws: bool = False
+    smoothed: Callable[[Any, Any], tuple[Any, Any]] | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rule) and self._known == other._known
@@ -265,7 +271,21 @@ def clip(threshold: float) -> Rule:
     def push(x: Sight) -> Any:
         return x.g * jnp.minimum(1.0, c / jnp.maximum(x.norm * x.length, TINY))
 
-    return Rule("clip", (("threshold", c),), push, (-c, c), sizes=True)
+    def smoothed(mean: Any, width: Any) -> tuple[Any, Any]:
+        width = jnp.maximum(width, NARROW)
+        ends = [(end - mean) / width for end in (-c, c)]
+        (below, upto), (low, high) = ([f(x) for x in ends] for f in (special.ndtr, _density))
+        inside, slope = upto - below, width * (low - high)
+        beyond = special.ndtr(-ends[1])
+        square = (mean**2 + width**2) * inside + 2 * mean * slope + width**2 * (ends[0] * low - ends[1] * high)
+        return mean * inside + slope + c * (beyond - below), square + c**2 * (beyond + below)
+
+    return Rule("clip", (("threshold", c),), push, (-c, c), sizes=True, smoothed=smoothed)
+
+
+def _density(x: Any) -> Any:
+    """That of a standard normal."""
+    return jnp.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
 
 
 def normalised() -> Rule:
@@ -281,7 +301,10 @@ def normalised() -> Rule:
         size = x.norm * x.length
         return jnp.where(size > 0, x.g / jnp.where(size > 0, size, 1.0), 0.0)
 
-    return Rule("normalised", (), push, (0.0,), sizes=True)
+    def smoothed(mean: Any, width: Any) -> tuple[Any, Any]:
+        return special.erf(mean / (math.sqrt(2) * jnp.maximum(width, NARROW))), jnp.ones_like(mean)
+
+    return Rule("normalised", (), push, (0.0,), sizes=True, smoothed=smoothed)
 
 
 def polyak(c: float = 1.0) -> Rule:
@@ -303,7 +326,7 @@ def polyak(c: float = 1.0) -> Rule:
     return Rule("polyak", (("c", c),), push, sizes=True)
 
 
-def lookahead(lr: Any) -> Rule:
+def lookahead(lr: Law) -> Rule:
     """Gradients at the place where a step of size ``lr`` on the same batch would lead, applied where the weights are.
 
     Extragradient, and with a negative ``lr`` the sharpness-aware step. The law is that of a field that moves by order

@@ -18,7 +18,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -44,6 +44,8 @@ jnp: Any = Later("jax.numpy")
 CLOCKS = ("step", "sample", "alpha", "time")
 MAX_LENGTH = 2000  # characters of a law in a file
 Length = float | str | Scaling
+Law: TypeAlias = "float | str | Scaling | Schedule"
+"""A number or a power of d, with a schedule or without, as an object or in words."""
 
 
 def _namespace(x: Any) -> Any:

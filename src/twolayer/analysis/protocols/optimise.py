@@ -26,6 +26,7 @@ from twolayer.analysis.protocols.search import Found, Search, Spent
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.chain import Chain
 from twolayer.methods.ode import ODE
+from twolayer.numerics.arguments import Progress
 from twolayer.numerics.errors import InputError, Interrupted, choice, finite_number, positive_integer, reject, require
 from twolayer.numerics.html import card, curves
 from twolayer.numerics.precision import float64
@@ -129,7 +130,7 @@ class Optimum:
         return pick(self.named.values(), key=lambda x: x.value) if self.named else None
 
     @float64
-    def compare(self, dim: int, seeds: int = 64, seed: int = 0, progress: Any = None) -> Contest:
+    def compare(self, dim: int, seeds: int = 64, seed: int = 0, progress: Progress = None) -> Contest:
         """Run optimum, best constant and best named schedule by the exact chain at a finite d, and say who wins.
 
         All protocols have the same random numbers, and differences are taken seed by seed.
@@ -223,7 +224,7 @@ def optimise(
     restarts: int = 3,
     budget: int = 2000,
     seed: int = 0,
-    progress: Any = None,
+    progress: Progress = None,
 ) -> Optimum:
     """The best learning rate, batch or weight decay for a run of a given length.
 

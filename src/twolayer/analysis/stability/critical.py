@@ -26,6 +26,7 @@ from twolayer.numerics.rules import hermite_rule, sobol_normals
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 from twolayer.task.scaling import Scaling, positive_law
+from twolayer.task.schedules import Law
 
 __all__ = ["critical_lr", "perfect_point"]
 
@@ -59,7 +60,7 @@ def perfect_point(problem: Problem) -> Overlaps:
 
 
 @float64
-def critical_lr(problem: Problem, batch: Any = 1) -> Scaling:
+def critical_lr(problem: Problem, batch: Law = 1) -> Scaling:
     """The lr beyond which perfect learning is unstable: excess risk grows instead of vanishing.
 
     Parameters

@@ -14,13 +14,13 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from twolayer.analysis.stability.points import FixedPoint, FixedPoints, fixed_points
 from twolayer.functions.exponents import analyse
+from twolayer.numerics.arguments import Progress
 from twolayer.numerics.html import card, table
 from twolayer.running.dataset import description_of
 from twolayer.task.algorithm import SGD
@@ -120,7 +120,13 @@ class Plateaus(list[Plateau]):
 
 
 def plateaus(
-    problem: Problem, algorithm: SGD, run: xr.Dataset, *, seed: int = 0, tolerance: float = 1e-9, progress: Any = None
+    problem: Problem,
+    algorithm: SGD,
+    run: xr.Dataset,
+    *,
+    seed: int = 0,
+    tolerance: float = 1e-9,
+    progress: Progress = None,
 ) -> Plateaus:
     """The plateaus of a run: saddles it passes, in their order, with their lengths and laws.
 

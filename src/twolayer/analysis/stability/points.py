@@ -19,6 +19,7 @@ import xarray as xr
 from twolayer.analysis.stability.linear import SINGULAR, Flow
 from twolayer.analysis.stability.newton import settle
 from twolayer.equations.state import Overlap
+from twolayer.numerics.arguments import Progress
 from twolayer.numerics.errors import InputError, Interrupted, finite_number, positive_integer, reject
 from twolayer.numerics.html import card, matrix, table
 from twolayer.numerics.precision import float64
@@ -162,7 +163,7 @@ def fixed_points(
     *,
     seed: int = 0,
     tolerance: float = 1e-9,
-    progress: Any = None,
+    progress: Progress = None,
 ) -> FixedPoints:
     """Fixed points of the limit d → ∞ near a run or near given overlaps, with their linear stability.
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from twolayer.analysis.thresholds.law import LabelLaw
 from twolayer.analysis.thresholds.posterior import Posterior
+from twolayer.numerics.arguments import Progress
 from twolayer.numerics.errors import Interrupted, finite_number, positive_integer, require
 from twolayer.numerics.random import check_seed
 from twolayer.running.progress import monitor_for
@@ -77,7 +78,7 @@ def simulate(
     *,
     start: float | None = None,
     iterations: int = 60,
-    progress: Any = None,
+    progress: Progress = None,
 ) -> Runs:
     """Draw data and run message passing on them.
 

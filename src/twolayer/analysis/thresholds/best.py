@@ -22,7 +22,8 @@ from twolayer.analysis.thresholds.curve import Curve, curve_of
 from twolayer.analysis.thresholds.evolution import FULL, StateEvolution
 from twolayer.analysis.thresholds.law import LabelLaw, law_of
 from twolayer.analysis.thresholds.prediction import mmse_of
-from twolayer.functions.target import Target
+from twolayer.functions.target import Target, TargetLike
+from twolayer.numerics.arguments import Array, Progress
 from twolayer.numerics.errors import Interrupted, reject
 from twolayer.running.progress import monitor_for
 
@@ -119,7 +120,7 @@ class BestPossible:
 
 
 def best_possible(
-    target: Any, alphas: Any, noise: float = 0.0, *, directions: int | None = None, progress: Any = None
+    target: TargetLike, alphas: Array, noise: float = 0.0, *, directions: int | None = None, progress: Progress = None
 ) -> BestPossible:
     """State evolution of Bayes-optimal learning from n = αd samples, from nothing and from full knowledge.
 

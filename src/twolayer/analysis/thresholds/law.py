@@ -18,7 +18,7 @@ import numpy as np
 
 from twolayer.functions.exponents import analyse, complement
 from twolayer.functions.kinks import find_kinks
-from twolayer.functions.target import Target
+from twolayer.functions.target import Target, TargetLike
 from twolayer.numerics.errors import InputError, finite_number
 from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import draw_sobol_normals
@@ -110,7 +110,7 @@ class LabelLaw:
         return find_kinks(lambda x: self.function(x[..., None]))[0]
 
 
-def law_of(target: Any, noise: object, directions: int | None = None) -> LabelLaw:
+def law_of(target: TargetLike, noise: object, directions: int | None = None) -> LabelLaw:
     """Check a target and its noise, and leave out the directions that do not enter.
 
     Examples

@@ -17,7 +17,8 @@ from twolayer.analysis.thresholds.amp import Runs, simulate
 from twolayer.analysis.thresholds.curve import INVISIBLE, channel_of
 from twolayer.analysis.thresholds.law import LabelLaw, law_of
 from twolayer.analysis.thresholds.staircase import Stair, climb, first_look
-from twolayer.functions.target import Target
+from twolayer.functions.target import Target, TargetLike
+from twolayer.numerics.arguments import Progress
 from twolayer.numerics.errors import Interrupted
 from twolayer.running.progress import monitor_for
 
@@ -101,7 +102,9 @@ def written(rows: np.ndarray) -> str:
     return "; ".join("(" + ", ".join(f"{x:.4g}" for x in row.round(4) + 0.0) + ")" for row in rows)
 
 
-def thresholds(target: Any, noise: float = 0.0, *, directions: int | None = None, progress: Any = None) -> Thresholds:
+def thresholds(
+    target: TargetLike, noise: float = 0.0, *, directions: int | None = None, progress: Progress = None
+) -> Thresholds:
     """Trivial directions, weak-recovery threshold and staircase of a target, for n = αd samples.
 
     One direction is treated by quadrature, to nine digits; several by sampling, to about three. Cost: a second for

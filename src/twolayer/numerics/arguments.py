@@ -1,0 +1,41 @@
+"""What a user may write for an argument that many functions take, as types.
+
+time=2.5, steps=[10, 100]     End
+save=200, "log", [0, 1, 10]   Save
+progress=True, a monitor      Progress
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+import numpy as np
+
+__all__ = ["Array", "End", "Monitor", "Progress", "Save"]
+
+
+class Monitor(Protocol):
+    """Listens to a run."""
+
+    def begin(self, label: str, end: float) -> None:
+        """A run starts; its clock goes to ``end``."""
+
+    def update(self, position: float) -> None:
+        """The run is at this position of its clock."""
+
+    def finish(self) -> None:
+        """The run is over."""
+
+
+Array: TypeAlias = "np.typing.ArrayLike"
+"""Numbers in any form that NumPy reads."""
+
+End: TypeAlias = float | Sequence[float] | np.ndarray | None
+"""The end of a run on one of its clocks, or the save points themselves."""
+
+Save: TypeAlias = int | str | Sequence[float] | np.ndarray
+"""How many save points, "log", or the points."""
+
+Progress: TypeAlias = bool | Monitor | None
+"""Whether to show how far a run is, or who listens; None where somebody waits."""
