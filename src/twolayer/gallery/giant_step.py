@@ -25,7 +25,7 @@ from twolayer.gallery.shared.registry import Finding, figure
 
 RATES = (0.5, 1.0, 2.0)
 LAW = "correlation loss, projected"
-FINE = 4  # points of the curves of theory to each measured one
+FINE = 41  # points of the curves of theory
 SHARE = 0.01  # of the overlap: what the mean step leaves out at the smallest batches
 RESOLUTION = 0.1  # of full overlap
 
@@ -87,7 +87,7 @@ def _linear(dim: int, ratios: np.ndarray, seeds: int, seed: int) -> dict[str, An
             m = _step(problem, algorithm, tl.Chain(dim, batch_sums="gaussian"), start, seeds, seed)
             theory = _step(problem, algorithm, tl.GiantSteps(), start, 1, 0)[0]
             out[:, i, j] = m.mean(), m.std(ddof=1) / np.sqrt(seeds), theory
-    fine = np.geomspace(ratios[0], ratios[-1], FINE * len(ratios) + 1)
+    fine = np.geomspace(ratios[0], ratios[-1], FINE)
     limit = [
         [_step(problem, law("correlation", 1, 0, rate, x), tl.GiantSteps(), start, 1, 0)[0] for x in fine]
         for rate in RATES
@@ -104,7 +104,7 @@ def _powers(ell: int, dim: int, count: int, seeds: int, seed: int) -> dict[str, 
         m = _step(problem, algorithm, tl.Chain(dim, batch_sums="gaussian"), start, seeds, seed)
         theory = _step(problem, algorithm, tl.Map(dim), start, 1, 0)[0]
         out[:, j] = m.mean(), m.std(ddof=1) / np.sqrt(seeds), theory
-    fine = np.linspace(mus[0], mus[-1], FINE * count + 1)
+    fine = np.linspace(mus[0], mus[-1], FINE)
     line = [_step(problem, law("correlation", mu, (1 - ell) / 2, 0.5, 1.0), tl.Map(dim), start, 1, 0)[0] for mu in fine]
     return {"mu": mus, **dict(zip(("mean", "error", "theory"), out, strict=True)), "fine": fine, "line": line}
 
@@ -156,7 +156,7 @@ def draw(data: xr.Dataset) -> Figure:
         points(right, row.mu_mu - row.ell, row.mu_mean, row.mu_error, DIRECTIONS[i], f"chain, {label}", marks[i % 4])
     right.set(xlabel=r"$\mu - \ell$   ($n_b = d^{\mu}$)", ylim=(0, 1.02), xticks=np.linspace(-1, 1, 5))
     right.set_title(r"$\gamma = d^{(\ell-1)/2}/2$")
-    for ax in (left, right):
-        ax.legend(loc="upper left", fontsize=7)
+    left.legend(loc="upper left", fontsize=7)
+    right.legend(loc="lower right", fontsize=7)
     headline(figure, data, "Points: means over runs (bars: 2 s.e.)")
     return figure

@@ -16,8 +16,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+import xarray as xr
+
 from twolayer.files.results import load, save
 from twolayer.gallery.shared.registry import Plate, draw
+from twolayer.numerics.errors import reject
 from twolayer.numerics.writing import write_atomically
 
 __all__ = ["FOLDER", "keep", "known", "redraw"]
@@ -63,8 +66,10 @@ def keep(plate: Plate, folder: str | os.PathLike[str], shown: dict[str, Any], fu
 
 def redraw(name: str, folder: str | os.PathLike[str]) -> Path:
     """Draw a picture again from the data beside it, where the drawing has changed and the numbers have not."""
-    every = known(folder)
-    return _put(draw(load(Path(folder) / f"{name}.nc")), Path(folder), every, every[name])
+    every, data = known(folder), load(Path(folder) / f"{name}.nc")
+    if not isinstance(data, xr.Dataset):
+        reject("name", name, "a figure whose data are kept")
+    return _put(draw(data), Path(folder), every, every[name])
 
 
 def _put(plate: Plate, folder: Path, every: dict[str, dict[str, Any]], shown: dict[str, Any]) -> Path:
