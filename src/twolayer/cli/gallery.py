@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         if len(args.name) > 1:
             raise InputError(f"twolayer gallery show takes one NAME, but got {' '.join(args.name)}.")
         return _show(args, args.name[0])
-    names = list(known) if args.name == ["all"] else [choice("name", name, known) for name in args.name]
+    names = list(known) if args.name == ["all"] else list(args.name)
     if len(names) > 1:
         idle(args, "on several figures, each of which has its own settings", "--set")
     if args.dry_run:
@@ -120,7 +120,7 @@ def _forecast(args: argparse.Namespace, names: list[str]) -> int:
     from twolayer.running.cost import lasting
 
     known = gallery()
-    told = {name: known[name].quick if args.quick else known[name].full for name in names}
+    told = {name: known[choice("name", name, known)].quick if args.quick else known[name].full for name in names}
     seconds = sum(map(_seconds, told.values()))
     if args.json:
         emit({"figures": told, "seconds": seconds})

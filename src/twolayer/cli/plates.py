@@ -11,7 +11,7 @@ from typing import Any
 
 from twolayer.cli.common import emit, fold, one_line_warnings, wrote
 from twolayer.files.catalogue import gallery
-from twolayer.numerics.errors import InputError, RunFailed
+from twolayer.numerics.errors import InputError, RunFailed, choice
 from twolayer.numerics.writing import check_writable
 
 __all__ = ["make_many", "make_one"]
@@ -21,7 +21,8 @@ def make_one(args: argparse.Namespace, name: str) -> int:
     """Make a figure, print its verdict; exit code 1 if measurement and theory differ."""
     from twolayer.gallery.shared.registry import figures, read_setting
 
-    entry = figures()[name]
+    known = figures()
+    entry = known[choice("name", name, known)]
     settings = dict(read_setting(text, entry.settings) for text in args.set)
     _check_record(args)
     folder = _folder(args.out)
@@ -46,6 +47,8 @@ def make_one(args: argparse.Namespace, name: str) -> int:
 def make_many(args: argparse.Namespace, names: list[str]) -> int:
     """Make figures: a line when one begins and one when it is done; exit code 1 if one differs or fails."""
     listed = gallery()
+    for name in names:
+        choice("name", name, listed)
     _check_record(args)
     folder, width = _folder(args.out), max(map(len, names))
     outcomes: dict[str, str] = {}
