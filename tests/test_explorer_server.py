@@ -125,7 +125,7 @@ def test_one_tab_does_not_wait_for_another(client: httpx.Client, server: Explore
         said = events(response)
         next(said)
         with httpx.Client(base_url=server.url, timeout=60) as other:
-            assert ask(other, "theory").status_code == 200, "while the first tab runs"
+            assert ask(other, "support").status_code == 200, "while the first tab runs"
 
 
 def test_a_crowd_is_answered_or_refused(server: Explorer) -> None:
@@ -133,7 +133,7 @@ def test_a_crowd_is_answered_or_refused(server: Explorer) -> None:
         limits = httpx.Limits(max_connections=250)
         async with httpx.AsyncClient(base_url=server.url, timeout=120, limits=limits) as client:
             body = {"task": TASK, "options": {}}
-            return await asyncio.gather(*(client.post("/api/support", json=body) for _ in range(200)))
+            return await asyncio.gather(*(client.post("/api/formula", json=body) for _ in range(200)))
 
     answers = asyncio.run(crowd())
     statuses = {answer.status_code for answer in answers}
@@ -182,8 +182,8 @@ def test_a_question_survives_its_worker_once() -> None:
 
 
 def test_random_requests_never_break_it(client: httpx.Client, server: Explorer) -> None:
-    seen = asyncio.run(explorer_fuzz.fuzz(server.url, 100, seed=1, dear=0.0))
-    assert sum(seen.values()) == 100 and 500 not in seen and seen[422] > 3 and seen[200] > 30
+    seen = asyncio.run(explorer_fuzz.fuzz(server.url, 60, seed=1, dear=0.0))
+    assert sum(seen.values()) == 60 and 500 not in seen and seen[422] > 2 and seen[200] > 20
     assert client.get("/api/catalogue").status_code == 200
 
 

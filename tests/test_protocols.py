@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,6 +17,7 @@ from twolayer import d
 from twolayer.analysis.protocols import optimise as inside
 from twolayer.analysis.protocols.motion import Controls, Objective, course_of
 from twolayer.analysis.protocols.search import Search
+from twolayer.cli import main
 
 LINEAR, ORIGIN = tl.Problem("z1", "linear", noise=0.2), tl.Overlaps([[0.0]], [[0.0]])
 STEP = tl.SGD(lr=0.2 / d)
@@ -50,6 +53,17 @@ def test_the_best_constant_in_closed_form(linear: Any) -> None:
     assert set(linear.named) == {"cosine", "linear", "power", "inverse"}
     assert all(linear.value < x.value < linear.constant.value for x in linear.named.values())
     assert linear.best_named is linear.named["power"]
+
+
+def test_few_pieces_do_not_rule_out_high_rates() -> None:
+    """The best constant does not depend on the intervals: a coarse integration would blow up at the rates it needs."""
+    noise, span = 0.002, 60.0
+    gamma = np.linspace(0.02, 0.4, 100_001)
+    level = gamma * noise / (2 * (2 - gamma))
+    closed_ = level + (0.5 - level) * np.exp(-(2 * gamma - gamma**2) * span)
+    best = tl.optimise(LINEAR.replace(noise=noise), STEP, ORIGIN, horizon=span, form="constant", pieces=2)
+    assert best.value == pytest.approx(closed_.min(), rel=1e-4)
+    assert best.constant.lr.coefficient == pytest.approx(gamma[closed_.argmin()], rel=0.02)
 
 
 def test_the_law_found_runs_in_any_method(linear: Any) -> None:
@@ -236,3 +250,63 @@ def test_several_starts_are_averaged() -> None:
     expected = level + (0.75 - level) * np.exp(-(2 * gamma - gamma**2) * 6)
     assert best.value == pytest.approx(expected, rel=1e-6)
     assert jnp.ndim(best.path.excess_risk) == 2
+
+
+def test_the_figure_and_the_cell_of_an_optimum(linear: Any) -> None:
+    """Two panels with the same three protocols; the rate drawn is the law."""
+    rates, risks = tl.plot.optimum(linear).axes
+    assert [line.get_label() for line in rates.lines] == ["optimum", "constant", "power"]
+    assert len(risks.lines) == 3 and rates.get_ylabel() == "d·lr" and risks.get_yscale() == "log"
+    np.testing.assert_allclose(rates.lines[1].get_ydata(), linear.constant.lr.coefficient)
+    np.testing.assert_allclose(risks.lines[0].get_ydata()[-1], linear.value, rtol=1e-6)
+    assert rates.get_ylim()[0] == 0 and "best constant" in linear._repr_html_() and "<svg" in linear._repr_html_()
+    with pytest.raises(tl.InputError, match="`result` must be a result of optimise"):
+        tl.plot.optimum(linear.path)
+
+
+TASK = """
+[problem]
+target = "z1"
+activation = "linear"
+noise = 0.2
+[algorithm]
+lr = "0.2/d"
+[start]
+Q = [[0.0]]
+M = [[0.0]]
+[run]
+dim = 200
+alpha = 10
+"""
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    task, picture = tmp_path / "task.toml", tmp_path / "best.png"
+    task.write_text(TASK)
+    argv = ["optimise", str(task), "--form", "constant", "--pieces", "8", "--compare", "8", "--json"]
+    assert main([*argv, "--out", str(picture)]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["value"] == pytest.approx(0.0201422611, rel=1e-5) and said["clock"] == "alpha"
+    assert said["schedule"] == said["constant"]["lr"] and said["contest"]["dim"] == 200
+    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and said["files"] == [str(picture)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--low 0.1/d", "--low and --high"),
+        ("--clock time", "--clock says how --horizon counts"),
+        ("--horizon -3", "`horizon` must be"),
+        ("--over momentum", "`over` must be one of"),
+        ("--low 1/d --high 0.1/d", "`bounds` must be the lowest lr"),
+        ("--out best.doc", "--out must end in"),
+        ("--method chain", "`method` must be"),
+        ("--set run.dim=0.5 --compare 3", "run.dim"),
+    ],
+)
+def test_the_command_refuses(flags: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    task = tmp_path / "task.toml"
+    task.write_text(TASK)
+    assert main(["optimise", str(task), *flags.split()]) == 2
+    told = capsys.readouterr().err
+    assert message in told and len(told.splitlines()) == 1

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,6 +18,7 @@ import twolayer as tl
 from twolayer import d
 from twolayer.analysis.stability import critical, newton
 from twolayer.analysis.stability.linear import Flow
+from twolayer.cli import main
 
 SQUARE = tl.Problem("He2(z1)", "He2", noise=0.2)
 BASIN = [tl.Overlaps([[1.0]], [[0.001]]), tl.Overlaps([[1.0]], [[0.9]])]
@@ -289,6 +292,7 @@ def test_results_show_themselves() -> None:
         (lambda: tl.fixed_points(SQUARE, tl.SGD(lr=0.05 / d), near=BASIN, tolerance=0), "`tolerance` must be"),
         (lambda: tl.fixed_points(SQUARE, tl.SGD(lr=0.05 / d), near=tl.Overlaps(np.eye(2), np.zeros((2, 1)))), "neuron"),
         (lambda: tl.fixed_points(SQUARE, 0.1, near=BASIN), "`algorithm` must be"),
+        (lambda: tl.stability.plateaus(SQUARE, tl.SGD(lr=0.05 / d), 3), "`run` must be"),
         (lambda: tl.critical_lr(tl.Problem("z1", "He2")), "a student that equals its target"),
         (lambda: tl.critical_lr(SQUARE, batch="d"), "`batch` must be"),
         (lambda: tl.critical_lr(SQUARE, batch=0), "`batch` must be"),
@@ -331,3 +335,89 @@ def test_an_interrupted_search_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(tl.errors.Interrupted) as caught:
         tl.fixed_points(SQUARE, tl.SGD(lr=0.05 / d), BASIN)
     assert len(caught.value.result) == 1 and dataclasses.is_dataclass(caught.value.result[0])
+
+
+def test_the_figure_of_fixed_points_has_room_for_its_numbers() -> None:
+    """Growth above zero, decay below, all inside the panel; labels of the axis lie no closer than the text is high."""
+    points = tl.fixed_points(SQUARE, tl.SGD(lr=0.05 / d), BASIN)
+    drawn = tl.plot.fixed_points(points)
+    (panel,) = drawn.axes
+    drawn.draw_without_rendering()
+    low, high = panel.get_ylim()
+    for i, point in enumerate(points):
+        assert low < min(point.eigenvalues) and max(point.eigenvalues) < high
+        assert point.kind in panel.get_xticklabels()[i].get_text()
+    shown = [t for t in panel.get_yticks() if low <= t <= high]
+    heights = np.sort(panel.transData.transform([(0.0, t) for t in shown])[:, 1])
+    assert np.diff(heights).min() > 8 * drawn.dpi / 72
+    with pytest.raises(tl.InputError, match="at least one point"):
+        tl.plot.fixed_points(type(points)())
+
+
+def test_the_figure_of_plateaus_marks_them() -> None:
+    easy, law = tl.Problem("He2(z1)", "He2"), tl.SGD(lr=0.05 / d, geometry="projected")
+    run = tl.solve(easy, law, tl.ODE(), tl.Overlaps([[1.0]], [[0.01]], dim=10_000), time=4)
+    found = tl.stability.plateaus(easy, law, run)
+    (panel,) = tl.plot.plateaus(found, run).axes
+    span = panel.patches[0].get_window_extent().transformed(panel.transData.inverted())
+    np.testing.assert_allclose([span.x0, span.x1], [found[0].begin, found[0].end], atol=1e-6)
+    assert panel.texts[0].get_text() == "κ = 2.8" and panel.get_yscale() == "log"
+    assert "in this order" in found._repr_html_()
+    with pytest.raises(tl.InputError, match="`run` must be the run"):
+        tl.plot.plateaus(found, run.drop_vars("excess_risk"))
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    task, picture = tmp_path / "task.toml", tmp_path / "plateaus.png"
+    task.write_text(
+        '[problem]\ntarget = "He2(z1)"\nactivation = "He2"\n[algorithm]\nlr = "0.05/d"\ngeometry = "projected"\n'
+        "[start]\nQ = [[1.0]]\nM = [[0.01]]\n[run]\ndim = 10000\ntime = 4\n"
+    )
+    assert main(["fixed-points", str(task), "--json", "--out", str(picture)]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["points"][0]["rate"] == pytest.approx(2.8) and said["in_order"] is True
+    assert said["plateaus"][0]["end"] == pytest.approx(1.645, abs=2e-3)
+    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert main(["fixed-points", str(task), "--near-start"]) == 0
+    assert all(len(line) <= 79 for line in capsys.readouterr().out.splitlines())
+    for argv, message in (
+        (["--near-start", "--save", "5"], "--save has no effect"),
+        (["--set", "algorithm.lr=0.05/d * cosine(5)"], "`lr` must be constant"),
+        (["--out", "a.doc"], "--out must end in"),
+    ):
+        assert main(["fixed-points", str(task), *argv]) == 2
+        assert message in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------ inputs with blocks
+
+
+def in_blocks(P: list[float], Q: list[float], M: list[float]) -> tl.Overlaps:
+    return tl.Overlaps.in_blocks(*(np.reshape(x, (-1, 1, 1)) for x in (Q, M, P)))
+
+
+def test_the_escape_of_phase_retrieval_with_blocks() -> None:
+    """At M = 0 of gradient flow κ = 4 Σ s_i² P⁽ⁱ⁾: targets in blocks of large variance escape faster."""
+    s, w, P = np.array([2.0, 0.5, 0.2]), [0.2, 0.5, 0.3], np.array([0.3, 0.6, 0.5])
+    problem = tl.Problem("z1**2", "square", inputs=tl.Inputs.blocks(s, w), gram=[[float(s @ P)]])
+    q = float(s @ P) / 3  # of the fields
+    start = in_blocks(list(P), list(q * np.array([0.2, 0.5, 0.3]) / (s @ [0.2, 0.5, 0.3])), [0.0] * 3)
+    point = tl.fixed_points(problem, tl.SGD(lr=0.1 * d**-1.5), start)[0]
+    assert point.rate == pytest.approx(4 * float(s**2 @ P), rel=1e-6) and point.unstable == 1
+    assert point.mode(0).M.shape == (3, 1, 1) and "κ" in point._repr_html_()
+    np.testing.assert_allclose(point.overlaps.fields(problem.inputs).Q, [[q]], rtol=1e-6)
+
+
+def test_the_critical_rate_with_blocks() -> None:
+    """γ_c = 2J/(K Σ s_i w_i), 5.96438 here, where the linearised motion in blocks loses its stability."""
+    inputs, P = tl.Inputs.blocks([2.0, 0.5, 0.1], [0.2, 0.5, 0.3]), [0.3, 0.4, 2.0]
+    problem = tl.Problem(tl.Teacher("erf", k=1), "erf", inputs=inputs)
+    law = tl.critical_lr(problem)
+    assert law.coefficient == pytest.approx(5.96438041, rel=1e-7)
+    at = in_blocks(P, P, P)
+    below, above = (tl.fixed_points(problem, tl.SGD(lr=law * x), at)[0] for x in (0.999, 1.001))
+    assert below.unstable == 0 and above.unstable == 1
+    with pytest.raises(tl.InputError, match="use free weights"):
+        tl.fixed_points(problem, tl.SGD(lr=law, geometry="projected"), at)
+    with pytest.raises(tl.InputError, match="Q = M = P"):
+        tl.stability.perfect_point(problem)

@@ -21,7 +21,7 @@ from twolayer.cli import help as pages
 from twolayer.cli.compare import show
 from twolayer.cli.completion import entries
 from twolayer.files.bibtex import entry_of, parts_of
-from twolayer.files.catalogue import gallery, zoo_titles
+from twolayer.files.catalogue import gallery, papers_of, zoo_titles
 from twolayer.files.papers import PAPERS
 from twolayer.running.cost import cost_of, cost_of_comparison, lasting
 
@@ -81,12 +81,14 @@ GROUPS = {
     "lists": ("analyse", "gallery", "zoo", "about", "help"),
     "files": ("solve", "compare", "sweep", "moments", "plot", "rerun", "cite"),
     "measured": ("escape", "recovery", "phase-diagram", "thresholds"),
+    "searched": ("optimise", "fixed-points"),
     "left": ("completion", "explore"),  # which write into the home folder, and serve until Ctrl-C
 }
 WRITTEN = {
     "lists": ("target.png",),
     "files": ("moments.png", "slow.png", "both.nc", "task.pdf", "s.png", "task.bib"),
     "measured": ("escape.png", "r.png", "phases.png"),
+    "searched": ("best.png", "plateaus.png"),
 }
 
 
@@ -204,6 +206,35 @@ def test_lists_pages_and_completion_load_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.splitlines()[-1] == "loaded:"
+
+
+@pytest.mark.parametrize("flags", ["--width 0", "--width 2.5", "--noise nan", "--rho nan", "--batch 0", "--dim 1"])
+def test_numbers_that_mean_nothing_are_refused(flags: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["escape", *flags.split()]) == 2
+    told = capsys.readouterr().err
+    assert flags.split()[0].strip("-") in told and len(told.splitlines()) == 1
+
+
+def test_closed_forms_load_no_jax() -> None:
+    lines = (
+        "cite ode chain dmft",
+        "phase-diagram --ell 3 --mu 1 --delta 0",
+        "escape --width 10 --dim 300",
+        "analyse z1*z2",
+    )
+    script = (
+        "import sys\nfrom twolayer.cli import main\n"
+        f"assert all(main(line.split()) == 0 for line in {lines})\n"
+        "print('loaded:', *[name for name in ('jax', 'xarray') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == "loaded:"
+
+
+def test_the_papers_of_methods_are_those_of_their_classes() -> None:
+    from twolayer.task.method import METHODS
+
+    assert {name: papers_of(name) for name in METHODS} == {name: METHODS[name].papers for name in METHODS}
 
 
 def test_the_catalogue_is_the_gallery() -> None:

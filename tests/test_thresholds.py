@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import json
 import math
 
@@ -13,15 +15,17 @@ from scipy.special import kv
 import twolayer as tl
 from twolayer import plot
 from twolayer.analysis.thresholds.amp import simulate
+from twolayer.analysis.thresholds.best import _iterated
 from twolayer.analysis.thresholds.bins import cross_fitted, second_moments
 from twolayer.analysis.thresholds.curve import channel_of, curve_of
 from twolayer.analysis.thresholds.evolution import StateEvolution
-from twolayer.analysis.thresholds.law import law_of
+from twolayer.analysis.thresholds.law import LabelLaw, law_of
 from twolayer.analysis.thresholds.level_sets import pieces_of
 from twolayer.analysis.thresholds.operator import as_operator, growth_of, significant_range
 from twolayer.analysis.thresholds.posterior import Posterior
 from twolayer.analysis.thresholds.prediction import mmse_of
 from twolayer.cli import main
+from twolayer.functions.target import Target
 
 ONE_DIRECTION = [
     ("z1**2", 0.0, 0.5),
@@ -119,6 +123,12 @@ def test_the_hard_phase_of_a_cosine() -> None:
     assert best.curve is not None
     assert abs(best.curve.entropy(1.9, q[1, 2]) - 0.1029) < 1e-4
     assert len(plot.best_possible(best).axes) == 2 and "hard between" in str(best) and "<pre>" in best._repr_html_()
+
+
+def test_linear_labels_without_noise_are_linear_equations() -> None:
+    """q = min(α, 1): the share of the directions that n equations fix; the dashed line of the figure giant-step."""
+    best = tl.best_possible("z1", [0.25, 0.6, 1.0, 2.0])
+    assert np.allclose(best.overlap[[0, 1, 3], 0, 0], [0.25, 0.6, 1.0], atol=1e-5) and best.overlap[2, 0, 0] > 0.99
 
 
 def test_sharp_labels_allow_perfect_recovery() -> None:
@@ -225,6 +235,28 @@ def test_two_directions_by_iteration() -> None:
     assert best.hard is None and best.error < 0.01
     expected = 1 - np.diag(q[1]).prod()  # E[z1 z2 | ω] = ω1 ω2
     assert abs(best.mmse[1] - expected) < 0.01
+
+
+def test_the_hard_phase_of_several_directions_is_that_of_the_curve() -> None:
+    """cos(2 z1) as a target of two directions, by sampled averages on 2×2 matrices, against the curve of one."""
+    law = LabelLaw(Target.of("cos(2*z1)", 2), 0.05, np.eye(2))
+    best = _iterated(law, np.array([1.5, 1.68, 1.9, 2.2]), lambda share: None)
+    assert best.spinodal is not None and best.hard is not None and best.threshold_error < 0.05
+    exact = np.array([1.634433, 1.706427, 2.013337])
+    assert np.abs(np.array([best.spinodal, *best.hard]) - exact).max() < 3 * best.threshold_error + 0.03
+    q = best.data.overlap.values[:, 2]  # at α = 1.9: uninformed, informed, equilibrium
+    assert np.allclose(q[:, 0, 0], [0.07559, 0.94997, 0.94997], atol=0.04) and np.abs(q[:, 1, 1]).max() < 0.03
+    assert "hard between" in str(best) and "known to" in str(best)
+    assert "α_alg = beyond 2.2" in str(dataclasses.replace(best, algorithm=math.inf))
+
+
+@pytest.mark.parametrize("module", ["reuse_patterns", "reuse_variants"])
+def test_the_best_possible_of_the_figures(module: str) -> None:
+    """The dashed lines are numbers in the files of the figures; here they are computed."""
+    figure = importlib.import_module(f"twolayer.gallery.{module}")
+    (target, alpha, noise), risk = figure.BEST
+    best = tl.best_possible(target, alpha, noise=noise)
+    assert abs(float(best.data.mmse.sel(branch="equilibrium")[0]) / 2 - risk) < 2e-3
 
 
 STAIRCASES = [

@@ -223,7 +223,7 @@ export class Chart {
     }
     ctx.font = `${11 * ratio}px ${FONT}`;
     ctx.textBaseline = "top";
-    this.picture!.marks.forEach(({ x, name }, i) => {
+    [...this.picture!.marks].sort((a, b) => b.x - a.x).forEach(({ x, name }, i) => {
       const at = frame.x(x);
       ctx.strokeStyle = ctx.fillStyle = c.neurons[1];
       ctx.lineWidth = ratio;
@@ -233,8 +233,14 @@ export class Chart {
       ctx.lineTo(at, frame.top + frame.height);
       ctx.stroke();
       ctx.setLineDash([]);
-      ctx.textAlign = at > frame.left + 0.85 * frame.width ? "right" : "left";
-      ctx.fillText(name, at + (ctx.textAlign === "left" ? 4 : -4) * ratio, frame.top + (3 + 14 * i) * ratio);
+      const [wide, top] = [ctx.measureText(name).width, frame.top + (3 + 14 * i) * ratio];
+      const left = at > frame.left + 0.85 * frame.width ? at - 4 * ratio - wide : at + 4 * ratio;
+      const ink = ctx.fillStyle;
+      ctx.fillStyle = `color-mix(in srgb, ${c.surface} 85%, transparent)`; // so that a name can be read across other lines
+      ctx.fillRect(left - 2 * ratio, top - ratio, wide + 4 * ratio, 13 * ratio);
+      ctx.fillStyle = ink;
+      ctx.textAlign = "left";
+      ctx.fillText(name, left, top);
     });
     ctx.restore();
   }

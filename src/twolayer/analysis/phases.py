@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from twolayer.analysis.prefactors import Expansion, expansion
+from twolayer.analysis.expansion import Expansion, expansion
 from twolayer.functions.activation import ActivationLike
 from twolayer.functions.exponents import analyse
 from twolayer.functions.target import TargetLike

@@ -13,86 +13,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import jax.numpy as jnp
-import numpy as np
-
-from twolayer.functions.activation import Activation, ActivationLike
-from twolayer.functions.exponents import analyse
-from twolayer.functions.hermite import gauss_panels
-from twolayer.functions.target import TargetLike
+from twolayer.analysis.expansion import expansion
 from twolayer.gaussian.moments import moments
 from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject
-from twolayer.numerics.precision import float64
 from twolayer.running.support import check_description
 from twolayer.task.algorithm import SGD
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
-__all__ = ["Expansion", "RecoverySteps", "expansion", "recovery_steps"]
-
-ZERO = 1e-8  # a Hermite coefficient of σ below this share of the largest counts as zero
-
-
-@dataclass(frozen=True)
-class Expansion:
-    """Drift and self-interaction of one neuron with a = 1 near m = 0.
-
-    Attributes
-    ----------
-    ell : int
-        Smallest order that target and activation share.
-    drift : float
-        c for a target of one direction; of several, ℓ c_ℓ times the norm of the target's tensor of order ℓ.
-    lower : tuple of int
-        Orders 1 ≤ q < ℓ that the activation contains.
-    kappa, tilt : float
-        κ = E[λ σ σ'], and r(0), which a target with E[y] ≠ 0 adds.
-    """
-
-    ell: int
-    drift: float
-    lower: tuple[int, ...]
-    kappa: float
-    tilt: float
-
-    def self_interaction(self, loss: str) -> float:
-        """κ of a step projected back to the sphere: 1 − γκ multiplies the neuron's own direction."""
-        return (self.kappa if loss == "squared" else 0.0) - self.tilt
-
-
-@float64
-def expansion(target: TargetLike, activation: ActivationLike, directions: int | None = None) -> Expansion:
-    """Expand what one neuron sees of a target near m = 0.
-
-    Examples
-    --------
-    >>> found = expansion("He3(z1)", "He3")
-    >>> found.ell, round(found.drift, 6), round(found.kappa, 6)
-    (3, 18.0, 18.0)
-    """
-    seen, sigma = analyse(target, directions), Activation.of(activation)
-    orders = sorted({sum(alpha) for alpha in seen.hermite if any(alpha)})
-    if not orders:
-        raise InputError(
-            f"Argument `target` must have a Hermite component of order 1 or more, but {seen.target.name!r} has none."
-        )
-    c = sigma.hermite(max(*orders, 2))
-    present = np.abs(c) > ZERO * np.abs(c).max()
-    shared = [q for q in orders if present[q]]
-    if not shared:
-        words = ", ".join(map(str, orders))
-        raise InputError(
-            f"Argument `activation` must have a Hermite component of an order that the target has ({words}), but "
-            f"{sigma.name} has none: without one the gradient does not point to the target."
-        )
-    ell = shared[0]
-    b = {alpha: value for alpha, value in seen.hermite.items() if sum(alpha) == ell}
-    size = next(iter(b.values())) if seen.target.directions == 1 else math.hypot(*b.values())
-    x, w = gauss_panels(sigma.kinks)
-    kappa = float((w * (x**2 - 1) * np.asarray(sigma(jnp.asarray(x))) ** 2).sum()) / 2  # E[λσσ'] by parts
-    mean = seen.hermite.get((0,) * seen.target.directions, 0.0)
-    tilt = math.sqrt(2) * float(c[2] if present[2] else 0.0) * mean
-    return Expansion(ell, ell * float(c[ell]) * size, tuple(q for q in range(1, ell) if present[q]), kappa, tilt)
+__all__ = ["RecoverySteps", "check_threshold", "recovery_steps"]
 
 
 @dataclass(frozen=True)

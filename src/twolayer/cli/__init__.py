@@ -31,6 +31,8 @@ COMMANDS = {
     "recovery": "samples until a single-index task is recovered",
     "phase-diagram": "where batch size and learning rate let SGD learn a target",
     "thresholds": "how many samples n = αd show a target, and the best possible",
+    "optimise": "the best learning rate, batch or weight decay for a run",
+    "fixed-points": "where the limit of a task stands still, and its plateaus",
     "gallery": "figures of the sources, each with its data and a verdict",
     "zoo": "published set-ups, and whether the package gives their numbers",
     "moments": "the averages that drive the dynamics, with engine and error",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from pathlib import Path
 
 from twolayer.cli.common import add_common, fold, tell
+from twolayer.files.catalogue import papers_of
 
 EXAMPLES = (
     ("twolayer cite ode chain", "the papers behind two methods"),
@@ -23,14 +25,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the papers and the package."""
-    from twolayer.files.papers import cite
-    from twolayer.files.results import load
-    from twolayer.running.solve import method_by_name
+    from twolayer.files.papers import written
 
-    whole = [load(x) if Path(x).suffix in (".nc", ".zarr") else method_by_name(x, 1, {}) for x in args.what]
-    papers = cite(*whole, style="bibtex" if args.bibtex else "text")
+    style = "bibtex" if args.bibtex else "text"
+    known = [papers_of(word) for word in args.what]
+    papers = _of_results(args.what, style) if None in known else written(itertools.chain(*filter(None, known)), style)
     if args.bibtex:
         tell(args, papers, {"papers": papers.split("\n\n")})
     else:
         tell(args, "\n".join(fold(line, then="    ") for line in papers.splitlines()), {"papers": papers.splitlines()})
     return 0
+
+
+def _of_results(what: list[str], style: str) -> str:
+    """The papers behind result files, and methods among them."""
+    from twolayer.files.papers import cite
+    from twolayer.files.results import load
+    from twolayer.running.solve import method_by_name
+
+    whole = [load(x) if Path(x).suffix in (".nc", ".zarr") else method_by_name(x, 1, {}) for x in what]
+    return cite(*whole, style=style)

@@ -18,7 +18,7 @@ from twolayer.cli.common import (
     wrapped,
 )
 from twolayer.cli.solve import told
-from twolayer.numerics.errors import InputError, short
+from twolayer.numerics.errors import InputError, finite_number, short
 
 EXAMPLES = (
     ("twolayer escape --width 4 --noise 0.1", "formulas, at the rate with the fewest steps"),
@@ -58,16 +58,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _width(text: str) -> float:
     """A number of neurons, or infinity."""
-    try:
-        return math.inf if text == "inf" else int(text)
-    except ValueError:
-        raise InputError(f"Argument `--width` must be a whole number or inf, but got {short(text)}.") from None
+    if text == "inf":
+        return math.inf
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise InputError(f"Argument `--width` must be a whole number from 1 on or inf, but got {short(text)}.")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the formulas, and the measurement if asked for."""
     check_report(args.out)
     args.width = _width(args.width)
+    finite_number("--noise", args.noise, minimum=0.0, accepted="a variance: a finite number, zero or more")
     draws = args.out is not None and not args.out.endswith(DATA)
     runs = args.ode or args.measure is not None or draws
     if args.measure is None:
@@ -79,6 +81,8 @@ def run(args: argparse.Namespace) -> int:
     if math.isinf(args.width) and (runs or args.lr is not None):
         flag = "--ode" if args.ode else "--measure" if args.measure is not None else "--lr" if args.lr else "--out"
         raise InputError(f"{flag} needs a finite --width: infinitely many neurons have formulas and --rho alone.")
+    if args.rho is not None:
+        finite_number("--rho", args.rho, accepted="a positive number")
     if args.lr is not None and args.rho is not None:
         raise InputError("--lr and --rho are two ways to say one thing: leave one of them out.")
     rho = args.rho if args.lr is None else _ratio(args)

@@ -52,14 +52,26 @@ def run(args: argparse.Namespace) -> int:
     grid = None if args.alphas is None else grid_of(args.alphas)
     path = None if args.out is None else figure_path(args.out)
     from twolayer.analysis.thresholds.amp import simulate
-    from twolayer.analysis.thresholds.best import best_possible
+    from twolayer.analysis.thresholds.best import BestPossible, best_possible
     from twolayer.analysis.thresholds.law import law_of
-    from twolayer.analysis.thresholds.weak import thresholds
+    from twolayer.analysis.thresholds.weak import Thresholds, thresholds
+    from twolayer.numerics.errors import Interrupted
 
     law = law_of(args.target, args.noise, args.directions)  # refused before any work is done
-    result = thresholds(law.target, args.noise)
-    best = None if grid is None else best_possible(law.target, grid, args.noise)
-    runs = None if args.amp is None else simulate(law, args.amp, args.dim or 1000, args.seeds or 4, args.seed or 0)
+    best = runs = None
+    try:
+        result = thresholds(law.target, args.noise)
+        best = None if grid is None else best_possible(law.target, grid, args.noise)
+        runs = None if args.amp is None else simulate(law, args.amp, args.dim or 1000, args.seeds or 4, args.seed or 0)
+        code = 0
+    except Interrupted as stop:  # what is done is told
+        code, done = 1, stop.result
+        if isinstance(done, Thresholds):
+            result = done
+        elif isinstance(done, BestPossible):
+            best = done
+        else:
+            runs = done
     files = []
     if path is not None:
         from twolayer import plot
@@ -85,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
             "spinodal": best.spinodal,
             "information": best.information,
             "algorithm": best.algorithm,
+            "threshold_error": best.threshold_error,
             "branches": list(best.data.branch.values),
             "overlap": best.data.overlap.values,
             "mmse": best.data.mmse.values,
@@ -93,4 +106,4 @@ def run(args: argparse.Namespace) -> int:
         values |= {"amp": {"alpha": runs.alpha, "dim": runs.dim, "overlap": runs.overlap}}
     text = "\n".join(str(more) for more in (result, best, runs) if more is not None)
     say(args, text, values, files)
-    return 0
+    return code

@@ -1,9 +1,10 @@
-"""What the gallery and the zoo hold, read from their files without importing anything heavy.
+"""What the gallery, the zoo and the methods hold, read from their files without importing anything heavy.
 
 gallery/*.py            @figure("name", "title", quick={…}, group="…")    is read, not run
 docs/gallery.json       what the recorded versions of each figure took; in installed packages gallery/records.json
 gallery/durations.json  what full versions took that are not on record
 files/published/*.toml  [[setup]] name, title
+methods/*.py            papers: ClassVar[…] = ("key", …)
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Listed", "gallery", "zoo_titles"]
+__all__ = ["Listed", "gallery", "papers_of", "zoo_titles"]
 
 PACKAGE = Path(__file__).parent.parent
 RECORDS = (PACKAGE / "gallery" / "records.json", PACKAGE.parents[1] / "docs" / "gallery.json")
@@ -94,3 +95,21 @@ def zoo_titles() -> dict[str, str]:
     """
     pages = (tomllib.loads(f.read_text("utf-8")) for f in sorted((PACKAGE / "files" / "published").glob("*.toml")))
     return {setup["name"]: setup["title"] for page in pages for setup in page["setup"]}
+
+
+def papers_of(method: str) -> tuple[str, ...] | None:
+    """Keys of the papers behind a method of the package, by its word in files and flags; None where it is no such word.
+
+    Examples
+    --------
+    >>> papers_of("population"), papers_of("nonsense")
+    (('xu2023',), None)
+    """
+    for file in (PACKAGE / "methods").rglob("*.py"):
+        for cls in ast.parse(file.read_text(encoding="utf-8")).body:
+            if not isinstance(cls, ast.ClassDef) or cls.name.lower() != method.lower():
+                continue
+            for node in cls.body:
+                if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "papers" and node.value:
+                    return tuple(map(str, ast.literal_eval(node.value)))
+    return None

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
-
-import xarray as xr
 
 from twolayer.files.bibtex import entry_of
 from twolayer.numerics.errors import choice, reject
 from twolayer.numerics.strangers import reading
-from twolayer.task.method import Method
 
 __all__ = ["PAPERS", "cite"]
 
@@ -152,7 +150,10 @@ def cite(*results: Any, style: str = "text") -> str:
     >>> print(cite(style="bibtex").splitlines()[0])
     @software{twolayer,
     """
-    choice("style", style, ("text", "bibtex"))
+    import xarray as xr
+
+    from twolayer.task.method import Method
+
     keys: list[str] = []
     for result in results:
         tree = getattr(result, "tree", result)  # of a comparison
@@ -165,6 +166,18 @@ def cite(*results: Any, style: str = "text") -> str:
             keys += _keys(result.attrs)
         else:
             reject("results", result, "methods or results of twolayer")
+    return written(keys, style)
+
+
+def written(keys: Iterable[str], style: str = "text") -> str:
+    """Papers by their keys, each once, and the package itself.
+
+    Examples
+    --------
+    >>> written(["xu2023"]).splitlines()[0][:8]
+    'W. Xu an'
+    """
+    choice("style", style, ("text", "bibtex"))
     chosen = list(dict.fromkeys(keys))
     if style == "text":
         return "\n".join([*(PAPERS.get(key, key) for key in chosen), package()])

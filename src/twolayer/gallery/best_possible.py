@@ -30,7 +30,7 @@ EXACT = 0.5  # α_c of z1**2 without noise
 @figure(
     "best-possible",
     "message passing on explicit data against state evolution, for targets that show at once or from α_c on",
-    quick={"dim": 100, "seeds": 6, "alphas": (0.6, 2.4), "iterations": 25},
+    quick={"dim": 600, "seeds": 8, "alphas": (0.3, 2.4), "grid": 16, "iterations": 30},
     group="giant-steps",
     papers=("barbier2019", "mondelli2019"),
 )
@@ -39,11 +39,11 @@ def best_possible(
     seed: int = 0,
     targets: tuple[str, ...] = ("tanh(z1)", "z1**2"),
     noise: float = 0.2,
-    dim: int = 400,
-    seeds: int = 10,
-    alphas: tuple[float, ...] = (0.6, 1.8, 3.0),
+    dim: int = 900,
+    seeds: int = 12,
+    alphas: tuple[float, ...] = (0.3, 1.2, 1.8, 3.0),
     grid: int = 30,
-    iterations: int = 40,
+    iterations: int = 60,
 ) -> Finding:
     """Overlaps at the given α by message passing, and along α from 0.1 to 3 by state evolution."""
     positive_integer("seeds", seeds, 2)

@@ -4,7 +4,8 @@
     ℓ ≥ 2:  γ = γ0 d^{(ℓ−1)/2}, n_b ~ d^μ:  m_0 = d^{−1/2} → O(1) if μ ≥ ℓ,   → 0 if μ < ℓ
 
 Correlation loss, projected. Left: linear target, runs at finite d on the curve of GiantSteps (the limit, which starts
-at m = 0). Right: h2 and h3 at two dimensions against the batch exponent, on the curves of Map at the same d.
+at m = 0), below the best possible with as many samples, m² = min(α, 1) for labels without noise. Right: h2 and h3 at
+two dimensions against the batch exponent, on the curves of Map at the same d.
 """
 
 from __future__ import annotations
@@ -136,8 +137,14 @@ def _verdict(data: xr.Dataset, dim: int, seeds: int) -> Verdict:
     return verdict("one giant step leads where the maps say", checks, note)
 
 
+def _possible(alpha: np.ndarray) -> np.ndarray:
+    """The best overlap with αd labels z1 without noise: so many linear equations."""
+    return np.sqrt(np.minimum(alpha, 1.0))
+
+
 def draw(data: xr.Dataset) -> Figure:
     """Linear targets against α on the left, h_ℓ against the exponent of the batch on the right."""
+    from twolayer.plot.best import best_line
     from twolayer.plot.style import DIRECTIONS
 
     figure, (left, right) = sheet(2, height=3.9)
@@ -147,6 +154,7 @@ def draw(data: xr.Dataset) -> Figure:
         label = rf"$\gamma = {rate:g}$"
         left.plot(data.fine_ratio, row.linear_line, color=DIRECTIONS[i], lw=1.2, label=f"GiantSteps, {label}")
         points(left, row.ratio, row.linear_mean, row.linear_error, DIRECTIONS[i], f"chain, {label}", marks[i % 4])
+    best_line(left, data.fine_ratio, _possible(data.fine_ratio.values))
     left.set(xscale="log", xlabel=r"$\alpha = n_b/d$", ylabel="overlap after one step", ylim=(0, 1.02))
     left.set_title(rf"$\ell = 1$: chain at $d = {power(told(data).dim)}$, and the limit")
     for i in range(data.sizes["curve"]):

@@ -45,6 +45,8 @@ HUES = {
     "repeat": "#cc79a7",
 }
 JUDGED = ("M", "Q", "train_risk", "risk")
+TARGET = "tanh(z1 + He2(z2)/2) + z2/2"
+BEST = ((TARGET, 2.0, 0.1), 0.1118)  # target, n/d and Δ, and the excess risk of `best_possible` there
 
 
 @figure(
@@ -68,7 +70,7 @@ def reuse_patterns(
 ) -> Finding:
     """Overlaps and risks against samples seen; a full batch takes one step where the others take one for each part."""
     positive_integer("seeds", seeds, 2)
-    problem = tl.Problem("tanh(z1 + He2(z2)/2) + z2/2", "tanh(z + 0.7)", width=2, second_layer=[2.0, -1.5], noise=noise)
+    problem = tl.Problem(TARGET, "tanh(z + 0.7)", width=2, second_layer=[2.0, -1.5], noise=noise)
     start = tl.Overlaps([[1.0, 0.1], [0.1, 0.8]], [[0.1, 0.0], [0.0, -0.2]])
     pairs = {}
     for name in patterns:
@@ -107,6 +109,8 @@ def _verdict(pairs: dict[str, StepPair], dim: int) -> Verdict:
 
 def draw(data: xr.Dataset) -> Figure:
     """Test risk, training risk and an overlap of every pattern."""
+    from twolayer.plot.best import best_line
+
     names = [name for name in PATTERNS if f"risk_{name}" in data]
     drawn, (risks, training, overlaps) = sheet(3)
     for name in names:
@@ -118,13 +122,14 @@ def draw(data: xr.Dataset) -> Figure:
         theory, mean, se = (data[f"M_{name}{suffix}"].values[:, 0, 0] for suffix in ("", "_runs", "_runs_error"))
         overlaps.plot(x, theory, color=HUES[name], lw=1.4)
         points(overlaps, x, mean, se, HUES[name], label)
+    chosen = told(data)
+    if (chosen.alpha, chosen.noise) == BEST[0][1:]:
+        best_line(risks, [chosen.alpha], [BEST[1] + chosen.noise / 2], "best possible, whatever the method")
     risks.set(title="test risk", ylabel="risk")
     training.set(title="training risk")
     overlaps.set(title="overlap $M_{11}$")
     risks.legend(fontsize=7)
     for ax in (risks, training, overlaps):
         ax.set_xlabel("samples seen / $d$")
-    headline(
-        drawn, data, f"{told(data).alpha:g} d samples; lines DMFT, points runs at d = {told(data).dim} (bars: 2 s.e.)"
-    )
+    headline(drawn, data, f"{chosen.alpha:g} d samples; lines DMFT, points runs at d = {chosen.dim} (bars: 2 s.e.)")
     return drawn

@@ -28,6 +28,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "spherical": {"geometry": "spherical"},
 }
 JUDGED = ("M", "Q", "train_risk", "risk")
+BEST = (("tanh(z1 + He3(z2))", 3.0, 0.1), 0.1189)  # target, n/d and Δ, and the excess risk of `best_possible` there
 
 
 @figure(
@@ -86,6 +87,7 @@ def _verdict(pairs: dict[str, StepPair], dim: int) -> Verdict:
 
 def draw(data: xr.Dataset) -> Figure:
     """A column for each variant: overlaps above, risks below."""
+    from twolayer.plot.best import best_line
     from twolayer.plot.style import DIRECTIONS
 
     chosen, count = told(data), data.sizes["variant"]
@@ -102,6 +104,8 @@ def draw(data: xr.Dataset) -> Figure:
             bottom.plot(t, row[word], ("-", "--")[k], color=DIRECTIONS[k + 2], lw=1.4, label=f"DMFT, {label}")
             colour = DIRECTIONS[k + 2]
             points(bottom, t, row[f"{word}_runs"], row[f"{word}_runs_error"], colour, f"runs, {label}", "^D"[k])
+        if (chosen.target, chosen.alpha, chosen.noise) == BEST[0]:
+            best_line(bottom, [chosen.alpha], [BEST[1] + chosen.noise / 2], "best possible test risk")
         settings = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in VARIANTS[name].items())
         top.set(title=settings, ylabel="overlaps $M_{jr}$" if not i else "")
         bottom.set(ylabel="risk" if not i else "")

@@ -115,7 +115,7 @@ def best_possible(result: BestPossible, figure: Figure | None = None, ax: Sequen
             for r in range(values.shape[1]):
                 left.plot(result.alphas, values[:, r], color=DIRECTIONS[r % len(DIRECTIONS)], **look)
             right.plot(result.alphas, part.mmse.values, color="#1a1a1a", label=NAMES[branch], **look)
-        if result.hard is not None:
+        if result.hard is not None and np.isfinite(result.hard[0]):
             for panel in (left, right):
                 low, high = result.hard
                 high = high if np.isfinite(high) else result.alphas[-1]

@@ -20,6 +20,7 @@ from twolayer.plot.style import DIRECTIONS, GREY, house_style
 __all__ = ["fixed_points", "plateaus"]
 
 SHADES = ("#e8eef6", "#f6ece2")
+FLAT = 1e-5  # growth rates below this share of the largest are drawn on the line
 
 
 def fixed_points(result: FixedPoints, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
@@ -52,8 +53,12 @@ def fixed_points(result: FixedPoints, figure: Figure | None = None, ax: Axes | N
                 here = values[np.sign(values) == sign]
                 panel.scatter(np.full(len(here), i), here, marker="_", s=340, color=colour, lw=1.6)
         panel.axhline(0.0, color=GREY, lw=0.8)
-        size = np.abs(np.concatenate([np.real(x.eigenvalues) for x in result]))
-        panel.set_yscale("symlog", linthresh=max(float(size.max()) * 1e-3, 1e-12))
+        every = np.concatenate([np.real(x.eigenvalues) for x in result])
+        top = max(float(np.abs(every).max()), 1e-12)
+        small = np.abs(every)[np.abs(every) > FLAT * top].min(initial=top)
+        # a power of ten below all that grows or decays: no labels crowd around zero
+        panel.set_yscale("symlog", linthresh=10.0 ** np.floor(np.log10(small)))
+        panel.set_ylim(min(2.5 * every.min(), -small), max(2.5 * every.max(), small))
         panel.set_xticks(range(len(result)), [f"{x.kind}\n{x.excess_risk:.3g}" for x in result])
         panel.set(xlim=(-0.7, len(result) - 0.3), ylabel="growth rates per unit of t", xlabel="excess risk")
     return drawing

@@ -38,6 +38,7 @@ from twolayer.task.regimes import regime_of
 __all__ = ["CLOCKS", "ControlledRun", "Controls", "Objective", "course_of", "score_of"]
 
 CLOCKS = ("alpha", "time", "step")
+AHEAD, SHARES = np.array([0.0, 0.5, 0.5, 1.0]), np.array([1.0, 2.0, 2.0, 1.0]) / 6  # the classical rule
 
 
 class Controls(NamedTuple):
@@ -111,21 +112,22 @@ class Flowing(eqx.Module):
             limit = _paced(self.field.limit, self.divisor, Controls(lr, batch, controls.decay), self.clock, self.one)
             return dataclasses.replace(self.field, limit=limit).rate(0.0, y)
 
-        def moved(y: Overlap, by: float, k: Overlap) -> Overlap:
+        def moved(y: Overlap, by: Any, k: Overlap) -> Overlap:
             return Overlap(*(x + by * h * v for x, v in zip(y, k, strict=True)))
 
         def step(y: Overlap, now: Any) -> tuple[Overlap, Overlap]:
-            f, b = now
-            one = rate(y, f[0], b[0])
-            two = rate(moved(y, 0.5, one), f[1], b[1])
-            three = rate(moved(y, 0.5, two), f[1], b[1])
-            four = rate(moved(y, 1.0, three), f[2], b[2])
-            slope = Overlap(*((p + 2 * q + 2 * r + s) / 6 for p, q, r, s in zip(one, two, three, four, strict=True)))
-            new = moved(y, 1.0, slope)
+            # the four stages in a loop: the averages are traced and compiled once
+            def stage(so_far: tuple[Overlap, Overlap], here: Any) -> tuple[tuple[Overlap, Overlap], None]:
+                by, weight, f, b = here
+                slope, total = so_far
+                slope = rate(moved(y, by, slope), f, b)
+                return (slope, moved(total, weight, slope)), None
+
+            (_, new), _ = jax.lax.scan(stage, (Overlap(*map(jnp.zeros_like, y)), y), (AHEAD, SHARES, *now))
             return new, new
 
-        triples = tuple(jnp.stack([x[:-1:2], x[1::2], x[2::2]], axis=1) for x in (controls.lr, controls.batch))
-        _, after = jax.lax.scan(jax.checkpoint(step), start, triples)
+        stages = tuple(jnp.stack([x[:-1:2], x[1::2], x[1::2], x[2::2]], axis=1) for x in (controls.lr, controls.batch))
+        _, after = jax.lax.scan(jax.checkpoint(step), start, stages)
         return Overlap(*(jnp.concatenate([x[None], y]) for x, y in zip(start, after, strict=True)))
 
 

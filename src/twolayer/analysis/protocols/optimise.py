@@ -378,7 +378,9 @@ class _Task:
 
     def search(self, budget: int, monitor: Any) -> Optimum:
         """Constants, named schedules, free functions; whatever was found when it ends."""
-        search = Search(self.course(), budget, monitor, self.algorithm.weight_decay)
+        course = self.course()
+        scanned = course if self.method.stepwise else self.course(FINER[0])
+        search = Search(course, scanned, budget, monitor, self.algorithm.weight_decay)
         state: dict[str, Any] = {"named": {}, "restarts": [], "refinement": math.nan}
         try:
             with contextlib.suppress(Spent):
@@ -408,6 +410,10 @@ class _Task:
         moving = [name for name, kind in self.forms.items() if kind != "constant"]
         if not moving or not math.isfinite(state["best"].value):
             return
+        for finer in () if self.method.stepwise else FINER:
+            if _agree(state["constant"].value, search.sees(state["constant"])):
+                break
+            search.course = self.course(finer)
         wanted = {kind for kind in self.forms.values() if kind in NAMED}
         for word in NAMED:
             if wanted and word not in wanted:
@@ -429,8 +435,8 @@ class _Task:
     def _polish(self, search: Search, state: dict[str, Any]) -> None:
         """Go on with shorter steps of the integrator while the method's own run says that they are too long."""
         for finer in FINER:
-            own, _ = self._protocol("optimum", state["best"])
-            if self.method.stepwise or _agree(own.value, state["best"].value):
+            state["run"] = state["best"], *self._protocol("optimum", state["best"])
+            if self.method.stepwise or _agree(state["run"][1].value, state["best"].value):
                 return
             search.course = self.course(finer)
             for key in ("constant", "best"):
@@ -532,7 +538,9 @@ class _Task:
             first * scale if found.shapes["batch"].name == "free" else np.concatenate([first[:1] * scale, first[1:]])
         )
         numbers["batch"] = first
-        return Found(found.shapes, numbers, search.course.value(search.controls(found.shapes, numbers)))
+        return Found(
+            found.shapes, numbers, search.scanned.value(search.controls(found.shapes, numbers, search.scanned))
+        )
 
     def _protocol(self, name: str, found: Found) -> tuple[Protocol, xr.Dataset]:
         """A find as an algorithm, with the run of the method itself."""
@@ -552,7 +560,8 @@ class _Task:
     def _result(self, search: Search, state: dict[str, Any], complete: bool) -> Optimum:
         self._finish(search, state)
         best, laws = state["best"], self._laws(state["best"])
-        own, path = self._protocol("optimum", best)
+        last = state.get("run", (None,))
+        own, path = last[1:] if last[0] is best else self._protocol("optimum", best)
         still, held = self._protocol("constant", state["constant"])
         paths = {"optimum": path, "constant": held}
         known = {

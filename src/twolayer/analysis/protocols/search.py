@@ -46,13 +46,16 @@ class Found:
 class Search:
     """Counts gradients, remembers the best, and stops when the budget is spent."""
 
-    def __init__(self, course: ControlledRun, budget: int, monitor: Any, decay: float) -> None:
-        self.course, self.budget, self.monitor, self.decay = course, budget, monitor, decay
+    def __init__(self, course: ControlledRun, scanned: ControlledRun, budget: int, monitor: Any, decay: float) -> None:
+        self.course, self.scanned, self.budget, self.monitor, self.decay = course, scanned, budget, monitor, decay
         self.count, self.spent = 0, False
 
-    def controls(self, shapes: dict[str, CurveForm], numbers: dict[str, np.ndarray]) -> Controls:
+    def controls(
+        self, shapes: dict[str, CurveForm], numbers: dict[str, np.ndarray], course: ControlledRun | None = None
+    ) -> Controls:
         """The controls on the grid."""
-        at = {name: shape.at(numbers[name], self.course.grid)[0] for name, shape in shapes.items()}
+        grid = (course or self.course).grid
+        at = {name: shape.at(numbers[name], grid)[0] for name, shape in shapes.items()}
         decay = float(numbers["weight_decay"][0]) if "weight_decay" in shapes else self.decay
         return Controls(at.get("lr", 1.0), at.get("batch", 1.0), decay)
 
@@ -65,9 +68,14 @@ class Search:
         self.monitor.update(float(self.count))
 
     def value(self, shapes: dict[str, CurveForm], numbers: dict[str, np.ndarray]) -> float:
-        """The objective alone."""
+        """The objective alone, by the finer integration: steps too long for a high rate would rule it out."""
         self.spend()
-        return self.course.value(self.controls(shapes, numbers))
+        return self.scanned.value(self.controls(shapes, numbers, self.scanned))
+
+    def sees(self, found: Found) -> float:
+        """The objective of a find by the integration that gradients go through."""
+        self.spend()
+        return self.course(self.controls(found.shapes, found.numbers))[0]
 
     def loss(self, value: float) -> tuple[float, float]:
         """What is minimised, and its derivative with respect to the value."""

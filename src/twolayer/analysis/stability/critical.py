@@ -6,7 +6,9 @@
 
 One neuron: γ_c = 2 n_b E[σ'²]/(a² E[σ'⁴]). C is the part of the rows outside the target's directions; what moves inside
 them does not depend on γ. Dividing rows by their norms changes C at second order only, so that γ_c is that of projected
-weights too. Orthonormal directions make all averages products of moments of σ' in one dimension.
+weights too. Orthonormal directions make all averages products of moments of σ' in one dimension. With inputs of several
+variances J and K are averages at the fields' Gram matrix P, and where it stands still Σ_i s_i C⁽ⁱ⁾ obeys the same
+equation: γ_c is divided by the mean variance Σ_i s_i d_i/d.
 """
 
 from __future__ import annotations
@@ -45,6 +47,17 @@ def perfect_point(problem: Problem) -> Overlaps:
     >>> perfect_point(tl.Problem("He2(z1)", "He2", width=2)).M.tolist()
     [[1.0], [1.0]]
     """
+    if not problem.inputs.plain:
+        raise InputError(
+            f"Argument `problem` must have inputs N(0, I), for how a target lies in blocks is no part of it, but has "
+            f"{problem.inputs}: give Overlaps.in_blocks with Q = M = P."
+        )
+    own = _represented(problem)
+    return Overlaps(own @ problem.P @ own.T, own @ problem.P, problem.P)
+
+
+def _represented(problem: Problem) -> np.ndarray:
+    """Which direction each neuron lies on (p, k); refuses students that are then not the target."""
     own = np.eye(problem.k)[np.arange(problem.p) % problem.k]
     L = target_frame(problem.P)[0]
     fields = jnp.asarray(sobol_normals(L.shape[1], 10) @ L.T)
@@ -56,7 +69,7 @@ def perfect_point(problem: Problem) -> Overlaps:
             "Argument `problem` must have a student that equals its target when neurons lie on the target's directions "
             f"in turn (the same function, with a second layer to match), but the excess risk there is {error:.3g}."
         )
-    return Overlaps(own @ problem.P @ own.T, own @ problem.P, problem.P)
+    return own
 
 
 @float64
@@ -88,11 +101,9 @@ def critical_lr(problem: Problem, batch: Law = 1) -> Scaling:
     law = positive_law(batch, "batch")
     if law.exponent >= 1 or law.schedule is not None:
         reject("batch", batch, "a number or a law of an order below d, for which γ/d is the scale of lr")
-    if not problem.inputs.plain:
-        raise InputError(f"Argument `problem` must have inputs N(0, I) here, but has {problem.inputs}.")
     if problem.p > WIDEST:
         raise InputError(f"Argument `problem` must have at most {WIDEST} neurons here, but has {problem.p}.")
-    perfect_point(problem)
+    _represented(problem)
     J, K = _averages(problem)
     p = problem.p
     basis = _symmetric_basis(p)
@@ -102,7 +113,8 @@ def critical_lr(problem: Problem, batch: Law = 1) -> Scaling:
     values, vectors = scipy.linalg.eigh(pull)
     keep = vectors[:, values > 1e-12 * values[-1]] / np.sqrt(values[values > 1e-12 * values[-1]])
     mu = float(scipy.linalg.eigvalsh(keep.T @ whole @ keep)[-1])  # where nothing pulls, nothing is kicked
-    return Scaling(problem.divisor**2 / mu, -1.0) * law
+    spread = float(np.dot(problem.inputs.variances, problem.inputs.fractions))
+    return Scaling(problem.divisor**2 / (mu * spread), -1.0) * law
 
 
 def _symmetric_basis(p: int) -> np.ndarray:

@@ -5,6 +5,9 @@
 Where rows are divided by their norms, Q_jj cannot move and is no coordinate: x = (M, Q_jl for j < l), so that J acts
 on the tangent space. Entries of Q off the diagonal appear once, which makes J that of symmetric matrices.
 
+Inputs with blocks have overlaps M⁽ⁱ⁾, Q⁽ⁱ⁾ for each of them, all of which are coordinates (free weights: norms over all
+blocks together are none of them).
+
 With kinks in the activation F has no second derivative where Ω is singular, as at perfect learning: there it is
 F + J x + O(x^{3/2}), and J is the limit from inside, J(ε) = J + b √ε + c ε + …, by Richardson's extrapolation. So it
 is where averages are sampled, which have no slopes there at all.
@@ -13,6 +16,7 @@ is where averages are sampled, which have no slopes there at all.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.blocks import blocks_of
 from twolayer.equations.state import Overlap
 from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.moments import check_point
@@ -28,6 +33,7 @@ from twolayer.methods.ode import ODE
 from twolayer.numerics.errors import Refused
 from twolayer.pure import VectorField, vector_field
 from twolayer.task.algorithm import SGD
+from twolayer.task.inputs import Inputs
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
@@ -57,7 +63,8 @@ def _speeds(field: VectorField, states: Overlap) -> Any:
 
 @eqx.filter_jit
 def _risk(field: VectorField, y: Overlap) -> Any:
-    return field.engine(y.Q, y.M, y.a, field.noise).excess_risk
+    fields = field.fields(y)
+    return field.engine(fields.Q, fields.M, fields.a, field.noise).excess_risk
 
 
 def _corner(field: VectorField, p: int) -> tuple[np.ndarray, np.ndarray]:
@@ -66,16 +73,22 @@ def _corner(field: VectorField, p: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _packed(field: VectorField, y: Overlap) -> Any:
-    rows, columns = _corner(field, len(y.Q))
-    return jnp.concatenate([y.M.ravel(), y.Q[rows, columns], *([y.a] if field.form.trained else [])])
+    rows, columns = _corner(field, y.Q.shape[-1])
+    return jnp.concatenate([y.M.ravel(), y.Q[..., rows, columns].ravel(), *([y.a] if field.form.trained else [])])
 
 
 def _unpacked(field: VectorField, frame: Overlap, x: Any) -> Overlap:
-    p, k = frame.M.shape
-    rows, columns = _corner(field, p)
-    M, corner = x[: p * k].reshape(p, k), x[p * k : p * k + len(rows)]
-    Q = jnp.asarray(frame.Q).at[rows, columns].set(corner).at[columns, rows].set(corner)
-    return Overlap(Q, M, x[p * k + len(rows) :] if field.form.trained else frame.a)
+    rows, columns = _corner(field, frame.Q.shape[-1])
+    M, corner, a = _parts(frame, x, len(rows))
+    Q = jnp.asarray(frame.Q).at[..., rows, columns].set(corner).at[..., columns, rows].set(corner)
+    return Overlap(Q, M, a if field.form.trained else frame.a)
+
+
+def _parts(frame: Overlap, x: Any, corner: int) -> tuple[Any, Any, Any]:
+    """M, the entries of Q that are coordinates, and what is left."""
+    first, blocks = frame.M.size, frame.Q.shape[:-2]
+    last = first + corner * math.prod(blocks)
+    return x[:first].reshape(frame.M.shape), x[first:last].reshape(*blocks, corner), x[last:]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +100,7 @@ class Flow:
     frame: Overlap
     engine: str
     rough: bool  # without slopes where Ω is singular
+    P: np.ndarray  # of the target's directions, in blocks where the inputs have them
 
     @classmethod
     def at(cls, problem: Problem, algorithm: SGD, start: Overlaps) -> Flow:
@@ -95,13 +109,23 @@ class Flow:
         reason = ODE().objection(problem, algorithm)
         if reason is not None:
             raise Refused("fixed_points", reason)
+        blocks, fields = None, start
         if not problem.inputs.plain:
-            raise Refused("fixed_points", f"the inputs are {problem.inputs}, and its coordinates are those of N(0, I)")
+            if algorithm.geometry != "free":
+                raise Refused(
+                    "fixed_points",
+                    f"the inputs are {problem.inputs} and {algorithm.geometry} weights keep norms over all blocks "
+                    "together, which are no coordinates of single blocks: use free weights",
+                )
+            blocks, fields = blocks_of(problem.inputs, start.P), start.fields(problem.inputs)
         a = problem.a() if start.a is None else start.a
-        averager, *_ = adapt(problem, algorithm.mean_drive, start.Q, start.M, a, tolerance=1e-8)
-        field = dataclasses.replace(vector_field(problem, algorithm), engine=averager.engine)
+        averager, *_ = adapt(problem, algorithm.mean_drive, fields.Q, fields.M, a, tolerance=1e-8)
+        # what the step makes of averages is the same for all inputs, and so is what it refuses
+        field = vector_field(problem.replace(inputs=Inputs.isotropic()), algorithm)
+        field = dataclasses.replace(field, engine=averager.engine, blocks=blocks)
         rough = bool(problem.activation.kinks) or averager.sampled
-        return cls(problem, field, Overlap(*map(jnp.asarray, (start.Q, start.M, a))), averager.label, rough)
+        frame = Overlap(*map(jnp.asarray, (start.Q, start.M, a)))
+        return cls(problem, field, frame, averager.label, rough, np.asarray(start.P))
 
     @property
     def x(self) -> np.ndarray:
@@ -115,16 +139,15 @@ class Flow:
     def overlaps(self, x: np.ndarray) -> Overlaps:
         """The overlaps with these coordinates, feasible or not."""
         Q, M, a = map(np.asarray, _unpacked(self.field, self.frame, jnp.asarray(x)))
-        return Overlaps.unchecked(Q, M, self.problem.P, a)
+        return Overlaps.unchecked(Q, M, self.P, a)
 
     def direction(self, v: np.ndarray) -> Overlap:
         """A change of coordinates, real or complex, as changes of Q, M and a."""
-        p, k = self.frame.M.shape
-        rows, columns = _corner(self.field, p)
-        Q = np.zeros((p, p), v.dtype)
-        Q[rows, columns] = Q[columns, rows] = v[p * k : p * k + len(rows)]
-        a = v[p * k + len(rows) :] if self.field.form.trained else np.zeros(p)
-        return Overlap(Q, v[: p * k].reshape(p, k), a)
+        rows, columns = _corner(self.field, self.frame.Q.shape[-1])
+        M, corner, a = _parts(self.frame, v, len(rows))
+        Q = np.zeros(self.frame.Q.shape, v.dtype)
+        Q[..., rows, columns] = Q[..., columns, rows] = corner
+        return Overlap(Q, M, a if self.field.form.trained else np.zeros(len(self.frame.a)))
 
     def rate(self, x: np.ndarray) -> np.ndarray:
         """F."""
@@ -143,14 +166,14 @@ class Flow:
     def _inside(self, x: np.ndarray, epsilon: float) -> np.ndarray:
         """A point near x whose Ω has full rank: all rows a little apart, with the same norms."""
         y, keep = _unpacked(self.field, self.frame, jnp.asarray(x)), 1.0 - epsilon
-        Q = keep * y.Q + epsilon * jnp.diag(jnp.diagonal(y.Q))
+        Q = y.Q * (keep + epsilon * jnp.eye(y.Q.shape[-1]))
         return self.packed(Overlap(Q, keep * y.M, y.a))
 
     def lowest(self, x: np.ndarray) -> float:
         """The smallest eigenvalue of Ω, relative to the largest; negative where no vectors have these overlaps."""
         Q, M, _ = map(np.asarray, _unpacked(self.field, self.frame, jnp.asarray(x)))
-        values = np.linalg.eigvalsh(np.block([[Q, M], [M.T, self.problem.P]]))
-        return float(values[0] / values[-1])
+        values = np.linalg.eigvalsh(np.block([[Q, M], [M.swapaxes(-1, -2), self.P]]))  # of each block
+        return float(values.min() / values.max())
 
     def speeds(self, states: Overlap) -> np.ndarray:
         """How fast many states (n, …) move."""

@@ -21,6 +21,7 @@ import xarray as xr
 from twolayer.analysis.stability.points import FixedPoint, FixedPoints, fixed_points
 from twolayer.functions.exponents import analyse
 from twolayer.numerics.arguments import Progress
+from twolayer.numerics.errors import expect
 from twolayer.numerics.html import card, table
 from twolayer.running.dataset import description_of
 from twolayer.task.algorithm import SGD
@@ -149,6 +150,7 @@ def plateaus(
     >>> round(found[0].point.rate, 4), found.in_order
     (2.8, True)
     """
+    expect(xr.Dataset, "run", run, " of `solve`")
     points = fixed_points(problem, algorithm, run, seed=seed, tolerance=tolerance, progress=progress)
     one = run.isel(seed=seed)
     times, risk = np.asarray(one.time.values, float), one.excess_risk.values

@@ -20,7 +20,7 @@ from twolayer.analysis.stability.linear import SINGULAR, Flow
 from twolayer.analysis.stability.newton import settle
 from twolayer.equations.state import Overlap
 from twolayer.numerics.arguments import Progress
-from twolayer.numerics.errors import InputError, Interrupted, finite_number, positive_integer, reject
+from twolayer.numerics.errors import InputError, Interrupted, Refused, finite_number, positive_integer, reject
 from twolayer.numerics.html import card, matrix, table
 from twolayer.numerics.precision import float64
 from twolayer.running.progress import monitor_for
@@ -117,7 +117,8 @@ class FixedPoint:
         shown = ", ".join(f"{x:.4g}" for x in self.eigenvalues[:6]) + (", …" if len(self.eigenvalues) > 6 else "")
         rows = [("excess risk", f"{self.excess_risk:.6g}"), ("growing", str(self.unstable))]
         rows += [("κ", f"{self.rate:.6g}"), ("eigenvalues", shown), ("residual", f"{self.residual:.1g}")]
-        rows += [("M", matrix(self.overlaps.M)), ("Q", matrix(self.overlaps.Q))]
+        fields = self.overlaps.fields(self._flow.problem.inputs)
+        rows += [("M", matrix(fields.M)), ("Q", matrix(fields.Q))]
         return card(f"Fixed point ({self.kind})", "", rows)
 
 
@@ -239,6 +240,11 @@ def _path(problem: Problem, run: xr.Dataset, seed: int) -> Overlap:
     lacking = [name for name in ("Q", "M", "excess_risk") if name not in run]
     if lacking:
         raise InputError(f"Argument `near` must be a run with Q, M and excess_risk, but has no {lacking[0]}.")
+    if not problem.inputs.plain:
+        raise Refused(
+            "fixed_points",
+            "a run does not hold how the target lies in the blocks of the inputs: give overlaps in blocks",
+        )
     seed = positive_integer("seed", seed, 0)
     if seed >= run.sizes["seed"]:
         reject("seed", seed, f"less than {run.sizes['seed']}, the number of runs")

@@ -4,6 +4,10 @@ uninformed    what state evolution reaches from nothing: Bayes-optimal message p
 informed      what it reaches from full knowledge
 equilibrium   the one with the larger free entropy: the best possible whatever the computation costs
 hard phase    α_IT < α < α_alg: the equilibrium is better than what is reached from nothing
+
+One direction has a curve α(q) on which all of this is read off. For several, both fixed points are followed over the
+α that are asked for; where they part and where they meet again is bisected, and α_IT is where the difference of their
+free entropies passes zero, on a straight line between two of the α.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ BRANCHES = ("uninformed", "informed", "equilibrium")
 SEED = 0.01  # overlap that stands for nothing, where maps are sampled
 REPLICATES = 3
 APART = 0.05  # difference of traces from which on two sampled fixed points are different
+HALVINGS = 4  # of the interval in which sampled fixed points part or meet
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +53,10 @@ class BestPossible:
         branches are uninformed, informed and equilibrium.
     spinodal, information, algorithm : float or None
         Where an informed fixed point appears, where it becomes the equilibrium, and where it is reached from nothing;
-        None where the two branches never differ. For several directions known to the spacing of the α that were asked.
+        None where the two branches never differ at the α that were asked for. Infinite where there is no such α; for
+        several directions, where it lies beyond those asked for.
+    threshold_error : float
+        Largest error of those that are finite.
     """
 
     target: Target
@@ -57,6 +65,7 @@ class BestPossible:
     spinodal: float | None
     information: float | None
     algorithm: float | None
+    threshold_error: float
     law: LabelLaw = field(repr=False)
     curve: Curve | None = field(default=None, repr=False)
 
@@ -101,9 +110,11 @@ class BestPossible:
         if self.hard is None:
             lines.append("no hard phase: from nothing message passing reaches the best possible")
         else:
-            lines.append(
-                f"possible from α_IT = {self.hard[0]:.6g}, found from α_alg = {self.hard[1]:.6g}: hard between"
-            )
+            ends = [f"{x:.{6 if self.curve else 3}g}" if math.isfinite(x) else "∞" for x in self.hard]
+            if self.curve is None:
+                ends = [x if x != "∞" else f"beyond {self.alphas[-1]:.3g}" for x in ends]
+            lines.append(f"possible from α_IT = {ends[0]}, found from α_alg = {ends[1]}: hard between")
+            lines += [f"thresholds are known to {self.threshold_error:.1g}"] if self.threshold_error > 1e-4 else []
         lines.append("       α  overlap from nothing      mmse  best possible      mmse")
         names = ("uninformed", "equilibrium")
         for i, alpha in enumerate(self.alphas):
@@ -125,7 +136,8 @@ def best_possible(
     """State evolution of Bayes-optimal learning from n = αd samples, from nothing and from full knowledge.
 
     One direction: the whole curve α(q) is tabulated, and every α is read off it. Several directions: the map is
-    iterated for each α in turn, with sampled averages. Interrupted, `Interrupted.result` holds the α that are done.
+    iterated for each α in turn, with sampled averages, and a hard phase is seen where some of the α lie in it.
+    Interrupted, `Interrupted.result` holds the α that are done.
 
     Parameters
     ----------
@@ -176,7 +188,9 @@ def _on_a_curve(law: LabelLaw, grid: np.ndarray, tick: Callable[[float], None]) 
     slope = np.gradient(curve.q, np.where(np.isfinite(curve.alpha), curve.alpha, np.nan))
     steep = np.nan_to_num(np.abs(np.interp(overlaps[..., 0, 0], curve.q, np.nan_to_num(slope, posinf=0.0, neginf=0.0))))
     errors = curve.error * grid * np.minimum(steep, 1e3)
-    return _result(law, grid, overlaps, np.minimum(errors, 1.0)[..., None, None], folds, curve)
+    known = [x for x in folds if x is not None and math.isfinite(x)]
+    error = curve.error * max(known, default=0.0)
+    return _result(law, grid, overlaps, np.minimum(errors, 1.0)[..., None, None], folds, error, curve)
 
 
 def _iterated(law: LabelLaw, grid: np.ndarray, tick: Callable[[float], None]) -> BestPossible:
@@ -195,12 +209,40 @@ def _iterated(law: LabelLaw, grid: np.ndarray, tick: Callable[[float], None]) ->
             now = [m.fixed_point(q, float(alpha)) for m, q in zip(maps, now, strict=True)]
             down.append(now)
             tick(0.5 + 0.5 * len(down) / n)
+        ends = _parted(maps, grid, np.array(up), np.array(down[::-1]))
     except KeyboardInterrupt:
         done = len(up)
         if not done:
             raise
-        raise Interrupted(_sampled(law, grid[:done], up, [], maps)) from None
-    return _sampled(law, grid, up, down[::-1], maps)
+        raise Interrupted(_sampled(law, grid[:done], up, [], maps, None)) from None
+    return _sampled(law, grid, up, down[::-1], maps, ends)
+
+
+def _parted(
+    maps: list[StateEvolution], grid: np.ndarray, up: np.ndarray, down: np.ndarray
+) -> tuple[float, float, float] | None:
+    """Where the two branches part and where they meet again, and half of the intervals that are left; None if never."""
+    apart = np.flatnonzero(np.trace(down - up, axis1=2, axis2=3).mean(1) > APART)
+    if not len(apart):
+        return None
+    first, last, eye = apart[0], apart[-1], np.eye(up.shape[-1])
+
+    def differ(alpha: float, low: np.ndarray, high: np.ndarray) -> bool:
+        """By one of the replicates: they differ by less than the intervals that are left."""
+        climbed = maps[0].fixed_point(low[0] + SEED * (eye - low[0]), alpha)
+        return float(np.trace(maps[0].fixed_point(high[0], alpha) - climbed)) > APART
+
+    begin = [float(grid[first - 1]) if first else 0.0, float(grid[first])]
+    nothing = up[first - 1] if first else np.zeros_like(up[0])
+    end = [float(grid[last]), float(grid[last + 1]) if last + 1 < len(grid) else math.inf]
+    for _ in range(HALVINGS):
+        middle = sum(begin) / 2
+        begin[differ(middle, nothing, down[first])] = middle
+        if math.isfinite(end[1]):
+            middle = sum(end) / 2
+            end[not differ(middle, up[last], down[last + 1])] = middle
+    left = max(begin[1] - begin[0], end[1] - end[0] if math.isfinite(end[1]) else 0.0) / 2
+    return sum(begin) / 2, sum(end) / 2, left
 
 
 def _sampled(
@@ -209,26 +251,41 @@ def _sampled(
     up: list[list[np.ndarray]],
     down: list[list[np.ndarray]],
     maps: list[StateEvolution],
+    ends: tuple[float, float, float] | None,
 ) -> BestPossible:
     """Means over the replicates; without the informed branch (an interrupted search) only the other one is there."""
     climbed = np.array(up)
     fallen = np.array(down) if down else climbed
-    best, leads = fallen.copy(), []
-    apart = np.trace(fallen - climbed, axis1=2, axis2=3).mean(1) > APART
-    for i in np.flatnonzero(apart):
-        lead = [m.lead(a, b, float(grid[i])) for m, a, b in zip(maps, climbed[i], fallen[i], strict=True)]
-        leads.append(float(np.mean(lead)))
-        if leads[-1] < 0:
-            best[i] = climbed[i]
+    best = fallen.copy()
+    apart = np.flatnonzero(np.trace(fallen - climbed, axis1=2, axis2=3).mean(1) > APART)
+    leads = np.array(
+        [[m.lead(q, r, float(grid[i])) for m, q, r in zip(maps, climbed[i], fallen[i], strict=True)] for i in apart]
+    ).reshape(len(apart), REPLICATES)
+    behind = apart[leads.mean(1) < 0]
+    best[behind] = climbed[behind]
     overlaps = np.stack([x.mean(1) for x in (climbed, fallen, best)])
     errors = np.stack([x.std(1, ddof=1) / math.sqrt(REPLICATES) for x in (climbed, fallen, best)])
     folds: tuple[float | None, float | None, float | None] = (None, None, None)
-    if apart.any():
-        where = grid[apart]
-        behind = np.flatnonzero(np.array(leads) < 0)
-        possible = where[behind[-1] + 1] if len(behind) and behind[-1] + 1 < len(where) else where[0]
-        folds = (float(where[0]), float(possible) if max(leads) > 0 else None, float(where[-1]))
-    return _result(law, grid, overlaps, errors, folds, None)
+    error = 0.0
+    if ends is not None:
+        possible, spread = _crossed(grid[apart], leads, ends)
+        folds, error = (ends[0], possible, ends[1]), max(ends[2], spread)
+    return _result(law, grid, overlaps, errors, folds, error, None)
+
+
+def _crossed(where: np.ndarray, leads: np.ndarray, ends: tuple[float, float, float]) -> tuple[float, float]:
+    """α_IT and its error: where the mean lead passes zero, or the ends of the interval in which branches differ."""
+    mean = leads.mean(1)
+    behind = np.flatnonzero(mean < 0)
+    if not len(behind):
+        return ends[0], (where[0] - ends[0]) / 2 + ends[2]
+    i = int(behind[-1])
+    if i + 1 == len(where):
+        return ends[1], ends[2]
+    share = mean[i] / (mean[i] - mean[i + 1])
+    width = float(where[i + 1] - where[i])
+    noise = float(leads[i : i + 2].std(1, ddof=1).max()) / math.sqrt(leads.shape[1]) / (mean[i + 1] - mean[i])
+    return float(where[i] + share * width), width * float(noise)
 
 
 def _result(
@@ -237,6 +294,7 @@ def _result(
     overlaps: np.ndarray,
     errors: np.ndarray,
     folds: tuple[Any, Any, Any],
+    error: float,
     curve: Curve | None,
 ) -> BestPossible:
     known: dict[bytes, tuple[float, float]] = {}
@@ -255,4 +313,4 @@ def _result(
         },
         {"branch": list(BRANCHES), "alpha": grid},
     )
-    return BestPossible(law.target, law.noise, data, *folds, law, curve)
+    return BestPossible(law.target, law.noise, data, *folds, error, law, curve)

@@ -120,7 +120,8 @@ class Curve:
     def _between(self, i: int, alpha: float) -> float:
         """The fixed point between two points of the dense grid."""
         q = (self.q[i], self.q[i + 1])
-        if i == 0 or i + 2 >= len(self.q):
+        flat = (self._rate(q[0]) - alpha) * (self._rate(q[1]) - alpha) >= 0  # as at α = 1 of linear equations
+        if i == 0 or i + 2 >= len(self.q) or flat:
             return float(np.interp(alpha, self.alpha[i : i + 2], q))
         return float(brentq(lambda x: self._rate(x) - alpha, *q, xtol=1e-14))
 

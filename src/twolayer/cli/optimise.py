@@ -1,0 +1,129 @@
+"""``twolayer optimise task.toml --horizon 40``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from twolayer.cli.common import CHANGE, add_common, figure_path, fold, one_line_warnings, say, task_of
+from twolayer.numerics.errors import InputError, short
+
+EXAMPLES = (
+    ("twolayer optimise task.toml", "the best rate over the length of the task's run"),
+    ("twolayer optimise task.toml --horizon 40 --out best.png", "over 40 d samples; rates and risks drawn"),
+    ("twolayer optimise task.toml --form constant --low 0.01/d --high 1/d", "the best constant within bounds"),
+    ("twolayer optimise task.toml --compare 32", "and whether it wins at the file's run.dim, in 32 runs"),
+)
+CLOCKS = {"alpha": "alpha", "time": "time", "steps": "step"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The task, what may be changed, and for how long."""
+    parser.add_argument("task", metavar="TASK.toml", help="the task file (see 'twolayer help tasks')")
+    parser.add_argument("--over", default="lr", metavar="NAMES", help="lr (default), batch, weight_decay, or lr,batch")
+    parser.add_argument("--form", default="free", metavar="NAME", help="free, constant, cosine, linear, power, inverse")
+    parser.add_argument("--horizon", type=float, metavar="S", help="length of the run (default: that of the file)")
+    parser.add_argument("--clock", metavar="NAME", help="of the horizon: alpha (samples/d, default), time or step")
+    parser.add_argument(
+        "--objective", default="excess_risk", metavar="NAME", help="excess_risk, integrated_risk, overlap"
+    )
+    parser.add_argument("--method", default="ode", metavar="NAME", help="ode (default), giantsteps or map")
+    parser.add_argument("--low", metavar="LAW", help="lowest value, such as 0.01/d; with --high")
+    parser.add_argument("--high", metavar="LAW", help="highest value, such as 1/d; with --low")
+    parser.add_argument("--pieces", type=int, default=32, metavar="N", help="intervals of a free function (default 32)")
+    parser.add_argument("--restarts", type=int, default=3, metavar="N", help="first guesses (default 3)")
+    parser.add_argument(
+        "--budget", type=int, default=2000, metavar="N", help="runs and gradients at most (default 2000)"
+    )
+    parser.add_argument("--compare", type=int, metavar="N", help="also N runs of the exact chain with each protocol")
+    add_common(
+        parser,
+        "draw rates and risks into this .png, .pdf or .svg",
+        "of guesses and of --compare, instead of run.seed",
+        CHANGE,
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Search, print, and say whether the optimum wins at finite d if asked for."""
+    task = task_of(args, seed="run.seed")
+    path = None if args.out is None else figure_path(args.out)
+    if task.table.stages:
+        raise InputError(f"{task.name}: a protocol is sought for one algorithm, but the file has [[stages]].")
+    if args.clock is not None and args.horizon is None:
+        raise InputError("--clock says how --horizon counts: give both, or neither.")
+    if (args.low is None) != (args.high is None):
+        raise InputError("--low and --high are the two ends of one interval: give both, or neither.")
+    dim = task.table.run.dim
+    if args.compare is not None and dim is None:
+        raise InputError(f"--compare {args.compare} needs a dimension, but {task.name} has no `run.dim`.")
+    from twolayer.analysis.protocols.optimise import optimise
+    from twolayer.numerics.errors import Interrupted
+
+    problem = task.problem()
+    (method,) = task.methods([args.method])
+    clock, horizon = _length(args, task)
+    complete = True
+    try:
+        with one_line_warnings():
+            best = optimise(
+                problem, task.algorithm(), task.start(problem), [word.strip() for word in args.over.split(",")],
+                horizon=horizon, clock=clock, objective=args.objective, form=args.form, method=method,
+                bounds=None if args.low is None else (args.low, args.high), pieces=args.pieces, restarts=args.restarts,
+                budget=args.budget, seed=task.table.run.seed,
+            )  # fmt: skip
+    except Interrupted as stop:
+        best, complete = stop.result, False
+    text = [f"{args.over:<18} {best.schedule}" if not isinstance(best.schedule, dict) else _several(best.schedule)]
+    text.append(str(best))
+    values: dict[str, Any] = {
+        "objective": best.objective,
+        "value": best.value,
+        "schedule": _written(best.schedule),
+        "constant": {"value": best.constant.value, "lr": str(best.constant.lr)},
+        "named": {name: {"value": x.value, "lr": str(x.lr)} for name, x in best.named.items()},
+        "horizon": best.horizon,
+        "clock": best.clock,
+        "certified": best.certified,
+        "complete": best.complete,
+        "evaluations": best.evaluations,
+        "refinement": best.refinement,
+    }
+    if args.compare is not None and dim is not None and complete:
+        contest = best.compare(dim, args.compare, task.table.run.seed)
+        text.append(f"\n{contest}")
+        values["contest"] = {
+            "dim": contest.dim, "seeds": contest.seeds, "means": contest.means, "gains": contest.gains,
+            "verdicts": contest.verdicts, "wins": contest.wins,
+        }  # fmt: skip
+    files = []
+    if path is not None:
+        from twolayer import plot
+
+        files = [str(plot.save_figure(plot.optimum(best), path))]
+    lines = [fold(line, then=" " * 19) if len(line) > 79 else line for part in text for line in part.splitlines()]
+    say(args, "\n".join(lines), values, files)
+    return 0 if complete else 1
+
+
+def _length(args: argparse.Namespace, task: Any) -> tuple[str | None, float]:
+    """Clock and horizon: those given, or the end of the task's run."""
+    if args.horizon is not None:
+        return args.clock, args.horizon
+    for name, clock in CLOCKS.items():
+        end = getattr(task.table.run, name)
+        if isinstance(end, list):
+            raise InputError(f"{task.name}: `run.{name}` must be one number here, but got {short(end)}.")
+        if end is not None:
+            return clock, float(end)
+    raise InputError(f"--horizon is missing, and [run] of {task.name} has no `alpha`, `time` or `steps`.")
+
+
+def _several(schedule: dict[str, Any]) -> str:
+    return "\n".join(f"{name:<18} {law}" for name, law in schedule.items())
+
+
+def _written(schedule: Any) -> Any:
+    if isinstance(schedule, dict):
+        return {name: _written(law) for name, law in schedule.items()}
+    return schedule if isinstance(schedule, float) else str(schedule)
