@@ -50,17 +50,11 @@ def test_every_public_name_has_one_entry() -> None:
     assert sorted(entries()) == sorted(public())
 
 
-WITHOUT = {"gallery.figure", "gallery.record", "gallery.write", "extend.register_method"} | {
-    "sweeps.load_sweep", "sweeps.merge_sweeps",
-}  # fmt: skip
-"""Functions whose example takes a file or minutes: their guides have one."""
-
-
 def test_every_public_function_has_an_example() -> None:
     for name in public():
         module, _, last = name.removeprefix("twolayer.").rpartition(".")
         value = getattr(getattr(tl, module) if module != "twolayer" and module else tl, last)
-        if inspect.isfunction(value) and f"{module}.{last}" not in WITHOUT:
+        if inspect.isfunction(value):
             assert ">>>" in (inspect.getdoc(value) or ""), name
 
 
@@ -100,20 +94,27 @@ def test_every_picture_is_that_of_the_figure_as_it_is(name: str) -> None:
     picture = (PICTURES / f"{name}.webp").read_bytes()
     assert f"sha256:{hashlib.sha256(picture).hexdigest()}" == shown["picture"]
     assert len(picture) <= pictures.LARGEST
+    data = PICTURES / f"{name}.nc"
+    if data.exists():
+        assert records.fingerprint(tl.load(data)) == shown["data"]
+        assert data.stat().st_size <= pictures.LARGEST_DATA
 
 
 def test_no_picture_is_left_over() -> None:
     """Figures get theirs when they are recorded; a few that were recorded earlier are still without."""
     assert {path.stem for path in PICTURES.glob("*.webp")} == set(kept()) <= set(registry.figures())
-    assert len(kept()) >= 20
-    assert sum(path.stat().st_size for path in PICTURES.iterdir()) < 3_000_000
+    assert {path.stem for path in PICTURES.glob("*.nc")} <= set(kept())
+    assert len(kept()) >= 33
+    assert sum(path.stat().st_size for path in PICTURES.iterdir()) < 4_000_000
 
 
 def test_pictures_are_kept_and_full_ones_stay(tmp_path: Path) -> None:
     plate = tl.gallery.run("mediocrity", quick=True)
     quick, full = ({"version": v, "settings": {"n": n}, "seed": 0, "data": ""} for v, n in (("quick", 1), ("full", 9)))
     assert pictures.keep(plate, tmp_path, quick, {"n": 9}) == tmp_path / "mediocrity.webp"
+    assert tl.load(tmp_path / "mediocrity.nc").identical(plate.data)
     small = (tmp_path / "mediocrity.webp").read_bytes()
+    assert pictures.redraw("mediocrity", tmp_path).read_bytes() == small  # the same picture from its data
     assert small[:4] == b"RIFF" and len(small) <= pictures.LARGEST
     assert pictures.keep(plate, tmp_path, full, {"n": 9}) is not None
     assert pictures.keep(plate, tmp_path, quick, {"n": 9}) is None

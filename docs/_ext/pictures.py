@@ -1,7 +1,8 @@
 """The page of the gallery with its pictures: gallery.md is read, and what is stored about each figure is put in.
 
 A table of thumbnails comes first. Each section gets its picture, with the version that it shows, its verdicts folded
-away check by check, its settings and versions, and a link to the playground where that can show the same dynamics.
+away check by check, its settings and versions, its data where they are small, and what opens the same dynamics in the
+playground or the explorer.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from playground import ADDRESS
 from sphinx.application import Sphinx
 
+from twolayer.explorer.presets import catalogue
 from twolayer.gallery.shared import pictures, records
 from twolayer.gallery.shared.registry import GROUPS, figures
 
@@ -87,7 +89,7 @@ def verdict(line: str) -> str:
     return "\n".join(lines)
 
 
-def details(name: str, kept: dict[str, dict[str, Any]], verdicts: dict[str, dict[str, Any]]) -> str:
+def details(name: str, root: Path, kept: dict[str, dict[str, Any]], verdicts: dict[str, dict[str, Any]]) -> str:
     """The picture of a figure, and below it what is stored about it."""
     entry = figures()[name]
     lines = []
@@ -112,6 +114,13 @@ def details(name: str, kept: dict[str, dict[str, Any]], verdicts: dict[str, dict
         )
         lines[-1] += f"fingerprint `{stored['data'].removeprefix('sha256:')[:16]}…` in [gallery.json](gallery.json)."
     lines += [":::", ""]
+    data = root / pictures.FOLDER / f"{name}.nc"
+    if data.exists():
+        size = f"{data.stat().st_size / 1000:.0f} kB"
+        lines += [f"Data of the picture: [{name}.nc]({pictures.FOLDER.as_posix()}/{name}.nc) ({size}), drawn again by "]
+        lines[-1] += f"`twolayer plot {name}.nc`."
+    if any(entry["name"] == name for entry in catalogue()["figures"]):
+        lines += ["", f"Open in the explorer: `twolayer explore`, then *Open* and *{name}*.", ""]
     if name in PLAYGROUND:
         address = f"{ADDRESS}#{PLAYGROUND[name]}"
         lines += [f'<a class="explore" href="{address}">Open these dynamics in the playground</a>', ""]
@@ -138,7 +147,7 @@ def rewrite(app: Sphinx, docname: str, source: list[str]) -> None:
         name = heading.removeprefix("## ")
         text = re.sub(r"(?m)^Verdict \(.*$", lambda line: verdict(line[0]), text)
         command, _, rest = text.strip().partition("\n")
-        pages.append(f"(gallery-{name})=\n### {name}\n\n{command}\n\n{details(name, kept, verdicts)}\n{rest}\n\n")
+        pages.append(f"(gallery-{name})=\n### {name}\n\n{command}\n\n{details(name, root, kept, verdicts)}\n{rest}\n\n")
     source[0] = "".join(pages)
 
 

@@ -14,6 +14,7 @@ EXAMPLES = (
     ("twolayer gallery show escape-dimension", "the settings of one"),
     ("twolayer gallery run mediocrity --quick", "figure, data and verdict, in results/"),
     ("twolayer gallery run mediocrity --set dims=4,8 --set starts=100", "with other settings"),
+    ("twolayer gallery run mediocrity trajectories --quick", "two of them, a line each"),
     ("twolayer gallery run all --quick --dry-run", "how long all of them take"),
 )
 UNKNOWN = "?"  # a duration that has not been recorded
@@ -23,7 +24,7 @@ RUN = ("--quick", "--record", "--out", "--seed", "--set", "--dry-run")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to do, the figure and its settings."""
     parser.add_argument("action", choices=("list", "show", "run"), help="list all, show the settings of one, or run it")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the figure; 'run all' makes all of them")
+    parser.add_argument("name", nargs="*", metavar="NAME", help="the figure, or several to run; 'all' stands for all")
     parser.add_argument("--quick", action="store_true", help="a smaller version that takes seconds")
     parser.add_argument("--record", metavar="FILE.json", help="put verdict, settings and data hash into this file")
     add_dry_run(parser)
@@ -38,23 +39,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """List the figures, show one, or make them; exit code 1 if measurement and theory differ."""
     if args.action == "list":
-        if args.name is not None:
-            raise InputError(f"twolayer gallery list takes no name; see 'twolayer gallery show {args.name}'.")
+        if args.name:
+            raise InputError(f"twolayer gallery list takes no name; see 'twolayer gallery show {args.name[0]}'.")
         idle(args, "on the list", *RUN)
         return _list(args, gallery())
-    if args.name is None:
-        raise InputError(f"twolayer gallery {args.action} needs a NAME; figures are {', '.join(gallery())}.")
+    known = gallery()
+    if not args.name:
+        raise InputError(f"twolayer gallery {args.action} needs a NAME; figures are {', '.join(known)}.")
     if args.action == "show":
         idle(args, "on what is shown", *RUN)
-        return _show(args)
-    if args.name == "all":
-        idle(args, "on all figures, each of which has its own settings", "--set")
+        if len(args.name) > 1:
+            raise InputError(f"twolayer gallery show takes one NAME, but got {' '.join(args.name)}.")
+        return _show(args, args.name[0])
+    names = list(known) if args.name == ["all"] else list(args.name)
+    if len(names) > 1:
+        idle(args, "on several figures, each of which has its own settings", "--set")
     if args.dry_run:
         idle(args, "with --dry-run, which runs nothing", "--record", "--out", "--seed", "--set")
-        return _forecast(args)
-    from twolayer.cli.plates import make_all, make_one
+        return _forecast(args, names)
+    from twolayer.cli.plates import make_many, make_one
 
-    return make_all(args) if args.name == "all" else make_one(args)
+    return make_many(args, names) if len(names) > 1 else make_one(args, names[0])
 
 
 def _list(args: argparse.Namespace, known: dict[str, Listed]) -> int:
@@ -75,11 +80,11 @@ def _list(args: argparse.Namespace, known: dict[str, Listed]) -> int:
     return 0
 
 
-def _show(args: argparse.Namespace) -> int:
+def _show(args: argparse.Namespace, wanted: str) -> int:
     from twolayer.gallery.shared.registry import figures
 
     known = figures()
-    name = choice("name", args.name, known)
+    name = choice("name", wanted, known)
     entry, listed = known[name], gallery()[name]
     if args.json:
         emit({**listed._asdict(), "settings": entry.settings, "quick_settings": entry.quick, "papers": entry.papers})
@@ -110,13 +115,12 @@ def _seconds(text: str) -> float:
     return float(number) * (60 if unit == "min" else 1)
 
 
-def _forecast(args: argparse.Namespace) -> int:
+def _forecast(args: argparse.Namespace, names: list[str]) -> int:
     """How long figures took when they were measured."""
     from twolayer.running.cost import lasting
 
     known = gallery()
-    names = list(known) if args.name == "all" else [choice("name", args.name, known)]
-    told = {name: known[name].quick if args.quick else known[name].full for name in names}
+    told = {name: known[choice("name", name, known)].quick if args.quick else known[name].full for name in names}
     seconds = sum(map(_seconds, told.values()))
     if args.json:
         emit({"figures": told, "seconds": seconds})

@@ -1,4 +1,4 @@
-"""Making figures of the gallery: one with its verdict in full, or all of them with a line each."""
+"""Making figures of the gallery: one with its verdict in full, or several with a line each."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from twolayer.files.catalogue import gallery
 from twolayer.numerics.errors import InputError, RunFailed, choice
 from twolayer.numerics.writing import check_writable
 
-__all__ = ["make_all", "make_one"]
+__all__ = ["make_many", "make_one"]
 
 
-def make_one(args: argparse.Namespace) -> int:
+def make_one(args: argparse.Namespace, name: str) -> int:
     """Make a figure, print its verdict; exit code 1 if measurement and theory differ."""
     from twolayer.gallery.shared.registry import figures, read_setting
 
     known = figures()
-    entry = known[choice("name", args.name, known)]
+    entry = known[choice("name", name, known)]
     settings = dict(read_setting(text, entry.settings) for text in args.set)
     _check_record(args)
     folder = _folder(args.out)
-    plate, files = _made(args, args.name, folder, settings)
+    plate, files = _made(args, name, folder, settings)
     found = plate.verdict
     if args.json:
         checks = [check._asdict() for check in found.checks]
         told = {"outcome": found.outcome, "agrees": found.agrees, "claim": found.claim, "checks": checks}
-        emit({"name": args.name, **told, "note": found.note, "verdict": found.text, "files": files})
+        emit({"name": name, **told, "note": found.note, "verdict": found.text, "files": files})
     else:
         print(fold(f"{found.outcome if found.outcome != 'differs' else 'DIFFERS'}: {found.claim}", then="    "))
         for check in found.checks:
@@ -44,17 +44,17 @@ def make_one(args: argparse.Namespace) -> int:
     return int(found.outcome == "differs")
 
 
-def make_all(args: argparse.Namespace) -> int:
-    """Make every figure: a line when it begins and one when it is done; exit code 1 if one differs or fails."""
-    from twolayer.gallery.shared.registry import figures
-
-    known, listed = figures(), gallery()
+def make_many(args: argparse.Namespace, names: list[str]) -> int:
+    """Make figures: a line when one begins and one when it is done; exit code 1 if one differs or fails."""
+    listed = gallery()
+    for name in names:
+        choice("name", name, listed)
     _check_record(args)
-    folder, width = _folder(args.out), max(map(len, known))
+    folder, width = _folder(args.out), max(map(len, names))
     outcomes: dict[str, str] = {}
-    for number, name in enumerate(known, 1):
+    for number, name in enumerate(names, 1):
         expected = listed[name].quick if args.quick else listed[name].full
-        print(f"[{number}/{len(known)}] {name}, about {expected}", file=sys.stderr, flush=True)
+        print(f"[{number}/{len(names)}] {name}, about {expected}", file=sys.stderr, flush=True)
         began = time.monotonic()
         try:
             outcomes[name] = _made(args, name, folder, {})[0].verdict.outcome

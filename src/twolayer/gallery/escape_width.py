@@ -32,13 +32,14 @@ SHARE = 0.05  # of the time: what linear growth and the mean effect of noise lea
     "escape-width",
     "steps of escape against width with the gain factor, and times over the formulas against p and d",
     quick={
-        "widths": (1, 2, 3),
+        "widths": (1, 2, 4),
         "dim": 3000,
-        "small": 0.1,
-        "wide": (1, 3, 10),
+        "small": 0.05,
+        "wide": (1, 2, 10),
         "ratios": (1, 2, 4),
         "dims": (300, 1000),
-        "seeds": 32,
+        "seeds": 48,
+        "runs": 48,
     },
 )
 def escape_width(
@@ -56,12 +57,17 @@ def escape_width(
     threshold: float = 0.1,
     noise: float = 0.0,
     seeds: int = 48,
+    runs: int = 96,
 ) -> Finding:
-    """First passages of the chain at γ_opt for each width, and at γ = ρp for each dimension; of the ODE for many p."""
+    """First passages of the chain at γ_opt for each width, and at γ = ρp for each dimension; of the ODE for many p.
+
+    ``seeds`` of the former, ``runs`` of the latter.
+    """
     positive_integer("seeds", seeds, 2)
+    positive_integer("runs", runs, 2)
     optima = {p: tl.optimal_lr(phase_retrieval(p, noise)).coefficient for p in widths}
     best = np.array([_measure(p, noise, optima[p], dim, small, seeds, seed) for p in widths])
-    fixed = np.array([[_measure(p, noise, rho * p, n, threshold, 2 * seeds, seed) for n in dims] for p in ratios])
+    fixed = np.array([[_measure(p, noise, rho * p, n, threshold, runs, seed) for n in dims] for p in ratios])
     names = ("time", "error", "annealed", "quenched", "corrected", "allowance", "lost")
     data = xr.Dataset(
         {name: ("width", best[:, i]) for i, name in enumerate(names)}
@@ -87,7 +93,7 @@ def escape_width(
     for i, name in enumerate(("ode", "ode_error", "wide_annealed", "wide_quenched")):
         data[name] = ("wide", "wide_dim"), np.array([[cell[i] for cell in row] for row in cells])
     data = data.assign_coords(fine=fine, wide=list(wide), wide_dim=list(wide_dims))
-    return Finding(data, _verdict(data, seeds), task_of(phase_retrieval(1, noise)).replace("p = 1", "width p"))
+    return Finding(data, _verdict(data, seeds, runs), task_of(phase_retrieval(1, noise)).replace("p = 1", "width p"))
 
 
 def _lines(p: int, noise: float, dim: int, threshold: float, seed: int) -> list[float]:
@@ -136,7 +142,7 @@ def _measure(p: int, noise: float, gamma: float, dim: int, threshold: float, see
     return [passage.mean, error, *lines, allowance, lost]
 
 
-def _verdict(data: xr.Dataset, seeds: int) -> Verdict:
+def _verdict(data: xr.Dataset, seeds: int, runs: int) -> Verdict:
     def follows(prefix: str, what: str, runs: int) -> Check:
         columns = [data[f"{prefix}{name}"].values for name in ("time", "corrected", "error", "allowance")]
         time, expected, error, room = (x[np.isfinite(columns[1])] for x in columns)  # where the formula holds
@@ -155,7 +161,7 @@ def _verdict(data: xr.Dataset, seeds: int) -> Verdict:
     lost = int(data.lost.max() + data.fixed_lost.max())
     checks = [
         follows("", f"time − corrected time at γ_opt, {FAR:.0%} of it resolved", seeds),
-        follows("fixed_", f"the same at fixed γ/p against d, {FAR:.0%} resolved", 2 * seeds),
+        follows("fixed_", f"the same at fixed γ/p against d, {FAR:.0%} resolved", runs),
         near(
             f"steps of p = {int(first.width)} over those of p = {int(last.width)}",
             gain,

@@ -34,7 +34,7 @@ RESOLUTION = 0.1  # of full overlap
 @figure(
     "giant-step",
     "overlap after one giant step: linear targets with n_b = αd, and h2, h3 against the batch exponent",
-    quick={"seeds": 16, "ells": (2,), "dims": (400, 1000), "count": 4, "dim": 400},
+    quick={"seeds": 16, "dims": (400, 1000), "count": 4, "dim": 400},
     group="phase-diagram",
     papers=("arnaboldi2024", "dandi2023"),
 )
@@ -43,7 +43,7 @@ def giant_step(
     seed: int = 0,
     dim: int = 2000,
     ells: tuple[int, ...] = (2, 3),
-    dims: tuple[int, ...] = (300, 3000),
+    dims: tuple[int, ...] = (400, 4000),
     count: int = 9,
     seeds: int = 64,
 ) -> Finding:
@@ -165,6 +165,6 @@ def draw(data: xr.Dataset) -> Figure:
     right.set(xlabel=r"$\mu - \ell$   ($n_b = d^{\mu}$)", ylim=(0, 1.02), xticks=np.linspace(-1, 1, 5))
     right.set_title(r"$\gamma = d^{(\ell-1)/2}/2$")
     for ax in (left, right):
-        ax.legend(loc="upper left", fontsize=7)
+        ax.legend(loc="lower right", fontsize=7)
     headline(figure, data, "Points: means over runs (bars: 2 s.e.)")
     return figure

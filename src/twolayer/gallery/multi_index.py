@@ -16,7 +16,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.gallery.shared.drawing import headline, points, sheet, task_of, told
+from twolayer.gallery.shared.drawing import headline, plain_ticks, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, near, unknown, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
@@ -133,6 +133,7 @@ def draw(data: xr.Dataset) -> Figure:
     right.set(xscale="log", yscale="log", xlabel="batch size $n_b$", ylabel=rf"steps to {RISE} $\|M(0)\|_F$")
     right.set_xticks(data.batch, [str(n) for n in data.batch.values])
     right.minorticks_off()
+    plain_ticks(right.yaxis)
     right.set_title("larger batches, fewer steps")
     right.legend()
     headline(figure, data)

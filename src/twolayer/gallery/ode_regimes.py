@@ -5,7 +5,7 @@
     δ = 1 − μ             A = 1, B = 1    Saad and Solla,                        as 1/d
     (1−μ)/2 < δ < 1 − μ   A = 0, B = 1    pure noise,                            as d^(−(1−μ−δ))
 
-Points of the lower row: the exact chain at two dimensions, from one start; lines: the ODE that its laws select.
+Points of the other panels: the exact chain at two dimensions, from one start; lines: the ODE that its laws select.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def draw(data: xr.Dataset) -> Figure:
     """The plane with its regimes, and one panel for each point."""
     from twolayer.plot.style import COLOURS, DIRECTIONS, GREY
 
-    figure, (plane, *panels) = sheet(4, width=3.5, height=3.6)
+    figure, (plane, *panels) = sheet(2, rows=2, width=4.4, height=3.4)
     mu = np.linspace(0, 1.6, 201)
     line = np.where(mu < 1, 1 - mu, 0)
     for low, high, colour in ((line, 1.4, DIRECTIONS[0]), (line / 2, line, DIRECTIONS[2]), (-0.4, line / 2, GREY)):
@@ -143,7 +143,7 @@ def draw(data: xr.Dataset) -> Figure:
             word = f"chain, $d = {power(int(dim))}$"
             points(ax, each.clock[j], each["mean"][j], each.error[j], DIRECTIONS[j], word, "os"[j % 2], "none")
         ax.set_title(rf"{'○□△'[i]} {name}: $\mu = {x:g}$, $\delta = {y:g}$", fontsize=9)
-        ax.set(xlabel=r"$t\,d^{1-\mu-\delta}$" if name == "pure noise" else "$t$", ylabel=r"$M_{11}$" if i == 0 else "")
+        ax.set(xlabel=r"$t\,d^{1-\mu-\delta}$" if name == "pure noise" else "$t$", ylabel=r"$M_{11}$")
         ax.legend(fontsize=7)
     headline(figure, data, "The regimes of the limiting equation (bars: two standard errors)")
     return figure

@@ -8,7 +8,7 @@ Each point is a measurement of the exact chain at several dimensions: the median
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -30,7 +30,7 @@ FAR = 100_000_000  # dimension at which fluctuations no longer learn what the dr
 @figure(
     "phase-diagrams",
     "the (μ, δ) and (μ, θ) planes of three algorithms for ℓ = 2, 3, 4, with measured exponents",
-    quick={"ells": (2,), "algorithms": ("correlation",), "seeds": 16, "steps": 100},
+    quick={"seeds": 8, "steps": 100, "last": 10_000, "batch_sums": "gaussian"},
     group="phase-diagram",
 )
 def phase_diagrams(
@@ -41,15 +41,20 @@ def phase_diagrams(
     seeds: int = 32,
     steps: int = 6000,
     last: int = 1_000_000,
+    batch_sums: str = "auto",
 ) -> Finding:
-    """Measure four or five points of each diagram; ``steps`` bounds the predicted T at the largest dimension."""
+    """Measure four or five points of each diagram; ``steps`` bounds the predicted T at the largest dimension.
+
+    Gaussian batch sums are compiled once for all batch sizes, exact ones once for each.
+    """
     positive_integer("seeds", seeds, 2)
     names = [choice("algorithms", name, ALGORITHMS) for name in algorithms]
     rows = []
     for ell in ells:
         for name in names:
             diagram = tl.phase_diagram(ell=ell, **ALGORITHMS[name])
-            runs = [_measure(ell, name, *point, seeds, seed, steps, last) for point in _points(ell, name)]
+            options = {"seeds": seeds, "start": "typical", "batch_sums": batch_sums}
+            runs = [_measure(ell, name, *point, seed, steps, last, options) for point in _points(ell, name)]
             rows += [_row(ell, name, diagram, run) for run in runs]
     columns = ("ell", "algorithm", "mu", "delta", "expected", "theta", "error", "resolution", "learns", "learned")
     data = xr.Dataset({c: ("point", [row[i] for row in rows]) for i, c in enumerate(columns)})
@@ -72,11 +77,10 @@ def _points(ell: int, name: str) -> list[tuple[float, float]]:
 
 
 def _measure(
-    ell: int, name: str, mu: float, delta: float, seeds: int, seed: int, steps: int, last: int
+    ell: int, name: str, mu: float, delta: float, seed: int, steps: int, last: int, options: dict[str, Any]
 ) -> tl.single_index.WeakRecovery:
     point = tl.phase_diagram(ell=ell, **ALGORITHMS[name]).at(mu, delta)
     problem, key = hermite(ell), f"{ell}-{name}-{mu:g}-{delta:g}"
-    options = {"seeds": seeds, "start": "typical"}
     if not point.learns:
         gamma = 0.5
         algorithm = law(name, mu, delta, gamma, batch_of(name, ell, gamma, LOUD))

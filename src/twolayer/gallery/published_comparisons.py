@@ -32,7 +32,7 @@ WIDE = 20  # from so many neurons on, vectors of small dimension are cheaper tha
 @figure(
     "published-comparisons",
     "SGD against the ODE and mean fields at the sizes of the paper",
-    quick={"cosine_dim": 50, "wide_square": 60, "seeds": 3, "time": 6.0},
+    quick={"cosine_dim": 50, "wide_square": 40, "wide_erf": 30, "seeds": 3, "time": 6.0},
     group="mean-field",
 )
 def published_comparisons(

@@ -32,7 +32,7 @@ ALLOWANCE = 0.05  # of the exponent, relative: finite sizes
 @figure(
     "recovery-times",
     "samples until a direction is found against the dimension, and the share spent on learning it",
-    quick={"exponents": (1, 2, 3), "largest": 400, "seeds": 32},
+    quick={"largest": 400, "seeds": 16},
     group="recovery",
     papers=("benarous2021",),
 )

@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.patheffects import Normal, Stroke
 
 from twolayer.numerics.errors import choice, reject
 from twolayer.plot.canvas import canvas
@@ -178,14 +179,15 @@ def _draw_measured(
             place = _signed(y) + ("" if error is None else f" ± {error:.2f}")
             text = place if plane == "theta" else f"({point.mu:g}, {place}) {text}".rstrip()
         if text and (plane == "delta" or (x_in, y_in) != (point.mu, y)):
-            # to the left of the point where another one's text begins on the right
+            # below and to the left of the point where another one's text begins on the right
             near = any(
                 0 < q.mu - point.mu < right / 4 and plane == "delta" and abs(q.delta - y) < (top - floor) / 6
                 for q in measured
                 if q.theta is not None
             )
             side: Any = {"ha": "right" if near else "left", "textcoords": "offset points", "fontsize": 7, "zorder": 8}
-            ax.annotate(text, (x_in, y_in), (-5 if near else 4, 4), **side)
+            halo = [Stroke(linewidth=2.0, foreground="white", alpha=0.8), Normal()]  # lines and crosses may lie below
+            ax.annotate(text, (x_in, y_in), (-5, -11) if near else (4, 4), path_effects=halo, **side)
 
 
 def _signed(number: float) -> str:

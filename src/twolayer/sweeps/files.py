@@ -87,6 +87,15 @@ def load_sweep(path: str | os.PathLike[str]) -> xr.Dataset:
     ----------
     path : str or path
         A store written by `sweep`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import twolayer as tl
+    >>> file, task = f"{tempfile.mkdtemp()}/s.zarr", (tl.Problem("z1", "linear"), tl.SGD(lr="0.5/d"), tl.Chain(20))
+    >>> done = tl.sweep(*task, {"method.dim": [20, 40]}, steps=4, seeds=2, store=file)
+    >>> load_sweep(file).risk.equals(done.risk)
+    True
     """
     header = read_header(path)
     with reading(f"The store {short(str(path), 200)}"):
@@ -115,6 +124,16 @@ def merge_sweeps(into: str | os.PathLike[str], *stores: str | os.PathLike[str]) 
         The store that grows.
     stores : str or path
         Stores with the same description.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import twolayer as tl
+    >>> folder, task = tempfile.mkdtemp(), (tl.Problem("z1", "linear"), tl.SGD(lr="0.5/d"), tl.Chain(20))
+    >>> for name in ("a", "b"):  # as on two machines
+    ...     done = tl.sweep(*task, {"method.dim": [20, 40]}, steps=4, seeds=2, store=f"{folder}/{name}.zarr")
+    >>> merge_sweeps(f"{folder}/all.zarr", f"{folder}/a.zarr", f"{folder}/b.zarr").sizes["method.dim"]
+    2
     """
     if not stores:
         raise InputError("Argument `stores` must name at least one store to merge.")

@@ -408,6 +408,12 @@ def register_method(cls: type[Method]) -> type[Method]:
     """Class decorator: make a method known to `support`, `compare`, files and flags.
 
     A class of the same name that was registered before is replaced; the names of the package's own methods are taken.
+
+    Examples
+    --------
+    >>> from twolayer.methods.ode import ODE  # which is registered in this way itself
+    >>> register_method(ODE) is METHODS["ode"]
+    True
     """
     if not (isinstance(cls, type) and issubclass(cls, Method)):
         reject("cls", cls, "a subclass of Method")

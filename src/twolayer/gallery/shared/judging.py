@@ -113,6 +113,8 @@ def near(
     'undecided'
     """
     low, high = expected if isinstance(expected, tuple) else (expected, expected)
+    if np.isnan([low, high]).any():
+        return unknown(f"{what} {value:.{digits}f}, none predicted: the formula does not hold there")
     said = f"expected {low:.{digits}f}" + (f" to {high:.{digits}f}" if high > low else "")
     if not np.isfinite([value, error]).all():
         return unknown(f"{what} could not be measured, {said}")

@@ -1,6 +1,7 @@
-"""Pictures of the gallery that are small enough to be kept, each with what it shows.
+"""Pictures of the gallery that are small enough to be kept, each with what it shows, and its data.
 
-    images/gallery/NAME.webp         1000 pixels wide, at most 40 kB
+    images/gallery/NAME.webp         1000 pixels wide, at most 50 kB
+    images/gallery/NAME.nc           the data it is drawn from, where they take at most 100 kB
     images/gallery/pictures.json     NAME: version, settings, seed and fingerprint of the data; hash of the picture
 
 A picture of a full version stays until its settings are no longer those of the figure.
@@ -15,16 +16,21 @@ import os
 from pathlib import Path
 from typing import Any
 
-from twolayer.gallery.shared.registry import Plate
+import xarray as xr
+
+from twolayer.files.results import load, save
+from twolayer.gallery.shared.registry import Plate, draw
+from twolayer.numerics.errors import reject
 from twolayer.numerics.writing import write_atomically
 
-__all__ = ["FOLDER", "keep", "known"]
+__all__ = ["FOLDER", "keep", "known", "redraw"]
 
 FOLDER = Path("images", "gallery")
 """Where pictures are, beside a file of verdicts."""
 
 WIDTH = 1000
-LARGEST = 40_000
+LARGEST = 50_000
+LARGEST_DATA = 100_000
 
 
 def known(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
@@ -34,7 +40,7 @@ def known(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
 
 
 def keep(plate: Plate, folder: str | os.PathLike[str], shown: dict[str, Any], full: dict[str, Any]) -> Path | None:
-    """Put the picture of a figure into a folder; where it is now, or None where one of the full version stays.
+    """Put the picture of a figure and its data into a folder; None where those of the full version stay.
 
     Parameters
     ----------
@@ -51,12 +57,28 @@ def keep(plate: Plate, folder: str | os.PathLike[str], shown: dict[str, Any], fu
     old = every.get(name, {})
     if shown["version"] == "quick" and old.get("version") == "full" and old["settings"] == full:
         return None
-    picture = _small(plate)
+    data = Path(folder) / f"{name}.nc"
+    save(plate.data, data)
+    if data.stat().st_size > LARGEST_DATA:
+        data.unlink()
+    return _put(plate, Path(folder), every, shown)
+
+
+def redraw(name: str, folder: str | os.PathLike[str]) -> Path:
+    """Draw a picture again from the data beside it, where the drawing has changed and the numbers have not."""
+    every, data = known(folder), load(Path(folder) / f"{name}.nc")
+    if not isinstance(data, xr.Dataset):
+        reject("name", name, "a figure whose data are kept")
+    return _put(draw(data), Path(folder), every, every[name])
+
+
+def _put(plate: Plate, folder: Path, every: dict[str, dict[str, Any]], shown: dict[str, Any]) -> Path:
+    name, picture = plate.data.attrs["gallery"], _small(plate)
     every[name] = {**shown, "picture": f"sha256:{hashlib.sha256(picture).hexdigest()}"}
     text = json.dumps(dict(sorted(every.items())), indent=1, ensure_ascii=False) + "\n"
-    path = Path(folder) / f"{name}.webp"
+    path = folder / f"{name}.webp"
     write_atomically(path, lambda file: file.write_bytes(picture))
-    write_atomically(Path(folder) / "pictures.json", lambda file: file.write_text(text, encoding="utf-8"))
+    write_atomically(folder / "pictures.json", lambda file: file.write_text(text, encoding="utf-8"))
     return path
 
 

@@ -98,6 +98,14 @@ def record(plate: Plate, path: str | os.PathLike[str], version: str, cost: str) 
         ``"full"`` or ``"quick"``, with the settings of that version.
     cost : str
         What it took, in words.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from twolayer.gallery.shared.registry import run
+    >>> entry = record(run("mediocrity", quick=True), f"{tempfile.mkdtemp()}/gallery.json", "quick", "2 s on 2 cores")
+    >>> line_of("quick", entry)[:40]
+    'Verdict (quick, 2 s on 2 cores): agrees.'
     """
     attributes = plate.data.attrs
     name, settings = attributes["gallery"], json.loads(attributes["settings"])

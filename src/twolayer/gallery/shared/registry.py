@@ -121,6 +121,18 @@ def figure(
         Keys of the papers behind it, where they are not those of the group.
     moves : bool
         Whether the file has an ``animate`` too.
+
+    Examples
+    --------
+    The whole of a file is such a function and its ``draw``::
+
+        @figure("ones", "nothing but ones", quick={"size": 3})
+        def ones(*, seed: int = 0, size: int = 100) -> Finding:
+            data = xr.Dataset({"x": ("i", np.ones(size))})
+            return Finding(data, Verdict("they are ones", ()), "no task")
+
+    >>> figures()["mediocrity"].quick["dims"]
+    (4, 8, 16)
     """
     behind = GROUPS[choice("group", group, GROUPS)] if papers is None else papers
 
@@ -300,7 +312,15 @@ def files_of(plate: Plate, folder: str | os.PathLike[str]) -> list[Path]:
 
 
 def write(plate: Plate, folder: str | os.PathLike[str]) -> list[Path]:
-    """Write the files of a figure into an existing folder, each all or nothing."""
+    """Write the files of a figure into an existing folder, each all or nothing.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> data = xr.Dataset({"x": ("i", [1.0])}, attrs={"gallery": "ones"})
+    >>> [file.name for file in write(Plate(Figure(), data, Verdict("it is one", ())), tempfile.mkdtemp())]
+    ['ones.png', 'ones.nc']
+    """
     from twolayer.files.results import save
     from twolayer.numerics.writing import write_atomically
     from twolayer.plot import save_figure
