@@ -118,9 +118,9 @@ class Scaling:
         return self._written("…" if traced(self.coefficient) else _shortest(self.coefficient))
 
     def __format__(self, spec: str) -> str:
-        """The law with its coefficient in the given format, such as ``.3g``; as text without one."""
+        """The law with its numbers in the given format, such as ``.3g``; as text without one."""
         if self.schedule is not None and spec:
-            return f"{self.plain:{spec}} * {self.schedule}"
+            return f"{self.plain:{spec}} * {self.schedule:{spec}}"
         return self._written(format(self.coefficient, spec)) if spec else str(self)
 
     def _written(self, number: str) -> str:

@@ -129,9 +129,13 @@ class Factor:
         return 1.0 if numbers.get("exponent") == 0 else None
 
     def __str__(self) -> str:
+        return format(self, "")
+
+    def __format__(self, spec: str) -> str:
         if self.name == "custom":
             return f"custom(<function {getattr(self.form, '__name__', 'of yours')}>, clock={self.clock!r})"
-        words = [f"{k}={_text(v)}" for k, v in (*self.lengths, *self.numbers) if (self.name, k, v) not in DEFAULTS]
+        given = [(k, v) for k, v in (*self.lengths, *self.numbers) if (self.name, k, v) not in DEFAULTS]
+        words = [f"{k}={_text(v, spec)}" for k, v in given]
         return f"{self.name}({', '.join([*words, f'clock={self.clock!r}'])})"
 
 
@@ -142,10 +146,10 @@ DEFAULTS = {
 }
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, spec: str = "") -> str:
     if isinstance(value, tuple):
-        return f"({', '.join(map(_text, value))}{',' if len(value) == 1 else ''})"
-    return str(value if isinstance(value, Scaling) else Scaling(value))
+        return f"({', '.join(_text(x, spec) for x in value)}{',' if len(value) == 1 else ''})"
+    return format(value if isinstance(value, Scaling) else Scaling(value), spec)
 
 
 @dataclass(frozen=True)
@@ -183,7 +187,10 @@ class Schedule:
         return all(factor.name != "custom" for factor in self.factors)
 
     def __str__(self) -> str:
-        return " * ".join(map(str, self.factors))
+        return format(self, "")
+
+    def __format__(self, spec: str) -> str:
+        return " * ".join(format(factor, spec) for factor in self.factors)
 
     def __repr__(self) -> str:
         return f"Schedule({self})"
