@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -16,9 +17,12 @@ import numpy as np
 import pytest
 
 import twolayer as tl
+from twolayer.cli import compare, main
+from twolayer.explorer.pool import Pool
 from twolayer.loops import checkpoint as module
 from twolayer.loops.checkpoint import Checkpoint
 from twolayer.numerics.writing import write_atomically
+from twolayer.running.plan import Plan
 
 PROBLEM, START = tl.Problem("He2(z1)", "He2", noise=0.1), tl.Overlaps([[1.0]], [[0.5]])
 ALGORITHM = tl.SGD("0.05/d", geometry="projected")
@@ -271,6 +275,27 @@ def test_a_kill_leaves_no_stray_files(tmp_path: Path) -> None:
     assert {x.name for x in tmp_path.iterdir()} == {"task.toml"}
 
 
+def test_a_killed_comparison_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = tmp_path / "task.toml"
+    task.write_text(TASK.replace('["chain"]', '["map", "chain"]'), encoding="utf-8")
+    solve = Plan.solve
+
+    def killed(self: Plan, method: Any, *arguments: Any, **options: Any) -> Any:
+        if method.name == "chain":
+            raise Killed
+        return solve(self, method, *arguments, **options)
+
+    monkeypatch.setattr(compare, "PATIENCE", 0.0)
+    with monkeypatch.context() as during:
+        during.setattr(Plan, "solve", killed)
+        with pytest.raises(Killed):
+            main(["compare", str(task), "--out", str(tmp_path / "x")])
+    assert {x.name for x in tmp_path.iterdir()} == {"task.toml", "x.part.nc"}
+    assert list(tl.load(tmp_path / "x.part.nc").results) == ["map"]
+    assert main(["compare", str(task), "--out", str(tmp_path / "x")]) == 0
+    assert {x.name for x in tmp_path.iterdir()} == {"task.toml", "x.nc", "x.png"}
+
+
 def test_bounds_are_told_with_the_estimate(tmp_path: Path) -> None:
     (tmp_path / "task.toml").write_text(LONG, encoding="utf-8")
     done = subprocess.run([*TWOLAYER, "solve", "task.toml"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
@@ -318,3 +343,44 @@ def test_a_pool_of_processes_is_interrupted_and_killed(times: int, tmp_path: Pat
         wall.sleep(0.1)
     assert children(process.pid) == []
     assert [x.name for x in tmp_path.rglob("*") if x.name.startswith(".")] == []
+
+
+def below(pid: int) -> list[int]:
+    """Processes that a process has started."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(entry.read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(entry.parent.name))
+    return found
+
+
+def test_a_killed_explorer_takes_its_workers_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They end when their input does; the folder of compiled code goes when the next explorer begins."""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [*TWOLAYER, "explore", "--no-browser"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    assert "explorer at" in process.stdout.readline()
+    workers = below(process.pid)
+    assert workers
+    process.kill()
+    process.communicate(timeout=60)
+    until = wall.monotonic() + 60  # a worker listens once it has loaded JAX
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and wall.monotonic() < until:
+        wall.sleep(0.1)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+    assert len(list(tmp_path.iterdir())) == 1
+
+    async def nothing(*_: Any) -> None:
+        pass
+
+    async def another() -> None:
+        pool = Pool()
+        await pool.start()
+        await pool.close()
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(Pool, "_launch", nothing)
+    asyncio.run(another())
+    assert list(tmp_path.iterdir()) == []

@@ -74,6 +74,11 @@ def test_extremes_are_right_or_refused(dim: int, lr: str, noise: float) -> None:
     assert outcome_of(run) in ("ok", "refused", "diverged", "not_finite")
 
 
+def test_so_many_steps_that_they_are_infinite() -> None:
+    with pytest.raises(tl.InputError, match=r"fewer than 2\*\*32 steps, but .* is inf"):
+        tl.solve(LINEAR, tl.SGD(1e-300), tl.Chain(100), START, time=2**63)
+
+
 @pytest.mark.parametrize(
     "end", [{"time": 1e-300}, {"time": 1e300}, {"alpha": 1e-12}, {"alpha": 1e18}, {"steps": 2**40}]
 )
@@ -110,3 +115,130 @@ def test_what_is_not_finite_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         found = tl.solve(LINEAR, tl.SGD("0.5/d"), tl.Chain(50), START, steps=4, save=2, seeds=3)
     assert found.outcome.values.tolist() == ["ok", "not_finite", "ok"]
     assert "double precision" in json.loads(found.attrs["notes"])["advice"]["not_finite"]
+
+
+@pytest.mark.parametrize("lr", ["1e-300/d", "1e-12/d", "1e12/d", "1e300/d"])
+@pytest.mark.parametrize("noise", [0.0, 1e-300, 1e150, 1e300])
+def test_the_limit_at_extreme_rates_and_noise(lr: str, noise: float) -> None:
+    """Small rates leave the flow, M = 1 − e^{−t}/2; others diverge, and say so."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = tl.solve(tl.Problem("z1", "linear", noise=noise), tl.SGD(lr), tl.ODE(), START, time=1.0, save=2)
+    small = float(lr.split("/")[0]) * (1 + noise) <= 2.0
+    assert found.outcome.values[0] == ("ok" if small else "diverged")
+    assert np.isfinite(found.M.values).all() and np.isfinite(found.Q.values).all()
+    if small:
+        assert found.M.values[0, -1, 0, 0] == pytest.approx(1 - math.exp(-1) / 2, rel=1e-7)
+
+
+@pytest.mark.parametrize("time", [1e-300, 1e-12, 30.0, 1e12, 1e15, 1e100, 1e300])
+def test_the_limit_at_extreme_times(time: float) -> None:
+    """Right, or given up with advice: a time that is too long is no divergence."""
+    run = lambda: tl.solve(LINEAR, tl.SGD("0.5/d"), tl.ODE(max_steps=2000), START, time=time, save=1)  # noqa: E731
+    if time > 1e3:
+        with pytest.raises(tl.errors.RunFailed, match="max_steps"):
+            run()
+    else:
+        assert run().M.values[0, -1, 0, 0] == pytest.approx(1 - math.exp(-time) / 2, abs=1e-7)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 10**6, 10**12, 10**18])
+def test_the_mean_step_at_any_dimension(dim: int) -> None:
+    found = tl.solve(LINEAR, tl.SGD("0.5/d"), tl.Map(dim), tl.Overlaps([[0.25]], [[0.5]]), steps=1, save=1)
+    moved = found.M.values[0, -1, 0, 0] - 0.5
+    assert moved == pytest.approx(0.25 / dim, rel=1e-9, abs=2 * np.finfo(float).eps)
+
+
+RETRIEVAL = tl.Problem("z1**2", "square", noise=0.1)
+PROJECTED = tl.SGD("0.01/d", geometry="projected")
+
+
+def test_escape_is_logarithmic_up_to_any_dimension() -> None:
+    """From d = 10⁶ on every time grows by log(100)/(2c) for two decades of d: of rounding nothing is left."""
+    times = [tl.escape_time(RETRIEVAL, PROJECTED, dim=10**e, threshold=0.1) for e in range(6, 19, 2)]
+    for name in ("annealed", "quenched", "ode", "noisy"):
+        steps = np.diff([getattr(time, name) for time in times])
+        np.testing.assert_allclose(steps, steps[0], rtol=2e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("noise", [1e-300, 1e150, 1e300])
+def test_rates_and_steps_at_extreme_noise(noise: float) -> None:
+    problem = RETRIEVAL.replace(noise=noise)
+    found = tl.rates(problem, PROJECTED, START)
+    values = [x for x in vars(found).values() if isinstance(x, np.ndarray | float)]
+    assert values and not any(np.isnan(x).any() for x in values)
+    best = tl.optimal_lr(problem)(1)
+    assert best == pytest.approx(1 / (12 + noise), rel=1e-9)
+    if noise > 1:
+        with pytest.raises(tl.InputError, match="for the overlap to grow"):
+            tl.escape_time(problem, PROJECTED, dim=100, threshold=0.1)
+
+
+@pytest.mark.parametrize("dim", [2, 10**6, 10**18])
+def test_steps_of_recovery_at_any_dimension(dim: int) -> None:
+    """T = (1/m₀ − 1/η)/growth for ℓ = 3, from m₀ = d^{−1/2}, or refused where that is beyond the threshold."""
+    problem, algorithm = tl.Problem("h3(z1)", "h3"), tl.SGD("0.1*d**-1.5", loss="correlation", geometry="projected")
+    if dim == 2:
+        with pytest.raises(tl.InputError, match="`start` must be a number in"):
+            tl.single_index.recovery_steps(problem, algorithm, dim=dim)
+    else:
+        found = tl.single_index.recovery_steps(problem, algorithm, dim=dim)
+        assert found.steps == pytest.approx((math.sqrt(dim) - 2) / found.growth, rel=1e-6)
+    assert tl.single_index.critical_alpha(dim, 3) == pytest.approx(dim)
+    with pytest.raises(tl.InputError, match="`dim` must be an integer of at least 2"):
+        tl.single_index.critical_alpha(1, 3)
+
+
+@pytest.mark.parametrize(("mu", "delta"), [(0.0, 0.0), (1e300, 0.0), (1e-300, -1e300), (30.0, 30.0)])
+def test_phases_far_out(mu: float, delta: float) -> None:
+    point = tl.phase_diagram("He3(z1)").at(mu, delta)
+    assert "nan" not in str(point).lower()
+
+
+LONG = 2 * 10**9
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: tl.solve_stages(LINEAR, [tl.Stage(tl.SGD("0.5/d"), steps=LONG)] * 2, tl.Chain(10), START, seeds=10_000),
+        lambda: tl.weak_recovery(
+            tl.Problem("h2(z1)", "h2"), tl.SGD("0.2/d", geometry="projected"), (10, 20), seeds=10_000, steps=LONG
+        ),
+        lambda: tl.recovery(LINEAR, tl.SGD("0.2/d", geometry="spherical"), 1000, samples=LONG, seeds=10_000),
+        lambda: tl.single_index.largest_overlaps(
+            LINEAR, tl.SGD("0.2/d", geometry="spherical"), 1000, samples=LONG, seeds=10_000
+        ),
+        lambda: tl.layers.simulate_second_layer(LINEAR, START, samples=100, seeds=2**32),
+    ],
+    ids=["stages", "weak_recovery", "recovery", "largest_overlaps", "second_layer"],
+)
+def test_work_of_other_functions_is_bounded_too(call: Any) -> None:
+    with pytest.raises(tl.InputError, match=r"h of one core .*bound is 24 h: .*force=True"):
+        call()
+
+
+def test_bounds_of_stages_are_lifted_by_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("twolayer.running.bounds.memory", lambda: 1)
+    stages = [tl.Stage(tl.SGD("0.5/d"), steps=4, save=2)] * 2
+    with pytest.raises(tl.InputError, match="half of this machine's memory"):
+        tl.solve_stages(LINEAR, stages, tl.Chain(50), START, seeds=2)
+    assert tl.solve_stages(LINEAR, stages, tl.Chain(50), START, seeds=2, force=True).sizes["seed"] == 2
+
+
+def test_sweeps_are_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
+    from twolayer.sweeps import batch
+
+    follow = batch.follow
+
+    def spoilt(*arguments: Any, **options: Any) -> Any:
+        record = follow(*arguments, **options)
+        record.snapshot.M[1, -1] = np.nan
+        return record
+
+    monkeypatch.setattr(batch, "follow", spoilt)
+    over = {"algorithm.lr": ["0.5/d"]}
+    with pytest.warns(tl.errors.SweepWarning, match="1 runs hold numbers that are not finite"):
+        found = tl.sweep(LINEAR, tl.SGD("0.5/d"), tl.Chain(50), over, start=START, steps=4, seeds=3)
+    assert found.outcome.values.tolist() == [["ok", "not_finite", "ok"]]
+    assert "double precision" in json.loads(found.attrs["advice"])["not_finite"]

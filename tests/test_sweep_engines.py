@@ -92,3 +92,18 @@ def test_dask_loses_nothing_with_a_worker(cluster: Cluster, reference: Any, tmp_
     with Client(cluster.address.replace("dask://", "tcp://"), set_as_default=False) as client:
         small = task(over={"method.dim": [80]}, seeds=2)
         assert same(tl.sweep(**small, executor=client, reduce=spread), tl.sweep(**small, reduce=spread))
+
+
+def test_a_scheduler_that_goes_away(cluster: Cluster, reference: Any, tmp_path: Path) -> None:
+    """The sweep ends in a sentence; what was finished is in the store, and is not computed again."""
+
+    class Killer(Counts):
+        def update(self, progress: Any) -> None:
+            cluster.processes[0].kill()
+
+    path, killer, rest = tmp_path / "s.zarr", Killer(), Counts()
+    with pytest.raises(tl.errors.RunFailed, match="scheduler went away"):
+        tl.sweep(**task(), executor=cluster.address, store=path, memory=1, progress=killer)
+    assert 0 < len(killer.units) < 18
+    assert same(tl.sweep(**task(), store=path, progress=rest), reference)
+    assert len(rest.units) == 18 - len(killer.units) and not {*rest.units} & {*killer.units}

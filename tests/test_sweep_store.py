@@ -18,6 +18,7 @@ from sweep_tasks import OVER, Counts, fails_at_160, same, task
 
 import twolayer as tl
 from twolayer.numerics.errors import InputError, RunFailed
+from twolayer.numerics.passing import mark
 from twolayer.sweeps import api
 from twolayer.sweeps import store as store_module
 
@@ -82,11 +83,16 @@ def test_damage_is_noticed_and_mended(tmp_path: Path, reference: Any) -> None:
     cut.write_bytes(cut.read_bytes()[:24])
     spoilt = path / "time" / "c.1.1.1.0"
     spoilt.write_bytes(b"\xff" * len(spoilt.read_bytes()))
-    (path / "risk" / ".tmp-1-c.0.0.0.0").write_bytes(b"left by a killed process")
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    left = path / "risk" / f".c.0.0.0-{mark().replace(str(os.getpid()), str(gone.pid))}-0.0"
+    for stray in (left, path / "risk" / "zarr.0.partial"):  # ours and Zarr's
+        stray.write_bytes(b"left by a killed process")
     counts = Counts()
     result = tl.sweep(**task(), store=path, progress=counts)
     assert len(counts.units) == 3  # the bytes changed in M belong to seeds that were never asked for
     assert same(result, reference) and same(tl.sweeps.load_sweep(path), reference)
+    assert not left.exists() and not list(path.rglob("*.partial"))
 
 
 def test_full_disk_stops_cleanly(tmp_path: Path, reference: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +114,7 @@ def test_full_disk_stops_cleanly(tmp_path: Path, reference: Any, monkeypatch: py
     counts = Counts()
     assert same(tl.sweep(**task(), store=path, progress=counts), reference)
     assert len(counts.units) == 18 - kept
-    assert not list(path.rglob(".tmp-*"))
+    assert not list(path.rglob(".*"))
 
 
 def test_another_sweep_or_no_sweep_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""``python -m tests.fuzz``: many cases of every kind, each kind in a worker that is started again when it dies."""
+"""``python -m tests.fuzz``: many cases of every kind, each kind in a worker that is started again when it dies.
+
+With ``--log FOLDER --seconds S`` it ends after S seconds, and the same command goes on where it stopped.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ from . import ROOM, SLOW, Maker, tried
 
 PATIENCE = 60  # seconds that a worker may stay with one case
 START = 600  # and before its first one, for which it compiles code
-KINDS = ("expressions", "arguments", "tasks", "results", "stores")
+KINDS = {"expressions": 84, "tasks": 7, "arguments": 7, "results": 1, "stores": 1}
+"""Kinds of cases and their shares in a hundred: a formula is read in a millisecond, and a file takes fifty."""
 SHOWN = 40
 
 
@@ -66,10 +70,15 @@ def work(kind: str, seed: int, first: int, last: int, out: Path) -> None:
             log.flush()
 
 
-def watched(kind: str, seed: int, cases: int, log: Path) -> None:
-    """Workers one after the other until all cases are tried; one that hangs is killed."""
-    first = 0
-    while first < cases:
+def read(log: Path) -> list[dict[str, Any]]:
+    """The lines of a log."""
+    return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []
+
+
+def watched(kind: str, seed: int, cases: int, log: Path, until: float) -> None:
+    """Workers one after the other until all cases are tried, or time is up; one that hangs is killed."""
+    first = sum("end" in line for line in read(log))
+    while first < cases and wall.monotonic() < until:
         command = [sys.executable, "-m", "tests.fuzz", "--worker", kind, str(seed), str(first), str(cases), str(log)]
         with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch:
             environment = {**os.environ, "TMPDIR": scratch}
@@ -77,14 +86,17 @@ def watched(kind: str, seed: int, cases: int, log: Path) -> None:
             seen, since = -1, wall.monotonic()
             while process.poll() is None:
                 wall.sleep(0.2)
+                if wall.monotonic() > until:
+                    process.kill()
+                    process.wait()
+                    return
                 size = log.stat().st_size if log.exists() else 0
                 if size != seen:
                     seen, since = size, wall.monotonic()
                 elif wall.monotonic() - since > (PATIENCE if size else START):
                     process.kill()
             code = process.wait()
-        lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []
-        begun = [line for line in lines if "number" in line]
+        begun = [line for line in read(log) if "number" in line]
         if code == 0 or not begun:
             if code:
                 sys.exit(f"workers of {kind} do not start: exit code {code}")
@@ -98,8 +110,7 @@ def watched(kind: str, seed: int, cases: int, log: Path) -> None:
 
 def told(kind: str, log: Path) -> bool:
     """Print what became of the cases of a kind; whether all were clean."""
-    ends = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    ends = [line for line in ends if "end" in line]
+    ends = [line for line in read(log) if "end" in line]
     counts = collections.Counter(line["end"] for line in ends)
     faults = [line for line in ends if "detail" in line]
     slowest = max((line["seconds"] for line in ends if line["end"] == "refused"), default=0.0)
@@ -125,13 +136,17 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=10_000, help="of all kinds together (default 10000)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=KINDS, help="one kind instead of all")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="end after so many")
+    parser.add_argument("--log", type=Path, metavar="FOLDER", help="keep the cases there, and go on with them")
     args = parser.parse_args()
-    kinds = [args.only] if args.only else list(KINDS)
-    clean = True
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
-        for kind in kinds:
-            log = Path(folder) / f"{kind}.jsonl"
-            watched(kind, args.seed, -(-args.cases // len(kinds)), log)
+    kinds = {args.only: 1} if args.only else KINDS
+    clean, until = True, wall.monotonic() + args.seconds
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch:
+        folder = args.log or Path(scratch)
+        folder.mkdir(exist_ok=True)
+        for kind, share in kinds.items():
+            log = folder / f"{kind}-{args.seed}.jsonl"
+            watched(kind, args.seed, -(-args.cases * share // sum(kinds.values())), log, until)
             clean = told(kind, log) and clean
     print(f"a refusal counts as slow after {SLOW:g} s; seed {args.seed}")
     return 0 if clean else 1

@@ -23,6 +23,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -98,6 +99,11 @@ def cross_noise_of(p: float, noise: float, rho: float) -> float:
     return 16 * (second + 2 * rho * third + rho**2 * fourth)
 
 
+def _density(omega: Any, dim: float) -> Any:
+    """cos^{d−2} ω, of which the cosine rounds to 1 where d is large."""
+    return np.exp((dim - 2) / 2 * np.log1p(-(np.sin(omega) ** 2)))
+
+
 def _laplace(x: np.ndarray, dim: float) -> np.ndarray:
     """φ at x: E e^{−x m²} for the overlap m of two uniform unit vectors, m = sin ω, density ∝ cos^{d−2} ω."""
     # ω from far below any scale of e^{−xω²} up to 12 standard deviations, on a logarithmic scale
@@ -105,7 +111,7 @@ def _laplace(x: np.ndarray, dim: float) -> np.ndarray:
     scale = np.arange(0.0, 45.0, STEP)
     omega = last / np.sqrt(1 + np.exp(2 * scale[::-1] - 8))  # ends smoothly at the last, as a trapezoidal rule needs
     edge = 1 - (omega / last) ** 2  # dω = ω · edge · d(scale)
-    weight = omega * edge * np.exp((dim - 2) * np.log(np.cos(omega)))
+    weight = omega * edge * _density(omega, dim)
     weight /= weight.sum()
     return np.asarray(np.exp(-np.multiply.outer(x, np.sin(omega) ** 2)) @ weight)
 
@@ -167,7 +173,7 @@ def _over_start(function: Callable[[float], float], dim: int) -> float:
 
     def integrand(y: float) -> float:
         omega = y / root
-        return function(math.sin(omega) ** 2) * math.exp((dim - 2) * math.log(math.cos(omega)) - log_norm) / root
+        return function(math.sin(omega) ** 2) * float(_density(omega, dim)) * math.exp(-log_norm) / root
 
     end = root * math.pi / 2
     cuts = [0.0, *(x for x in (0.01, 1.0, 4.0, 12.0) if x < end), *([end] if end <= 12 else [])]
@@ -223,7 +229,7 @@ def _one_neuron(dim: int, T: float, c: float, strength: float) -> float:
     node, weight = np.polynomial.legendre.leggauss(200)
     last = min(12.0, math.sqrt(dim) * math.pi / 2)
     omega = last * (1 + node) / 2 / math.sqrt(dim)
-    density = weight * np.exp((dim - 2) * np.log(np.cos(omega)))
+    density = weight * _density(omega, dim)
     density /= density.sum()
     u, unit = np.sin(omega) ** 2, c * dim / strength
     ends = integral(np.concatenate([np.sqrt(unit * u), np.sqrt(unit * (T + (1 - T) * u))]))

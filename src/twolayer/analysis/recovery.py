@@ -174,6 +174,7 @@ def recovery(
     seed: int = 0,
     descent_lr: Law | None = None,
     progress: Progress = None,
+    force: bool = False,
 ) -> Recovery:
     """Measure weak and strong recovery of a single-index task by the exact chain, from random starts.
 
@@ -198,6 +199,8 @@ def recovery(
         Another learning rate for the descent: for k ≥ 3 the search needs steps of N^{−(k−2)/2}/N, and the descent takes
         of the order of N samples with steps of order 1/N. The state is followed up to weak recovery with one, and on
         with the other.
+    progress, force
+        As for `solve`.
 
     Returns
     -------
@@ -226,7 +229,7 @@ def recovery(
 
     def run(algorithm: SGD, threshold: float, starts: Overlaps, seed: int) -> Any:
         options: dict[str, Any] = {"steps": steps, "save": pieces, "until": Until(quantity, threshold)}
-        return solve(problem, algorithm, Chain(dim), starts, seed=seed, progress=progress, **options)
+        return solve(problem, algorithm, Chain(dim), starts, seed=seed, progress=progress, force=force, **options)
 
     search = run(algorithm, thresholds[0], starts, seed)
     weak, strong = first_passage(search).steps, np.full(seeds, np.inf)
@@ -252,6 +255,7 @@ def largest_overlaps(
     seeds: int = 64,
     seed: int = 0,
     progress: Progress = None,
+    force: bool = False,
 ) -> np.ndarray:
     """sup |m_t| of every run up to a number of samples: what the lower bound says vanishes for α ≪ α_c.
 
@@ -266,6 +270,8 @@ def largest_overlaps(
     start : str or Overlaps
         As for `recovery`; by default the whole sphere.
     seeds, seed : int
+    progress, force
+        As for `solve`.
 
     Examples
     --------
@@ -277,7 +283,8 @@ def largest_overlaps(
     eta = (0.25, 0.75)
     _, _, starts, steps = _prepared(problem, algorithm, dim, eta, start, samples, seeds, seed)
     save = min(steps, LOOKS)
-    run = solve(problem, algorithm, Chain(dim), starts, steps=steps, save=save, seed=seed, progress=progress)
+    like: dict[str, Any] = {"seed": seed, "progress": progress, "force": force}
+    run = solve(problem, algorithm, Chain(dim), starts, steps=steps, save=save, **like)
     return np.asarray(np.abs(run.M.values[:, :, 0, 0]).max(1))
 
 

@@ -24,11 +24,12 @@ from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.moments import check_start
 from twolayer.gaussian.risk import irreducible
 from twolayer.numerics import random
-from twolayer.numerics.errors import InputError, expect, finite_number, positive_integer, require
+from twolayer.numerics.errors import InputError, expect, finite_number, flag, positive_integer, require
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
 from twolayer.numerics.rules import sobol_normals
+from twolayer.running.bounds import check_estimate
 from twolayer.running.dataset import check_result, unpack
 from twolayer.running.meanings import with_meanings
 from twolayer.task.losses import Loss
@@ -38,6 +39,7 @@ from twolayer.task.tails import infinite
 
 __all__ = ["SecondLayer", "fit_second_layer", "layerwise", "simulate_second_layer"]
 
+COST = 5e-8  # seconds for each number of a sample
 LOG2_POINTS = 14  # for the part of order 1/n₂
 CUTOFF = 1e-12  # relative size below which a direction of K carries no feature
 
@@ -170,7 +172,14 @@ def _excess_per_sample(
 
 @float64
 def simulate_second_layer(
-    problem: Problem, start: Overlaps, samples: int, ridge: float = 0.0, seeds: int = 16, seed: int = 0
+    problem: Problem,
+    start: Overlaps,
+    samples: int,
+    ridge: float = 0.0,
+    seeds: int = 16,
+    seed: int = 0,
+    *,
+    force: bool = False,
 ) -> np.ndarray:
     """Test risks of second layers fitted to finitely many samples, each seed to its own.
 
@@ -185,6 +194,8 @@ def simulate_second_layer(
         ρ.
     seeds, seed : int
         Number of fits, and the seed of their samples.
+    force : bool
+        As for `solve`.
 
     Returns
     -------
@@ -204,8 +215,11 @@ def simulate_second_layer(
     n, p = positive_integer("samples", samples), problem.p
     require(rho > 0 or n > p, "samples", n, f"more than the width {p} where ridge = 0")
     seed, seeds = check_seed(seed), positive_integer("seeds", seeds)
-    K, b, square = (x[0] for x in _statistics(problem, start.Q[None], start.M[None]))
     width = start.factors()[0].shape[1] + p + 1
+    if not flag("force", force):
+        numbers = float(n) * width
+        check_estimate(seeds * (1e-3 + COST * numbers), 32 * numbers, f"{n} samples of {width} numbers, {seeds} seeds")
+    K, b, square = (x[0] for x in _statistics(problem, start.Q[None], start.M[None]))
     risks = []
     for run in range(seeds):
         normals = random.host_normal(seed, random.Role.FIELDS, n * width, run).reshape(n, width)

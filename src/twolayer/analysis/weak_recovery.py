@@ -31,9 +31,10 @@ from twolayer.numerics.errors import InputError, choice, positive_integer, rejec
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.random import check_seed
 from twolayer.numerics.statistics import Fit, Median, median, median_power_law, resolved, told
+from twolayer.running.bounds import check_work
 from twolayer.running.cost import Cost, cost_of
 from twolayer.running.progress import monitor_for
-from twolayer.running.solve import solve
+from twolayer.running.solve import make_task, solve
 from twolayer.running.support import check_description
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Until
@@ -181,6 +182,7 @@ def weak_recovery(
     batch_sums: str = "auto",
     per_direction: bool = False,
     progress: Progress = None,
+    force: bool = False,
 ) -> WeakRecovery:
     """Measure the steps of weak recovery with the exact chain, or on explicit weights where samples come back.
 
@@ -206,6 +208,8 @@ def weak_recovery(
         as heavy as those of h4 over more than 57 000 (`methods.chain.tail_of`).
     per_direction : bool
         Whether to measure every target direction by itself (``.directions``); runs then go on to the last step.
+    progress, force
+        As for `solve`; the bounds are for all dimensions together.
 
     Notes
     -----
@@ -222,14 +226,22 @@ def weak_recovery(
     seed, _ = check_seed(seed), monitor_for(progress)  # refused before anything is measured
     limits = tuple(_limit(problem, algorithm, size, eta, sign, start, steps) for size in sizes)
     rows, sums, each = [], [], []
-    for size, limit in zip(sizes, limits, strict=True):
+    parts: list[tuple[Overlaps, Chain | Vectors]] = []
+    for size in sizes:
         starts = _starts(problem, size, seeds, seed, sign, start)
         chosen, batch = batch_sums, algorithm.batch_at(size)
         if chosen == "auto" and batch > GAUSSIAN_ABOVE and not algorithm.reused:
             a = problem.a(seed) if starts.a is None else np.atleast_2d(starts.a)[0]
             chosen = "gaussian" if batch > tail_of(problem, algorithm, starts.Q[0], starts.M[0], a) else "exact"
-        method = Vectors(size) if algorithm.reused else Chain(size, batch_sums=chosen)
-        common: dict[str, Any] = {"steps": limit, "seed": seed, "progress": progress}
+        sums.append("gaussian" if chosen == "gaussian" else "exact")
+        parts.append((starts, Vectors(size) if algorithm.reused else Chain(size, batch_sums=chosen)))
+    tasks = [
+        make_task(problem, algorithm, method, starts, steps=limit, save=1, seed=seed)
+        for (starts, method), limit in zip(parts, limits, strict=True)
+    ]
+    check_work([(task, method) for task, (_, method) in zip(tasks, parts, strict=True)], force)
+    for (starts, method), limit in zip(parts, limits, strict=True):
+        common: dict[str, Any] = {"steps": limit, "seed": seed, "progress": progress, "force": force}
         if per_direction:
             looks = np.unique(np.round(np.geomspace(1, limit, min(LOOKS, limit)))).astype(int)
             run = solve(problem, algorithm, method, starts, save=np.concatenate([[0], looks]), throw=False, **common)
@@ -241,7 +253,6 @@ def weak_recovery(
             run = solve(problem, algorithm, method, starts, save=1, until=until, **common)
             began = np.sqrt((starts.M**2).sum((1, 2))) >= eta
             rows.append(np.where(began, 0.0, np.ceil(first_passage(run).steps)))
-        sums.append("gaussian" if chosen == "gaussian" else "exact")
     return WeakRecovery(
         problem,
         algorithm,

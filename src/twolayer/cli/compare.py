@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ from twolayer.cli.common import (
 )
 from twolayer.cli.solve import failed, told
 from twolayer.numerics.errors import InputError
+from twolayer.numerics.writing import named
 
 if TYPE_CHECKING:
     from twolayer.running.comparison import Comparison
@@ -33,6 +36,8 @@ EXAMPLES = (
     ("twolayer compare task.toml --set run.seeds=64 --out both", "more seeds, in both.nc and both.png"),
     ("twolayer compare task.toml --dry-run", "what it would take"),
 )
+PART = ".part.nc"
+PATIENCE = 1.0  # seconds before what is finished is worth a file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,23 +69,38 @@ def run(args: argparse.Namespace) -> int:
         idle(args, "with --dry-run, which writes nothing", "--out")
         return told(args, cost_of_comparison(problem, algorithm, methods or None, start, **arguments))
     base = output_base(args.out, Path(args.task).stem)
+    options = {"progress": not args.json, "force": args.force, "each": keeper(base)}
     try:
         with one_line_warnings():
-            done = compare(
-                problem, algorithm, methods or None, start, progress=not args.json, force=args.force, **arguments
-            )
+            done = compare(problem, algorithm, methods or None, start, **options, **arguments)
     except Interrupted as stop:
         (path,) = keep(stop.result, base, figure=False)
+        named(base, PART).unlink(missing_ok=True)
         done_so_far = ", ".join(stop.result.results)
         print(f"interrupted; {done_so_far} so far are in {path}: draw them with 'twolayer plot {path}'")
         return 1
     files = keep(done, base)
+    named(base, PART).unlink(missing_ok=True)
     if args.json:
         emit({**rows_of(done), "files": files})
     else:
         show(done)
         wrote(files)
     return int(any(failed(result) for result in done.results.values()))
+
+
+def keeper(base: Path) -> Callable[[Comparison], None]:
+    """Writes what is finished of a comparison that lasts, into BASE.part.nc, for the case that it is killed."""
+    began = time.monotonic()
+
+    def write(done: Comparison) -> None:
+        if time.monotonic() - began >= PATIENCE:
+            from twolayer.files.results import save
+
+            base.parent.mkdir(exist_ok=True)
+            save(done, named(base, PART))
+
+    return write
 
 
 def rows_of(done: Comparison) -> dict[str, Any]:

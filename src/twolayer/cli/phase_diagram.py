@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 from typing import Any
 
-from twolayer.cli.common import add_common, add_dry_run, figure_path, fold, idle, one_line_warnings, say
+from twolayer.cli.common import add_common, add_dry_run, add_force, figure_path, fold, idle, one_line_warnings, say
 from twolayer.cli.solve import told
 from twolayer.numerics.errors import InputError, short
 
@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--sign", metavar="S", help="measured starts: positive (default), negative or random")
     add_dry_run(parser)
+    add_force(parser)
     add_common(parser, "draw it into this .png, .pdf or .svg", "measured: of starts and runs (default 0)")
 
 
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     if path is None:
         idle(args, "without a figure (--out)", "--plane")
     if args.measure is None:
-        flags = ("--dim", "--gamma0", "--n0", "--threshold", "--sign", "--seed", "--dry-run")
+        flags = ("--dim", "--gamma0", "--n0", "--threshold", "--sign", "--seed", "--dry-run", "--force")
         idle(args, "without --measure", *flags)
     for name, value in (("dim", DIMS), ("gamma0", GAMMA0), ("n0", N0), ("threshold", THRESHOLD), ("sign", SIGN)):
         if getattr(args, name) is None:
@@ -140,6 +141,7 @@ def _measure(args: argparse.Namespace, ell: int, mu: float, delta: float, dims: 
     from twolayer.analysis.weak_recovery import weak_recovery
 
     options = {"threshold": args.threshold, "seeds": args.measure, "seed": args.seed or 0, "sign": args.sign}
+    options["force"] = args.force
     return weak_recovery(*_task(args, ell, mu, delta), dims, **options)
 
 

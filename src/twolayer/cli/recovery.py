@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from twolayer.cli.common import add_common, add_dry_run, check_report, drawn, fold, idle, one_line_warnings
+from twolayer.cli.common import add_common, add_dry_run, add_force, check_report, drawn, fold, idle, one_line_warnings
 from twolayer.cli.solve import told
 
 EXAMPLES = (
@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--start", metavar="NAME", help="of the runs: positive (default) or random")
     parser.add_argument("--samples", type=float, metavar="N", help="censor runs after so many samples")
     add_dry_run(parser)
+    add_force(parser)
     add_common(
         parser, "draw recovery curves (.png, .pdf, .svg), or write what is printed (.txt, .json)", "of starts and runs"
     )
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the landscape, and the measurement if asked for."""
     check_report(args.out)
     if args.measure is None:
-        idle(args, "without --measure", "--start", "--samples", "--seed", "--dry-run")
+        idle(args, "without --measure", "--start", "--samples", "--seed", "--dry-run", "--force")
         if args.out is None:
             idle(args, "without --measure or a figure", "--threshold")
     from twolayer.analysis.population_loss import critical_alpha, population_loss, sufficient_alpha
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         if args.dry_run:
             return told(args, foreseen_recovery(problem, algorithm, args.dim, thresholds, **options))
         with one_line_warnings():
-            found = recovery(problem, algorithm, args.dim, thresholds, **options)
+            found = recovery(problem, algorithm, args.dim, thresholds, force=args.force, **options)
         values |= {
             "thresholds": found.thresholds,
             "samples": found.samples,

@@ -123,8 +123,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         with one_line_warnings():
             if stages:
-                idle(args, "on a run in stages", "--checkpoint", "--force")
-                dataset = solve_stages(problem, stages, method, start, **arguments)
+                idle(args, "on a run in stages", "--checkpoint")
+                dataset = solve_stages(problem, stages, method, start, **arguments, force=args.force)
             else:
                 more = {"checkpoint": args.checkpoint, "force": args.force}
                 dataset = solve(problem, algorithm, method, start, **arguments, **more)

@@ -82,11 +82,13 @@ def run(args: argparse.Namespace) -> int:
     except Interrupted:
         print(f"interrupted; finished cells are in {store}: go on with --resume", file=sys.stderr)
         return 1
-    failures = json.loads(result.attrs["failures"])
+    failures, advice = (json.loads(result.attrs[name]) for name in ("failures", "advice"))
     if args.json:
-        events.emit("result", store=store, runs=int(result.runs.sum()), failures=failures)
+        events.emit("result", store=store, runs=int(result.runs.sum()), failures=failures, advice=advice)
         return int(bool(failures))
     print(f"{int(result.runs.sum())} runs of {result.runs.size} cells in {store}")
+    for outcome, text in advice.items():
+        print(f"{int((result.outcome == outcome).sum())} {outcome}: {text}")
     for failure in failures:
         where = ", ".join(f"{k} = {v}" for k, v in failure["cell"].items())
         print(f"failed  {where}: {failure['error']}")

@@ -22,6 +22,7 @@ __all__ = ["STAGES", "Control", "Starts", "Steps", "begin", "interpolate", "step
 
 LIMIT = 1e6  # squared norm beyond which a solution counts as diverged; the equations blow up in finite time
 RESOLUTION = 1e-14  # smallest step, relative to the end of the run
+FAR = 1e3  # beyond so many times the time passed, the end of the run does not matter
 SAFETY, SHRINK, GROW = 0.9, 0.2, 10.0
 OK, REACHED, DIVERGED, MAX_STEPS = (
     Outcome.CODES.index(x) for x in (Outcome.OK, Outcome.REACHED, Outcome.DIVERGED, Outcome.MAX_STEPS)
@@ -164,7 +165,9 @@ def steps(
 
         sizes: Any = jax.vmap(equation.size)
         size = sizes(y)
-        stuck = runs & ~fine & ~fresh & (following < RESOLUTION * end)
+        # of a run that is to last far longer than this, the clock here counts
+        clock = jnp.clip(FAR * (lanes.t + h), 1e-280, end)
+        stuck = runs & ~fine & ~fresh & (following < RESOLUTION * clock)
         # steps too small for the clock are a blow-up, unless only rounding is left of the way to the end
         near = stuck & (left <= 100 * RESOLUTION * end)
         t = jnp.where(near, end, t)

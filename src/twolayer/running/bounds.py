@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from twolayer.loops.checkpoint import Checkpoint
@@ -17,7 +18,7 @@ from twolayer.numerics.errors import InputError, Refused, flag, path_of
 from twolayer.running.dataset import describe_problem, versions
 from twolayer.task.method import Method, Task
 
-__all__ = ["check_work", "checkpoint_of"]
+__all__ = ["check_estimate", "check_work", "checkpoint_of"]
 
 LONGEST = 24 * 3600.0
 FEW = 10**7  # steps of all seeds that no method takes a day for
@@ -28,26 +29,34 @@ def memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36
 
 
-def check_work(task: Task, method: Method, force: bool = False) -> None:
-    """Refuse runs beyond the bounds, with the estimate, unless ``force`` says to go on."""
+def check_work(runs: Sequence[tuple[Task, Method]], force: bool = False) -> None:
+    """Refuse runs beyond the bounds, one after the other, with the estimate, unless ``force`` says to go on."""
     if flag("force", force):
         return
-    go_on = "use fewer, or go on with force=True (--force)"
-    size, half = task.seeds * method.footprint(task), memory() // 2
-    if size > half:
+    seconds, steps = 0.0, 0.0
+    for task, method in runs:
         what = f"{task.seeds} seeds, {len(task.points)} save points and {task.problem.p} neurons"
+        check_estimate(0.0, task.seeds * method.footprint(task), what)
+        steps += float(task.points[-1]) if method.stepwise else 0.0
+        if not method.stepwise or task.seeds * float(task.points[-1]) * (method.dimension or 1) >= FEW:
+            seconds += method.compilation(task) + task.seeds * method.cost(task)
+    what = f"{steps:.4g} steps, " if steps else ""
+    check_estimate(seconds, 0.0, f"{what}{runs[0][0].seeds} seeds")
+
+
+def check_estimate(seconds: float, size: float, what: str) -> None:
+    """Refuse so many seconds of one core, or bytes."""
+    go_on = "use fewer, or go on with force=True (--force)"
+    half = memory() // 2
+    if size > half:
         raise InputError(
             f"This run would hold about {size / 2**30:.3g} GiB ({what}), and the bound is {half / 2**30:.3g} GiB, half "
             f"of this machine's memory: {go_on}."
         )
-    if method.stepwise and task.seeds * float(task.points[-1]) * (method.dimension or 1) < FEW:
-        return
-    seconds = method.compilation(task) + task.seeds * method.cost(task)
     if seconds > LONGEST:
-        steps = f"{task.points[-1]:.4g} steps, " if method.stepwise else ""
         raise InputError(
-            f"This run would take about {seconds / 3600:.3g} h of one core ({steps}{task.seeds} seeds), and the bound "
-            f"is {LONGEST / 3600:g} h: {go_on}."
+            f"This run would take about {seconds / 3600:.3g} h of one core ({what}), and the bound is "
+            f"{LONGEST / 3600:g} h: {go_on}."
         )
 
 

@@ -8,7 +8,7 @@ What is tested is in judging.py, what a finite dimension adds in finite_size.py 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -71,6 +71,7 @@ def compare(
     seed: int = 0,
     progress: Progress = None,
     force: bool = False,
+    each: Callable[[Comparison], object] | None = None,
 ) -> Comparison:
     """Run several methods from the same start, and judge whether they agree.
 
@@ -95,6 +96,8 @@ def compare(
         As for `solve`; where progress is shown, a line tells which run begins.
     force : bool
         As for `solve`.
+    each : callable, optional
+        Called after every method with the comparison so far, which has no verdicts yet: somebody may want to keep it.
 
     Returns
     -------
@@ -123,14 +126,17 @@ def compare(
     rows: list[Judgement] = []
     grid: Any = None
     name = ""
+
+    def so_far() -> Comparison:
+        return Comparison(tree_of([n for n in names if n in results], results, [], skipped, told, complete=False))
+
     try:
         for name, method in sorted(names.items(), key=lambda pair: not pair[1].stepwise):
             # continuous methods are saved where the first stepwise one is
             own = grid if not method.stepwise and grid is not None else ends
             announcer.say(_described(method, seeds))
-            run: dict[str, Any] = {"save": save, "seeds": seeds, "seed": seed, "progress": announcer.monitor}
-            if not plan.stages:
-                run["force"] = force
+            run: dict[str, Any] = {"save": save, "seeds": seeds, "seed": seed, "force": force}
+            run["progress"] = announcer.monitor
             try:
                 results[name] = plan.solve(method, start, own, throw=False, **run)
             except Refused as refused:  # for what only the numbers of the start tell
@@ -140,6 +146,8 @@ def compare(
                 # a scheduled rate may vanish, and time stand still; steps go on
                 clock = "step" if plan.algorithm.scheduled and not plan.stages else "time"
                 grid = {"steps" if clock == "step" else "time": results[name][clock].values}
+            if each is not None:
+                each(so_far())
         done = {name: method for name, method in names.items() if name in results}
         if not done:
             raise Refused(", ".join(skipped), "; ".join(skipped.values()), plan.support.methods)
@@ -149,8 +157,7 @@ def compare(
             results[name] = stop.result  # of pilots nothing is kept
         if not results:
             raise
-        part = tree_of([n for n in names if n in results], results, [], skipped, told, complete=False)
-        raise Interrupted(Comparison(part)) from None
+        raise Interrupted(so_far()) from None
     said = universality(done, results, plan.problem.P)
     return Comparison(tree_of(list(done), results, rows, skipped, told, universality=said))
 

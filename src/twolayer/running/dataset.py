@@ -55,6 +55,7 @@ __all__ = [
     "method_of",
     "parts_of",
     "quantities",
+    "scanned",
     "start_of",
     "to_dataset",
     "unpack",
@@ -117,7 +118,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
     unit = method.unit(task.algorithm)
     position = np.asarray(task.points[:count])
     excess, rule = risks or _risks(problem, record)
-    outcome = _scanned(record.outcome, snapshot, excess)
+    outcome = scanned(record.outcome, snapshot, excess)
     clocks = task.clocks.coordinates(position, method.stepwise, unit)
     stops = task.clocks.coordinates(record.stop, method.stepwise, unit)
     along: dict[str, Any] = {name: ("time", values, {"units": units}) for name, (values, units) in clocks.items()}
@@ -179,7 +180,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
     return dataset.isel(time=slice(task.hidden, None)) if count > task.hidden else dataset
 
 
-def _scanned(outcome: np.ndarray, snapshot: Snapshot | Measure, excess: np.ndarray) -> np.ndarray:
+def scanned(outcome: np.ndarray, snapshot: Snapshot | Measure, excess: np.ndarray) -> np.ndarray:
     """The outcomes, with one of their own for seeds whose overlaps or risks are not finite although they went on."""
     size = len(snapshot.a)
     parts = [x for name, x in snapshot._asdict().items() if x is not None and "risk" not in name]

@@ -71,7 +71,7 @@ def rerun(
         return _comparison(dataset, seed, progress, force)
     description = description_of(dataset)
     if "stages" in description:
-        return _stages(dataset, description["stages"], seed, progress, throw)
+        return _stages(dataset, description["stages"], seed, progress, throw, force)
     known = unpack(dataset)
     if not len(known["points"]):
         raise InputError(
@@ -84,7 +84,7 @@ def rerun(
         first = positive_integer("first", known.get("first", 0), 0)
         points = _points(known["points"], known["method"])
         task = make_task(*parts, until=until, first=first, points=points, **runs)
-    check_work(task, known["method"], force)
+    check_work([(task, known["method"])], force)
     return finish(task, known["method"], progress, throw)
 
 
@@ -135,7 +135,7 @@ def _asked(known: Comparison, seed: int | None) -> dict[str, Any]:
 
 
 def _stages(
-    dataset: xr.Dataset, stages: list[dict[str, Any]], seed: int | None, progress: Progress, throw: bool
+    dataset: xr.Dataset, stages: list[dict[str, Any]], seed: int | None, progress: Progress, throw: bool, force: bool
 ) -> xr.Dataset:
     with reading("The description of this result"):
         run, legs = stages[0]["run"], []
@@ -147,4 +147,4 @@ def _stages(
         start = start_of(dataset, legs[0].problem, run["start_dim"])
         assert isinstance(start, Overlaps)
         own, count = check_seed(run["seed"] if seed is None else seed), positive_integer("seeds", run["seeds"])
-    return follow_legs(legs, method, start, count, own, progress, throw)
+    return follow_legs(legs, method, start, count, own, progress, throw, force)

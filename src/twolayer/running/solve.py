@@ -185,7 +185,7 @@ def solve(
     """
     ends: dict[str, Any] = {"time": time, "steps": steps, "alpha": alpha}
     task = make_task(problem, algorithm, method, start, **ends, save=save, seeds=seeds, seed=seed, until=until)
-    check_work(task, method, force)
+    check_work([(task, method)], force)
     return finish(task, method, progress, throw, checkpoint_of(checkpoint, task, method))
 
 

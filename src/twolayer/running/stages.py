@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from twolayer.numerics.arguments import End, Progress, Save
 from twolayer.numerics.errors import InputError, Refused, expect, positive_integer, reject
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
+from twolayer.running.bounds import check_work
 from twolayer.running.meanings import with_meanings
 from twolayer.running.solve import check_parts, given_start, make_task, run, told
 from twolayer.task.algorithm import SGD
@@ -106,12 +108,13 @@ def solve_stages(
     seed: int = 0,
     progress: Progress = None,
     throw: bool = True,
+    force: bool = False,
 ) -> xr.Dataset:
     """Follow a problem through stages of different algorithms with one method.
 
     Parameters
     ----------
-    problem, method, start, seeds, seed, progress, throw
+    problem, method, start, seeds, seed, progress, throw, force
         As for `solve`. The first stage is what `solve` computes with the same seed.
     stages : sequence of Stage
         In order. A seed leaves a stage at its threshold, or at its last step. A stage with diverging runs is the last.
@@ -161,7 +164,7 @@ def solve_stages(
         )
         for stage, x in zip(stages, clocks, strict=True)
     ]
-    return follow_legs(legs, method, start, seeds, seed, progress, throw)
+    return follow_legs(legs, method, start, seeds, seed, progress, throw, force)
 
 
 def check_stages(problem: Problem, stages: Any) -> None:
@@ -232,8 +235,15 @@ def follow_legs(
     seed: int,
     progress: Progress,
     throw: bool,
+    force: bool,
 ) -> xr.Dataset:
     """One leg after the other, each from where the one before it ended."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # each stage tells its own when it begins
+        planned = [
+            make_task(x.problem, x.algorithm, method, start, seeds=seeds, seed=seed, points=x.points) for x in legs
+        ]
+    check_work([(task, method) for task in planned], force)
     parts: list[StagePart] = []
     first, left, steps = start, None, np.zeros(1, int)
     fixed = next((n for n, leg in enumerate(legs) if leg.algorithm.dataset is not None), 0)

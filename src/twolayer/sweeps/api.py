@@ -32,7 +32,7 @@ from twolayer.sweeps.reporting import Reporter, reporter_for
 from twolayer.sweeps.store import Store
 from twolayer.sweeps.table import Index, ResultTable
 from twolayer.task.algorithm import SGD
-from twolayer.task.method import Method, Until
+from twolayer.task.method import Method, Outcome, Until
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
@@ -188,7 +188,8 @@ def sweep(
     -------
     xarray.Dataset
         The reduced variables over the swept names and ``seed``; ``runs`` and ``cell_seed`` for each cell; failed
-        cells are NaN and listed in the attribute ``failures``.
+        cells are NaN and listed in the attribute ``failures``. ``outcome`` tells how each run ended, and the attribute
+        ``advice`` what to do about it.
 
     Notes
     -----
@@ -268,6 +269,10 @@ def sweep(
         warnings.warn(
             f"{len(failures)} cells failed, the first at {where}: {first['error']}", SweepWarning, stacklevel=3
         )
+    stray = int((result.outcome == Outcome.NOT_FINITE).sum()) if "outcome" in result else 0
+    if stray:
+        advice = Outcome.ADVICE[Outcome.NOT_FINITE]
+        warnings.warn(f"{stray} runs hold numbers that are not finite: {advice}.", SweepWarning, stacklevel=3)
     return result
 
 

@@ -26,7 +26,7 @@ from twolayer.gaussian.risk import excess_risks, irreducible
 from twolayer.loops.host import Record, Silent, follow
 from twolayer.numerics.errors import InputError, RunFailed
 from twolayer.numerics.precision import float64
-from twolayer.running.dataset import describe_problem, known_risks, to_dataset, versions
+from twolayer.running.dataset import describe_problem, known_risks, scanned, to_dataset, versions
 from twolayer.running.solve import make_task
 from twolayer.sweeps.grid import Cell, Run
 from twolayer.sweeps.reductions import Block, Reduction, Values
@@ -237,7 +237,8 @@ def _block(method: Method, task: Task, record: Record, risk: np.ndarray, reads: 
     kept = {name: x[:, task.hidden :] for name, x in {"risk": risk + irreducible(task.problem), **read}.items()}
     M, a, excess = (x[:, task.hidden :] for x in (record.snapshot.M, record.snapshot.a, risk))
     ends = {name: stops[name][0] for name in ("time", "step", "alpha")}
-    return Block(M, a, kept.pop("risk"), excess, clocks, record.outcome, ends, kept)
+    outcome = scanned(record.outcome, record.snapshot, risk)
+    return Block(M, a, kept.pop("risk"), excess, clocks, outcome, ends, kept)
 
 
 def _joined(parts: list[Values]) -> Values:

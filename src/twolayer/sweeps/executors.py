@@ -17,12 +17,13 @@ import queue
 import signal
 import socket
 import threading
+import time as wall
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from twolayer.numerics.errors import InputError, positive_integer, reject
+from twolayer.numerics.errors import InputError, RunFailed, positive_integer, reject
 
 __all__ = ["Executor", "engine_for"]
 
@@ -170,13 +171,20 @@ class Submitter:
         future.add_done_callback(lambda f: done.put((tag, f)))
 
     def lost(self, error: BaseException) -> bool:
-        """Whether the worker went away."""
+        """Whether the worker went away; of a scheduler that did, nothing more is to be expected."""
+        until = wall.monotonic() + PATIENCE / 2
+        while self._is_dask and self._target.status != "running":
+            if wall.monotonic() > until:
+                raise RunFailed(
+                    "The Dask scheduler went away; cells that are in the store are safe: start it again and resume."
+                )
+            wall.sleep(0.1)
         return type(error).__name__ in ("KilledWorker", "FutureCancelledError", "CancelledError", "BrokenProcessPool")
 
     def close(self) -> None:
         """Disconnect, if the connection was ours."""
         if self._owned:
-            self._target.close()
+            self._target.close(timeout=PATIENCE / 2)
 
 
 def _dask(address: str) -> Submitter:

@@ -151,11 +151,14 @@ class ResultTable:
             {"cell": self._named(index), "first_seed": low, "error": error}
             for (index, low), error in sorted(self.failures.items())
         ]
+        ends = set(np.unique(data["outcome"][1])) - {Outcome.OK, Outcome.REACHED, ""} if "outcome" in data else set()
+        advice = {name: Outcome.ADVICE[name] for name in sorted(ends)}
         attrs = {
             "schema": FORMAT,
             "hash": self.grid.hash,
             "description": json.dumps(self.grid.description),
             "failures": json.dumps(failures),
+            "advice": json.dumps(advice),
             "versions": json.dumps(versions()),
             "papers": json.dumps(list(papers)),
         }

@@ -50,7 +50,8 @@ class Clocks:
         """Number of steps in a time, at finite dimension or with lr of order one."""
         if self.algorithm.scheduled:
             return float(self.steps_line.steps_at("time", np.array([time]), f"`time` = {time:g}")[0])
-        return time / self.one_step
+        with np.errstate(over="ignore"):  # infinitely many are refused by name
+            return time / self.one_step
 
     def time(self, steps: float | np.ndarray) -> np.ndarray:
         """Time of a number of steps at the rate without its schedule, at finite dimension or with lr of order one."""
@@ -265,12 +266,13 @@ def save_steps(clocks: Clocks, time: End, steps: End, save: Save, alpha: End = N
     elif name == "time":
         points = np.array([clocks.steps(t) for t in points])
     elif name == "alpha":
-        points = points / float(clocks.reference(np.ones(1))["alpha"][0][0]) / clocks.one_step
+        with np.errstate(over="ignore"):
+            points = points / float(clocks.reference(np.ones(1))["alpha"][0][0]) / clocks.one_step
     if name != "steps":
         one = float(clocks.coordinates(np.ones(1), stepwise=True)[name][0][0])
-        require(round(points[-1]) >= 1, name, end, f"at least one step of {one:.3g}")
+        require(np.round(points[-1]) >= 1, name, end, f"at least one step of {one:.3g}")
     rounded = np.unique(np.round(points))
-    if rounded[-1] > MAX_STEPS:
+    if not rounded[-1] <= MAX_STEPS:
         raise InputError(f"Argument `{name}` must amount to fewer than 2**32 steps, but {end} is {rounded[-1]:.3g}.")
     if clocks.algorithm.scheduled:
         clocks.steps_line.check(int(rounded[-1]))
