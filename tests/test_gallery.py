@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -325,6 +326,45 @@ def test_an_interrupted_figure_goes_on_where_it_stopped(tmp_path: Path, monkeypa
     assert sorted(p.name for p in tmp_path.iterdir()) == ["broken.gif", "broken.nc", "broken.png"]
     assert (tmp_path / "broken.gif").read_bytes()[:4] == b"GIF8"
     assert registry.run("broken", out=tmp_path, seed=1).data.x.values.tolist() == [1, 11, 21]  # nothing old is taken
+
+
+def test_a_kill_between_figures_leaves_the_finished_ones_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(BaseException):
+        """Stands for a kill: nothing catches it."""
+
+    computed: list[str] = []
+
+    def maker(name: str, dies: bool) -> Callable[..., registry.Finding]:
+        def piece(i: int) -> dict[str, int]:
+            if dies and i == 1 and computed.count("trajectories 1") == 0:
+                computed.append("trajectories 1")
+                raise Killed
+            computed.append(f"{name} {i}")
+            return {"x": i}
+
+        def compute(*, seed: int = 0, size: int = 2) -> registry.Finding:
+            values = [int(part(f"piece {i}", lambda i=i: piece(i)).x) for i in range(size)]
+            return registry.Finding(xr.Dataset({"x": ("i", values)}), judging.verdict("fine", []), "a task")
+
+        return compute
+
+    for name, dies in (("mediocrity", False), ("trajectories", True)):  # in the place of two that are listed
+        entry = registry.Entry(name, "a figure", maker(name, dies), empty, {"size": 2})
+        monkeypatch.setitem(registry._ENTRIES, name, entry)
+    command = ["gallery", "run", "mediocrity", "trajectories", "--quick", "--out", str(tmp_path)]
+    with pytest.raises(Killed):
+        main(command)
+    assert tl.load(tmp_path / "mediocrity.nc").x.values.tolist() == [0, 1]
+    assert (tmp_path / "mediocrity.png").read_bytes()[:4] == b"\x89PNG"
+    assert not (tmp_path / "trajectories.nc").exists()
+    assert main(command) == 0
+    assert computed.count("trajectories 0") == 1  # what was finished of the second is taken up
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "mediocrity.nc",
+        "mediocrity.png",
+        "trajectories.nc",
+        "trajectories.png",
+    ]
 
 
 def test_the_expected_hessian_is_the_mean_over_the_sphere() -> None:
