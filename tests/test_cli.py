@@ -691,6 +691,14 @@ def test_a_failed_write_leaves_nothing(error: BaseException, call: Call, monkeyp
 # -- Ctrl-C -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(autouse=True)
+def hear_ctrl_c() -> Iterator[None]:
+    """Processes that a shell has put into the background ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class Saboteur:
     """A monitor that presses Ctrl-C at the n-th tick of the m-th run."""
 
