@@ -116,9 +116,9 @@ def test_the_test_of_colours_can_fail() -> None:
 
 
 def test_a_title_never_wraps_and_stays_inside() -> None:
-    for width, text in itertools.product((3.0, 8.0), ("target z1", "target " + " + ".join(["He3(z1)*z2"] * 40))):
+    for width, text in itertools.product((3.0, 8.0), ("target z1", "target " + " + ".join(["He3(z1)*z2"] * 20))):
         figure = Figure(figsize=(width, 2.5))
-        house.house_title(figure, text, "$m_1$, " * 60)
+        house.house_title(figure, text, "$m_1$, " * 30)
         title = figure._suptitle  # type: ignore[attr-defined]
         assert title.get_text().count("\n") == 1
         box = title.get_window_extent()
