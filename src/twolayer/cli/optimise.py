@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from twolayer.cli.common import CHANGE, add_common, figure_path, fold, one_line_warnings, say, task_of
-from twolayer.numerics.errors import InputError, short
+from twolayer.numerics.errors import InputError, choice, short
 
 EXAMPLES = (
     ("twolayer optimise task.toml", "the best rate for the samples of the task's run"),
@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("--clock says how --horizon counts: give both, or neither.")
     if (args.low is None) != (args.high is None):
         raise InputError("--low and --high are the two ends of one interval: give both, or neither.")
+    choice("method", args.method, ("ode", "giantsteps", "map"))
     dim = task.table.run.dim
     if args.compare is not None and dim is None:
         raise InputError(f"--compare {args.compare} needs a dimension, but {task.name} has no `run.dim`.")
