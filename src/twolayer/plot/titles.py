@@ -89,6 +89,9 @@ def weights_text(name: str, weights: Sequence[float]) -> str:
     return f"{name} = ({shown})".replace("-", "−")
 
 
+SAMPLED = {"replacement": ", drawn with replacement", "reshuffled": ", reshuffled", "subset": ", random subsets"}
+
+
 def algorithm_line(algorithm: dict[str, Any]) -> str:
     """The algorithm: rate, batch, data set, and what is not plain SGD on the squared loss.
 
@@ -98,19 +101,28 @@ def algorithm_line(algorithm: dict[str, Any]) -> str:
     'lr = 0.1/d, batch 3*d of the same 3*d samples'
     >>> algorithm_line({"lr": "1/d", "batch": "1", "dataset": None, "geometry": "projected", "loss": "correlation"})
     'lr = 1/d, batch 1, fresh samples, projected, correlation loss'
+    >>> from twolayer import SGD
+    >>> algorithm_line(SGD("1/d", rule="clip(0.5)", momentum=0.9, nesterov=True, train_second_layer=True).describe())
+    'lr = 1/d, batch 1, fresh samples, clip(0.5), Nesterov momentum 0.9, both layers'
     """
     data = algorithm.get("dataset")
     said = f"lr = {_short(algorithm['lr'])}, batch {_short(algorithm['batch'])}"
     said += ", fresh samples" if data is None else f" of the same {_short(data)} samples"
-    if data is not None and algorithm.get("sampling") == "replacement":
-        said += ", drawn with replacement"
+    said += SAMPLED.get(algorithm.get("sampling", ""), "") if data is not None else ""
+    if algorithm.get("repeat", 1) > 1:
+        said += f", each batch {algorithm['repeat']} times"
     if algorithm["geometry"] != "free":
         said += f", {algorithm['geometry']}"
     if algorithm["loss"] != "squared":
         said += f", {algorithm['loss']} loss"
-    for key, word in (("momentum", "momentum"), ("weight_decay", "weight decay")):
+    if algorithm.get("rule"):
+        said += f", {algorithm['rule']}"
+    ahead = "Nesterov " if algorithm.get("nesterov") else ""
+    for key, word in (("momentum", f"{ahead}momentum"), ("weight_decay", "weight decay")):
         if algorithm.get(key):
             said += f", {word} {algorithm[key]:g}"
+    if algorithm.get("train_second_layer"):
+        said += ", both layers" if algorithm.get("train_first_layer", True) else ", second layer alone"
     return said
 
 
