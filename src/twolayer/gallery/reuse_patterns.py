@@ -60,13 +60,13 @@ def reuse_patterns(
     seed: int = 0,
     patterns: tuple[str, ...] = tuple(PATTERNS),
     dim: int = 1000,
-    seeds: int = 32,
+    seeds: int = 256,
     alpha: float = 2.0,
     parts: int = 4,
     passes: int = 4,
     eta: float = 0.5,
     noise: float = 0.1,
-    tolerance: float = 3e-3,
+    tolerance: float = 1e-3,
 ) -> Finding:
     """Overlaps and risks against samples seen; a full batch takes one step where the others take one for each part."""
     positive_integer("seeds", seeds, 2)
