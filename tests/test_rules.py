@@ -70,6 +70,8 @@ def numpy_push(rule: str, g: np.ndarray, e: np.ndarray, z: np.ndarray, again: An
         return g / size
     if rule == "polyak":
         return g * np.minimum(1, p**2 * e[:, None] ** 2 / (2 * 9 * gamma * size**2))
+    if rule == "formula":
+        return g * (z**2).mean(1, keepdims=True) / (1 + np.linalg.norm(g, axis=1, keepdims=True))
     if rule == "lookahead":
         return again(0.7 / z.shape[1] / (p * len(z)) * g.T @ z)
     assert rule == "two_step"
@@ -80,6 +82,7 @@ PATHS = {
     "clip": rules.clip(0.3),
     "normalised": rules.normalised(),
     "polyak": rules.polyak(9.0),
+    "formula": rules.formula("g*r/(1 + norm)"),
     "lookahead": rules.lookahead(0.7 / d),
     "two_step": rules.two_step(),
 }
@@ -150,6 +153,8 @@ def numpy_runs(rule: str, dim: int, seeds: int, steps: int, gamma: float, batch:
     for n in range(1, steps + 1):
         z = rng.normal(size=(seeds, batch, dim))
         e = z @ axis + np.sqrt(0.2) * rng.normal(size=(seeds, batch)) - np.einsum("sbd,sd->sb", z, w)
+        if rule == "label_noise":
+            e = e + np.sqrt(0.6) * rng.normal(size=e.shape)
         move = np.einsum("sb,sbd->sd", e, z) / batch
         if rule == "private":
             move = move + 0.8 * rng.normal(size=w.shape)
@@ -167,6 +172,7 @@ def numpy_runs(rule: str, dim: int, seeds: int, steps: int, gamma: float, batch:
 
 MEANS = {
     "private": (rules.private(0.8), 0.5),
+    "label_noise": (rules.label_noise(0.6), 0.5),
     "adagrad": (rules.adagrad_norm(0.5), 0.5),
     "sign": (rules.sign(), 0.5),
     "adam": (rules.adam(0.8, 0.9), 0.5),
