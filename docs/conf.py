@@ -1,4 +1,4 @@
-"""The site: `uv run --group docs python docs/build.py`."""
+"""The site: `uv run --group docs sphinx-build -W --keep-going -q -j 2 docs docs/_build/html`."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ nb_execution_show_tb = True
 nb_merge_streams = True
 nb_output_stderr = "remove"  # progress of runs that take long on a busy machine
 
-autodoc_typehints = "none"  # types stand in the docstrings, in words
-autodoc_member_order = "bysource"  # the order in which the code is read
-autodoc_default_options = {"members": True, "inherited-members": False}  # every name once, where it is defined
+autodoc_typehints_format = "short"  # Overlaps, not twolayer.task.overlaps.Overlaps
+autodoc_member_order = "bysource"
+python_maximum_signature_line_length = 88  # an argument a line where a signature is longer
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_custom_sections = [("Attributes", "returns_style")]
