@@ -22,6 +22,7 @@ from twolayer import Inputs, d
 from twolayer.equations.blocks import blocks_of
 from twolayer.equations.layout import BlockLayout
 from twolayer.equations.state import Overlap
+from twolayer.files.rows import read_rows
 from twolayer.files.taskfile import read_task
 from twolayer.gaussian.block_spread import block_spread_of, pack_blocks
 from twolayer.running.blocking import blocking_error
@@ -522,8 +523,8 @@ def test_methods_that_cannot_say_why() -> None:
     problem, start = three()
     found = tl.support(problem, tl.SGD(1 / d))
     assert {"ODE", "SDE", "Chain", "Vectors", "Map", "Population"} <= set(found.methods)
-    assert "knows inputs N(0, I) only" in found.reasons["MeanField"]
-    with pytest.raises(tl.errors.Refused, match="knows inputs"):
+    assert "not by those of its parts in the blocks" in found.reasons["MeanField"]
+    with pytest.raises(tl.errors.Refused, match="one process stands here for all coordinates"):
         tl.solve(problem, tl.SGD(0.3, batch=2 * d, dataset=2 * d), tl.DMFT(), start, steps=1)
     with pytest.raises(tl.errors.Refused, match="with momentum the rows of the step before"):
         tl.solve(problem, tl.SGD(0.3, batch=50, momentum=0.5), tl.Map(50), start, steps=1)
@@ -706,6 +707,51 @@ def test_a_comparison_tells_how_far_data_are_from_gaussian() -> None:
     assert not said["normals"].startswith("universality fails")
 
 
+def test_rows_from_files_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The numbers of `compare` in Python, and one sentence for what cannot be read."""
+    from twolayer.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    X, y, w = rows_of_a_feature_map(300, 8, 3, 4)
+    np.savez("rows.npz", X=X, y=y, W_star=w)
+    np.savetxt("rows.csv", np.column_stack([X, y]), delimiter=",", header="a,b,c,d,e,f,g,h,label", comments="")
+    Path("task.toml").write_text(
+        '[problem]\ntarget = "tanh(z1)"\nactivation = "erf"\n[algorithm]\nlr = "1/d"\n'
+        "[run]\nsteps = 200\nsave = 2\nseeds = 4\n",
+        encoding="utf-8",
+    )
+    assert main(["compare", "task.toml", "--data", "rows.npz", "--json", "--methods", "chain"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    problem, algorithm = tl.Problem("tanh(z1)", "erf"), tl.SGD(1 / d)
+    given = surrogate(problem, X, y, w)
+    run = {"steps": 200, "save": 2, "seeds": 4}
+    both = tl.compare(given.problem, algorithm, [tl.Chain(8), given.method], given.start, **run)
+    assert said["universality"] == both.universality and len(said["rows"]) == len(both.verdicts)
+    read = read_rows("rows.csv")
+    np.testing.assert_allclose(np.column_stack(read), np.column_stack([X, y]))
+    np.savez("other.npz", A=X)
+    np.savez("nan.npz", X=np.where(X[0, 0] == X, np.nan, X), y=y)
+    Path("words.csv").write_text("1,2\n3,x\n", encoding="utf-8")
+    Path("text.npz").write_text("hello", encoding="utf-8")
+    for line, words in (
+        ("other.npz", "holds A"),
+        ("nan.npz", "must be finite, but holds nan"),
+        ("words.csv", "must hold numbers"),
+        ("text.npz", "what numpy.savez writes"),
+        ("none.csv", "must exist"),
+        ("rows.txt", "end in .npz or .csv"),
+        ("rows.npz --dim 9", "`run.dim` must be 8"),
+        ("rows.npz --set run.steps=301", "within one pass of 300 rows"),
+        ("rows.csv --set problem.target=z1*z2", "with one for each"),
+        ("rows.npz --set problem.inputs.kind=isotropic", "its own `problem.inputs`"),
+    ):
+        assert main(["compare", "task.toml", "--data", *line.split()]) == 2
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert words in error and error.count(". ") == 0, error
+
+
 # --- analysis ---------------------------------------------------------------------------------------------------------
 
 
@@ -725,7 +771,8 @@ def test_formulas_of_isotropic_inputs_say_so() -> None:
         with pytest.raises(tl.InputError, match=r"holds for inputs N\(0, I\)"):
             call()
     found = tl.analyse("He2(z1)", inputs=inputs)
-    assert found.effective_fraction == pytest.approx(0.34) and "0.34 d" in str(found)
+    assert found.effective_fraction == pytest.approx(0.34) and "0.34 d for directions of largest" in str(found)
+    assert found.even_fraction == pytest.approx(0.68**2 / 0.928) and "0.4983 d for those spread evenly" in str(found)
     assert found.information == tl.analyse("He2(z1)").information
     with pytest.raises(tl.InputError, match="`inputs` must be Inputs"):
         tl.analyse("He2(z1)", inputs=[1, 2])
@@ -733,6 +780,31 @@ def test_formulas_of_isotropic_inputs_say_so() -> None:
     fields = start.fields(problem.inputs)
     plain = tl.moments(problem.replace(inputs=None), fields)
     assert tl.moments(problem, start).risk == pytest.approx(plain.risk)
+
+
+def test_recovery_counts_powers_of_the_effective_dimension_of_the_target() -> None:
+    """Steps to half the overlap, phase retrieval: D log(√D/2)/4γ wherever the target lies, and not tr Σ/‖Σ‖ of them.
+
+    D = tr Σ · Σ s P/Σ s² P goes from tr Σ/‖Σ‖ = d/4 in the widest directions to 4 d in the others.
+    """
+    s, w, dim, rate, seeds = np.array([4.0, 0.25]), np.array([0.2, 0.8]), 200, 0.02, 48
+    inputs = Inputs.blocks(s, w)
+    problem = tl.Problem("He2(z1)", "He2", inputs=inputs)
+    algorithm, found = tl.SGD(rate / d, loss="correlation", geometry="projected"), {}
+    for P in ([0.25, 0.0], [0.2, 0.8], [0.0, 4.0]):
+        D = dim * (s @ P) / (s**2 @ P)
+        start = tl.Overlaps.random(problem, dim, seed=3, size=seeds, P=scalars(*P))
+        runs = tl.solve(problem, algorithm, tl.Chain(dim), start, steps=int(2.5 * D / rate), save=400)
+        overlap = np.abs(runs.M.values[:, :, 0, 0]) / np.sqrt(runs.Q.values[:, :, 0, 0])
+        steps = np.array([np.append(runs.step.values[x > 0.5], np.inf)[0] for x in overlap])
+        found[D / dim] = np.median(steps), D * np.log(np.sqrt(D) / 2) / (4 * rate)
+        # the square of a normal has a standard deviation of √2
+        assert abs((overlap[:, 0] ** 2).mean() * D - 1) < sigmas(3) * np.sqrt(2 / seeds)
+    np.testing.assert_allclose([*found][:2], [inputs.effective_fraction, inputs.even_fraction])
+    for steps, expected in found.values():
+        assert 0.7 < steps / expected < 2.5
+    (top, expected), _, (bottom, _) = found.values()
+    assert bottom / expected > 10 > 2.5 > top / expected
 
 
 def test_the_error_of_blocking_is_measured() -> None:

@@ -17,6 +17,7 @@ import xarray as xr
 from twolayer.methods.chain import Chain
 from twolayer.methods.ode import ODE
 from twolayer.methods.vectors import Vectors
+from twolayer.numerics.errors import InputError
 from twolayer.running.judging import SHARE, Judgement, judge, ranges
 from twolayer.task.data import Data
 from twolayer.task.inputs import BLOCKS, Inputs
@@ -71,6 +72,11 @@ def surrogate(
     (4, 4, 20)
     """
     data = Data((X, y) if target is None else (X, y, target))
+    if len(data.target) != problem.k:
+        raise InputError(
+            f"The target has {problem.k} directions, but W_star has {len(data.target)} rows: give (X, y, W_star) with "
+            "one for each."
+        )
     inputs = Inputs.from_data(X, blocks)
     P = data.overlaps(inputs)
     gram = sum(s * one for s, one in zip(inputs.variances, P, strict=True))
