@@ -30,9 +30,9 @@ from twolayer.gaussian.ensemble import Cloud, Ensemble
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.risk import irreducible
 from twolayer.gaussian.wide import INTERACTIONS, Fineness, Wide
+from twolayer.loops.runge_kutta import Equation
 from twolayer.loops.scheduled import integrated
-from twolayer.loops.track import Equation
-from twolayer.loops.windows import Motion, Windows
+from twolayer.loops.windows import Motion, Pace, Windows
 from twolayer.methods.ode import ODE
 from twolayer.numerics.errors import InputError, choice, finite_number, keep_integers, positive_integer, require
 from twolayer.task.algorithm import SGD
@@ -150,7 +150,7 @@ class CloudMotion(Motion):
         risk = np.asarray(_risks(self.equation().ensemble, Cloud(*map(jnp.asarray, states))))
         return Measure(np.asarray(states.A) @ self.L.T, np.asarray(states.s) ** 2, np.asarray(states.a), risk)
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self, pace: Pace) -> dict[str, Any]:
         """The rule and its error."""
         ensemble, _ = self.wide.build(self.fineness)
         return {"regime": "mean field", "engine": ensemble.label, "engine_error": self.worst}

@@ -44,12 +44,11 @@ from twolayer.equations.structure import carried_in_blocks
 from twolayer.gaussian.descent import Descent, ReluDescent, descent_of, gradient_error
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
 from twolayer.gaussian.nodes import target_frame, vanishes
-from twolayer.loops.averaged import Averaged, AveragedMotion, Averaging, Precision
-from twolayer.loops.lanes import CPU_LANES, Lanes, in_groups, lane_axes, lane_numbers
+from twolayer.loops.averaged import AveragedMotion, Averaging, Precision, averaged
 from twolayer.loops.mean_step import mean_steps
+from twolayer.loops.runge_kutta import Equation
 from twolayer.loops.scheduled import integrated
-from twolayer.loops.stepwise import Stepper, Stepwise
-from twolayer.loops.track import Equation
+from twolayer.loops.stepwise import CPU_LANES, Lanes, Stepper, Stepwise, in_groups, lane_axes, lane_numbers
 from twolayer.loops.watching import Watch, accept, watched_value
 from twolayer.loops.windows import Motion, Pace, Windows
 from twolayer.methods.ode import ODEMotion
@@ -275,7 +274,7 @@ class RowMotion(Motion):
         """Overlaps of all starts, and what they would lose."""
         return self.observer.see(states)
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self, pace: Pace) -> dict[str, Any]:
         """How the averages were taken."""
         return self.observer.notes(self.task)
 
@@ -409,4 +408,4 @@ class Population(Method):
             motion = ODEMotion(task, averaging, limit_of_flow(algorithm, problem.divisor))
             return integrated(motion, self.rtol or averaging.rtol, self.max_steps, precision.checked)
 
-        return Averaged(make, precision)
+        return averaged(make, precision)

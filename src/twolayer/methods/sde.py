@@ -25,8 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.blocks import blocks_of
-from twolayer.equations.state import Overlap, pack, tangent, unpack
-from twolayer.equations.step import Limit, limit_at, quickening
+from twolayer.equations.state import Overlap, pack, unpack
+from twolayer.equations.step import Limit, limit_at, quickening, tangent
 from twolayer.equations.structure import rules_of_rotations
 from twolayer.gaussian.block_spread import (
     BlockSpread,
@@ -38,8 +38,7 @@ from twolayer.gaussian.block_spread import (
 from twolayer.gaussian.engines import adapt_steps
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.spread import Spread, spread_of
-from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
-from twolayer.loops.stepwise import Stepper, Stepwise
+from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, in_groups, lane_axes, lane_numbers
 from twolayer.loops.watching import Lane, Watch, accept, watched_value
 from twolayer.methods.ode import ODE
 from twolayer.numerics import random
