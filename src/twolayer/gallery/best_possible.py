@@ -9,7 +9,6 @@ Points: message passing on data drawn at dimension d. Lines: state evolution, d 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -20,6 +19,7 @@ from twolayer.gallery.shared.drawing import headline, points, power, sheet, told
 from twolayer.gallery.shared.judging import Verdict, largest, near, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Variables
 from twolayer.numerics.errors import positive_integer
 
 RESOLUTION = 0.3  # of the overlap
@@ -71,7 +71,7 @@ def _measured(
     seeds: int,
     seed: int,
     iterations: int,
-) -> dict[str, Any]:
+) -> Variables:
     best = tl.best_possible(target, fine, noise=noise)
     options = {"dim": dim, "seeds": seeds, "iterations": iterations}
     runs = [best.simulate(alpha, seed=seed + i, **options) for i, alpha in enumerate(alphas)]

@@ -8,8 +8,6 @@ differs is the law of the inputs. Where m is small, fields are not Gaussian, and
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
@@ -19,6 +17,7 @@ from twolayer.gallery.shared.drawing import headline, points, sheet, told
 from twolayer.gallery.shared.judging import holds, largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Options
 
 NOISE = 0.01
 RESOLUTION = 0.25  # of the risk
@@ -91,7 +90,7 @@ def _pair(
     y = np.tanh(field) + np.sqrt(NOISE) * rng.normal(size=rows)
     problem = tl.Problem("tanh(z1)", "erf", width=2, noise=NOISE)
     given = surrogate(problem, X, y, w, blocks=blocks, seed=seed, size=seeds)
-    run: dict[str, Any] = {"steps": rows, "save": save, "seed": seed}
+    run: Options = {"steps": rows, "save": save, "seed": seed}
     chain = tl.solve(given.problem, tl.SGD(gamma / tl.d), tl.Chain(dim), given.start, **run)
     vectors = tl.solve(given.problem, tl.SGD(gamma / tl.d), given.method, given.start, **run)
     return {"chain": chain.excess_risk.values, "vectors": vectors.excess_risk.values, "step": chain.step.values}

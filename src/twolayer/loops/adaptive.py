@@ -17,6 +17,7 @@ from twolayer.equations.step import Limit
 from twolayer.loops.averaged import AveragedMotion
 from twolayer.loops.runge_kutta import Equation
 from twolayer.loops.windows import Pace
+from twolayer.numerics.arguments import Notes
 from twolayer.task.method import Snapshot, Task
 
 __all__ = ["AdaptiveMotion"]
@@ -87,7 +88,7 @@ class AdaptiveMotion(AveragedMotion):
         """Finer averages, if the present ones are too coarse."""
         return self.inner.refine(end.y)
 
-    def notes(self, pace: Pace) -> dict[str, Any]:
+    def notes(self, pace: Pace) -> Notes:
         """What the motion has to say."""
         return self.inner.notes(pace)
 

@@ -22,6 +22,7 @@ from twolayer.gaussian.risk import excess_risks
 from twolayer.loops.host import StartAgain
 from twolayer.loops.runge_kutta import STAGES, Track
 from twolayer.loops.windows import Motion, Pace, Windows
+from twolayer.numerics.arguments import Notes, Options
 from twolayer.numerics.errors import choice, finite_number, keep_integers
 from twolayer.task.method import Evolution, Snapshot, Task
 from twolayer.task.problem import Problem
@@ -91,7 +92,7 @@ class Averaging:
         return CLOSED_RTOL if self.averager.closed else self.precision.tolerance / 10
 
     def _engine(self, at: Overlap, at_least: int | None = None) -> tuple[Averager, int, float]:
-        wanted: dict[str, Any] = {"engine": self.precision.engine, "tolerance": self.precision.tolerance}
+        wanted: Options = {"engine": self.precision.engine, "tolerance": self.precision.tolerance}
         if at_least is not None:
             wanted["at_least"] = at_least
         wanted["log2_points"] = self.precision.points
@@ -117,7 +118,7 @@ class Averaging:
             f"{self.precision.accuracy:g}){cheaper}, or a shorter time"
         )
 
-    def notes(self, pace: Pace) -> dict[str, Any]:
+    def notes(self, pace: Pace) -> Notes:
         """The engine and its error, and the risk below which differences mean nothing.
 
         The error is the largest truncation of an average, or what sampling does to the risk. Risks are differences of
@@ -211,7 +212,7 @@ class Sampled(Evolution, Generic[AveragedT]):
         work = self.averaging.averager.engine.work(self.averaging.task.problem.p)
         return 4 * work * self.windows.pace.evaluations / done <= precision.effort * TERMS_PER_EFFORT
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> Notes:
         """What the run itself has to say, with what the second told."""
         return self.windows.notes()
 

@@ -27,6 +27,7 @@ from twolayer.loops.host import settled
 from twolayer.loops.runge_kutta import Control, Equation
 from twolayer.loops.watching import Lane, Watch, accept, watched_value
 from twolayer.loops.windows import Motion, Pace, Window, Windows, control_of, quantity_of
+from twolayer.numerics.arguments import Notes
 from twolayer.task.method import Snapshot, Task
 from twolayer.task.tempo import Clock
 
@@ -193,7 +194,7 @@ class MeanStepMotion(AveragedMotion):
             return Snapshot.in_blocks(self.task.problem.inputs, *map(np.asarray, (states.gram, states.star, states.a)))
         return Snapshot(*map(np.asarray, self.equation().step.overlaps(states)))
 
-    def notes(self, pace: Pace) -> dict[str, Any]:
+    def notes(self, pace: Pace) -> Notes:
         """The rule for the terms beyond the averages."""
         beyond = {} if self.nodes is None else {"finite_dimension": self.nodes.label}
         return beyond | self.averaging.notes(pace)

@@ -19,6 +19,7 @@ import numpy as np
 from twolayer.equations.step import Limit
 from twolayer.loops.runge_kutta import OK, Equation, Track
 from twolayer.loops.windows import Integration, Motion, Pace, Window
+from twolayer.numerics.arguments import Notes
 from twolayer.task.method import Measure, Snapshot
 from twolayer.task.tempo import Clock, Tempo
 
@@ -83,7 +84,7 @@ class TimedMotion(Motion):
         """What is kept of states."""
         return self.inner.seen(states.y)
 
-    def notes(self, pace: Pace) -> dict[str, Any]:
+    def notes(self, pace: Pace) -> Notes:
         """What the motion has to say."""
         return self.inner.notes(pace)
 

@@ -27,6 +27,7 @@ from twolayer.gaussian.engines import select
 from twolayer.loops.host import settled
 from twolayer.loops.watching import DIVERGED, REACHED, Lane, Watch, watched_value
 from twolayer.numerics import random
+from twolayer.numerics.arguments import Notes, Options
 from twolayer.task.method import Evolution, Snapshot, Task
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.tempo import Tempo
@@ -64,7 +65,7 @@ LANE_NUMBERS = ("rates", "tempo", "noise", "table", "watch")
 """Parameters with a value of its own in each lane; the others are shared by all lanes."""
 
 
-def lane_numbers(params: Any) -> dict[str, Any]:
+def lane_numbers(params: Any) -> Options:
     """The parameters that differ from lane to lane, with leading axes (groups, lanes)."""
     return {name: getattr(params, name) for name in LANE_NUMBERS if getattr(params, name, None) is not None}
 
@@ -262,7 +263,7 @@ class Stepper(Protocol):
         """What a stage that follows needs to know of a state beyond the overlaps, seeds first."""
         return None
 
-    def notes(self, diverged: bool) -> dict[str, Any]:
+    def notes(self, diverged: bool) -> Notes:
         """What the result should record about the numerics, and advice if a seed diverged."""
         return {}
 
@@ -315,7 +316,7 @@ class Stepwise(Evolution):
         """What the stepper leaves."""
         return self.stepper.left(state[0])
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> Notes:
         """What the stepper has to say."""
         return self.stepper.notes(self._diverged)
 

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from twolayer.loops.runge_kutta import OK, STAGES, Control, Equation, Track, watched_at
+from twolayer.numerics.arguments import Notes
 from twolayer.task.method import Evolution, Measure, Snapshot, Task
 
 __all__ = ["CostWarning", "Integration", "Motion", "Pace", "Window", "Windows", "control_of", "quantity_of"]
@@ -55,7 +56,7 @@ class Motion(abc.ABC):
         """What is kept of states (starts, save points, …)."""
 
     @abc.abstractmethod
-    def notes(self, pace: Pace) -> dict[str, Any]:
+    def notes(self, pace: Pace) -> Notes:
         """What the result should record about the numerics, after the run at this pace."""
 
     def refine(self, end: Any) -> bool:
@@ -253,7 +254,7 @@ class Windows(Evolution, Generic[MotionT]):
         """What the motion leaves."""
         return self.motion.left(jax.tree.map(lambda x: x[:, -1], state[0]))
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> Notes:
         """What the motion has to say."""
         return self.motion.notes(self.pace)
 

@@ -28,6 +28,7 @@ from twolayer.loops.runge_kutta import Equation
 from twolayer.loops.scheduled import integrated
 from twolayer.loops.watching import watched_value
 from twolayer.loops.windows import Pace
+from twolayer.numerics.arguments import Notes
 from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
@@ -92,7 +93,7 @@ class ODEMotion(AveragedMotion):
         Q, M, a = map(np.asarray, states)
         return Snapshot(Q, M, a) if self.blocks is None else Snapshot.in_blocks(self.task.problem.inputs, Q, M, a)
 
-    def notes(self, pace: Pace) -> dict[str, Any]:
+    def notes(self, pace: Pace) -> Notes:
         """The regime, and the averages."""
         return {"regime": regime_of(self.task.algorithm).name, **self.averaging.notes(pace)}
 
