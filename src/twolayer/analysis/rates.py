@@ -108,7 +108,9 @@ def rates(problem: Problem, algorithm: SGD, start: Overlaps, method: ODE | None 
     Parameters
     ----------
     problem : Problem
+        The task.
     algorithm : SGD
+        Its laws fix the regime, and so which parts there are.
     start : Overlaps
         A single point (Q, M, P, a).
     method : ODE, optional

@@ -64,6 +64,13 @@ class Recovery:
         N and the information exponent k.
     samples : float
         At which runs are censored.
+
+    Examples
+    --------
+    >>> weak, strong = np.array([100.0, 120.0, 90.0]), np.array([300.0, np.inf, 250.0])
+    >>> found = Recovery(weak, strong, (0.25, 0.75), dim=50, information=2, samples=500.0)
+    >>> found.search.value, found.descents.tolist()
+    (100.0, [200.0, inf, 160.0])
     """
 
     weak: np.ndarray
@@ -270,6 +277,7 @@ def largest_overlaps(
     start : str or Overlaps
         As for `recovery`; by default the whole sphere.
     seeds, seed : int
+        Number of runs, and what their starts and samples are drawn from.
     progress, force
         As for `solve`.
 

@@ -56,6 +56,12 @@ class SecondLayer:
         Its test risk ½ E[(y − f)²], and the same without Δ/2.
     excess_per_sample : array (...)
         What a fit to n₂ samples adds to the risk, times n₂, to first order in 1/n₂.
+
+    Examples
+    --------
+    >>> fitted = SecondLayer(np.array([1.0]), np.array(0.15), np.array(0.1), np.array(0.2))
+    >>> round(float(fitted.risk_at(100)), 6)
+    0.152
     """
 
     a: np.ndarray
@@ -75,7 +81,13 @@ class SecondLayer:
         )
 
     def risk_at(self, samples: int) -> np.ndarray:
-        """Mean test risk of a fit to so many samples, to first order in 1/n₂."""
+        """Mean test risk of a fit to so many samples, to first order in 1/n₂.
+
+        Parameters
+        ----------
+        samples : int
+            n₂.
+        """
         n = positive_integer("samples", samples)
         require(n > self.a.shape[-1], "samples", n, f"more than the width {self.a.shape[-1]}")
         return np.asarray(self.risk + self.excess_per_sample / n)
@@ -186,6 +198,7 @@ def simulate_second_layer(
     Parameters
     ----------
     problem : Problem
+        The task; its second layer is not used.
     start : Overlaps
         A single first layer.
     samples : int

@@ -58,7 +58,12 @@ class WeakRecovery:
 
     Attributes
     ----------
+    problem, algorithm : Problem, SGD
+        What was measured.
+    threshold : float
+        η: the overlap at which a run has recovered.
     dims : tuple of int
+        Dimensions, in the order in which they were given.
     steps : array (dims, seeds)
         T of every run; infinite where it is censored.
     limits : tuple of int
@@ -69,6 +74,15 @@ class WeakRecovery:
         How T should grow (`Phase.growth`); None where nothing should be learned, and where samples are used again.
     directions : array (dims, seeds, k) or None
         T_r of every direction, where it was asked for: the first step looked at, up to some percent late.
+
+    Examples
+    --------
+    >>> algorithm = SGD(lr="0.2", batch="2*d", loss="correlation", geometry="projected")
+    >>> steps = np.array([[8.0, 9.0, 8.0, 7.0, 9.0, 8.0], [9.0, 10.0, 8.0, 9.0, 11.0, 9.0]])
+    >>> known = (0.5, (100, 200), steps, (50, 50), ("exact", "exact"), "log d")
+    >>> found = WeakRecovery(Problem("h2(z1)", "h2"), algorithm, *known)
+    >>> found.mu, [median.value for median in found.medians]
+    (1.0, [8.0, 9.0])
     """
 
     problem: Problem
@@ -189,9 +203,11 @@ def weak_recovery(
     Parameters
     ----------
     problem : Problem
+        A target of one or several directions, and a student.
     algorithm : SGD
         Projected or spherical; ``lr``, ``batch`` and ``dataset`` as laws in d.
     dim : int or sequence of int
+        Dimensions at which to measure; several show how the steps grow with d.
     threshold : float
         η in (0, 1).
     seeds, seed : int

@@ -176,6 +176,7 @@ def explore(
     problem : Problem
         Of text, not of Python functions.
     algorithm : SGD
+        The algorithm that the sliders begin with.
     start : Overlaps or str
         Or ``"random"``, ``"sphere"``, ``"hemisphere"``, ``"gaussian"``.
     port : int

@@ -59,6 +59,14 @@ class Target:
         The ridge form when h has one with a single activation.
     smooth : bool
         Whether h is known to be smooth, which saves the search for kinks.
+    latex : str
+        The formula as it is typeset in a notebook; empty where there is none.
+    key : hashable, optional
+        Identity for equality and caching; by default the function and what is said of it.
+    description : str or dict, optional
+        What a file would hold; None for functions of Python.
+    light : bool
+        Whether arrays of NumPy are taken as they are, without JAX.
 
     Examples
     --------
@@ -92,6 +100,11 @@ class Target:
     def on_host(self, fields: np.ndarray) -> np.ndarray:
         """H as an array of NumPy; of formulas and teachers without JAX.
 
+        Parameters
+        ----------
+        fields : array (..., k)
+            λ*.
+
         Examples
         --------
         >>> Target.of("z1*z2").on_host(np.array([[2.0, 3.0]])).tolist()
@@ -124,6 +137,11 @@ class Target:
     def scaled(self, factor: float) -> Target:
         """The same target times a number, with all that is known of it.
 
+        Parameters
+        ----------
+        factor : float
+            That number.
+
         Examples
         --------
         >>> Target.of("z1*z2").scaled(0.5).polynomial
@@ -151,6 +169,7 @@ class Target:
         Parameters
         ----------
         source : str or callable or Target or dict
+            ``"z1*z2 + He3(z1)"``, a function of JAX, or a table such as ``{"teacher": "erf", "k": 3}``.
         directions : int, optional
             k; required for a callable, at least the largest index for a formula.
 

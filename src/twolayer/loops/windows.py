@@ -28,7 +28,14 @@ LONG, JUDGED = 60.0, 4.0  # seconds that a run may take without a word, and afte
 
 
 class CostWarning(UserWarning):
-    """A run is going to take long; the message says why, and what to change."""
+    """A run is going to take long; the message says why, and what to change.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", CostWarning)  # it is known that runs take long inside this block
+    """
 
 
 class Motion(abc.ABC):

@@ -495,7 +495,7 @@ class Chain(Stackable):
         return None
 
     def chosen(self, task: Task, spec: ChainForm) -> str:
-        """What takes the steps of a task, whatever its length: ``"jax"``, ``"compiled"`` or ``"device"``."""
+        """What takes the steps of a ``task`` of the form ``spec``, whatever its length: jax, compiled or device."""
         on_cpu = jax.default_backend() == "cpu"
         if self.engine == "jax" and on_cpu:
             return "jax"

@@ -255,11 +255,11 @@ class MeanField(Method):
         return super().objection(problem, algorithm)
 
     def wide(self, task: Task, particles: int) -> Wide:
-        """What builds the average over so many particles."""
+        """What builds the average of a ``task`` over so many ``particles``."""
         return self.average(task.as_trained.problem, task.algorithm.loss, particles)
 
     def average(self, problem: Problem, loss: Loss, particles: int) -> Wide:
-        """The same for a problem and a loss."""
+        """The same for a ``problem`` and a ``loss``, over so many ``particles``."""
         rest, own = self.dim - rank_of(problem.P), self.self_interaction
         if problem.labels.flips and loss.student is not None:
             # single samples play no role: only the mean label counts

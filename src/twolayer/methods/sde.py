@@ -286,7 +286,7 @@ class SDE(Method):
         return rules_of_rotations(algorithm)
 
     def stride(self, problem: Problem, algorithm: SGD) -> int:
-        """Steps of SGD in one time step."""
+        """Steps of SGD in one time step, for a ``problem`` and an ``algorithm``."""
         return max(1, round(self.dt * problem.divisor / algorithm.lr(self.dim)))
 
     def save_points(self, clocks: Clocks, time: End, steps: End, save: Save, alpha: End = None) -> np.ndarray:

@@ -135,11 +135,13 @@ def best_line(ax: Axes, alphas: Any, values: Any, label: str = "best possible") 
     Parameters
     ----------
     ax : Axes
+        The panel, which is drawn on.
     alphas : array of float
         n/d of the panel's axis; a single one draws a horizontal line, for panels over other quantities.
     values : array of float
         What the panel shows, at the best possible: an overlap, or ``excess_risk`` of `best_possible`.
     label : str
+        Its name in the legend.
 
     Examples
     --------

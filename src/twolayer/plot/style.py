@@ -278,6 +278,13 @@ def positive(values: Any) -> Any:
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
     """Write a figure, all or nothing; the format follows the name (.png, .pdf, .svg), or the style if it has none.
 
+    Parameters
+    ----------
+    figure : Figure
+        What is written.
+    path : path
+        Its name, with or without an ending.
+
     Examples
     --------
     >>> save_figure(Figure(), "figure.gif")

@@ -78,6 +78,7 @@ def compare(
     Parameters
     ----------
     problem : Problem
+        The task, the same for all methods.
     algorithm : SGD, or list of Stage
         Stages have ends and save points of their own, so that time, steps and save are left out, and no thresholds.
     methods : sequence of Method, optional

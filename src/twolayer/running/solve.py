@@ -44,15 +44,36 @@ __all__ = ["AccuracyWarning", "DivergenceWarning", "HeavyTailWarning", "solve"]
 
 
 class DivergenceWarning(UserWarning):
-    """Some seeds diverged; the dataset says which, where, and what to change."""
+    """Some seeds diverged; the dataset says which, where, and what to change.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", DivergenceWarning)  # runs that diverge raise inside this block
+    """
 
 
 class AccuracyWarning(UserWarning):
-    """The error of a result is larger than was asked for; its notes and error bars tell how large."""
+    """The error of a result is larger than was asked for; its notes and error bars tell how large.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", AccuracyWarning)  # averages that are too coarse raise inside this block
+    """
 
 
 class HeavyTailWarning(UserWarning):
-    """Reused samples come back to the fields through a polynomial of high degree: averages have heavy tails."""
+    """Reused samples come back to the fields through a polynomial of high degree: averages have heavy tails.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", HeavyTailWarning)  # medians are looked at, not means
+    """
 
 
 def method_by_name(word: str, dim: int | None, knobs: dict[str, Any]) -> Method:
@@ -136,7 +157,9 @@ def solve(
     Parameters
     ----------
     problem : Problem
+        What is learned and by whom: target, noise, inputs, activation, width and second layer.
     algorithm : SGD
+        How: learning rate and batch as laws in d, loss, geometry, fresh or reused samples.
     method : Method
         Such as ``Chain(dim=10_000)`` or ``ODE()``; the knobs of a method are in its constructor.
     start : Overlaps, Particles or str

@@ -61,6 +61,7 @@ class Stage:
     Parameters
     ----------
     algorithm : SGD
+        What is done in this stage. It may differ from the one before in everything: lr, batch, loss, rule, layers.
     steps, time, alpha : int or float
         One of them; as for `solve`. A schedule counts from the beginning of its stage.
     problem : Problem, optional

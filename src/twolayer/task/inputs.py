@@ -41,6 +41,8 @@ class Inputs:
         d_i/d as d → ∞.
     dims : tuple of int, optional
         d_i where they are given; else they are rounded from the fractions at each d.
+    made : tuple of (str, value)
+        The call that made it, as `describe` tells it.
 
     Examples
     --------
@@ -201,6 +203,12 @@ class Inputs:
     def of(cls, value: Inputs | dict[str, Any] | str | None) -> Inputs:
         """Inputs from what a problem, a file or a description holds.
 
+        Parameters
+        ----------
+        value : Inputs, dict, str or None
+            A table with its ``kind`` (``"isotropic"``, ``"blocks"`` or ``"power_law"``) and the arguments of that class
+            method; None and ``"isotropic"`` stand for N(0, I).
+
         Examples
         --------
         >>> Inputs.of({"kind": "blocks", "variances": [2.0, 0.5], "fractions": [0.5, 0.5]}).count
@@ -230,6 +238,11 @@ class Inputs:
 
     def replace(self, **changes: Any) -> Inputs:
         """The same with some arguments of the call changed.
+
+        Parameters
+        ----------
+        **changes
+            Arguments of the class method that made it, such as ``exponent`` of `power_law`.
 
         Examples
         --------
@@ -271,12 +284,24 @@ class Inputs:
         return self.mean_variance / max(self.variances)
 
     def effective_dimension(self, dim: int) -> float:
-        """d_eff = tr Σ/‖Σ‖: overlaps concentrate where it is large."""
+        """d_eff = tr Σ/‖Σ‖: overlaps concentrate where it is large.
+
+        Parameters
+        ----------
+        dim : int
+            d.
+        """
         sizes = self.sizes(dim)
         return math.fsum(s * n for s, n in zip(self.variances, sizes, strict=True)) / max(self.variances)
 
     def sizes(self, dim: int) -> tuple[int, ...]:
-        """d_i, which sum to d: those given, or the fractions of d rounded by largest remainders."""
+        """d_i, which sum to d: those given, or the fractions of d rounded by largest remainders.
+
+        Parameters
+        ----------
+        dim : int
+            d; where sizes were given it has to be their sum.
+        """
         if self.dims is not None:
             if sum(self.dims) != dim:
                 reject("dim", dim, f"{sum(self.dims)}, the sum of the block sizes of the inputs")

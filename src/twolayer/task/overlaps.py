@@ -36,9 +36,11 @@ class Overlaps:
     Parameters
     ----------
     Q : array (..., p, p)
+        Student–student: Q_jl = w_j·w_l, with the squared norms of the rows on the diagonal.
     M : array (..., p, k)
+        Student–target: M_jr = w_j·w*_r.
     P : array (k, k), optional
-        The identity by default.
+        Target–target: w*_r·w*_s. The identity by default.
     a : array (..., p), optional
         Second layer; by default what the problem says.
     dim : int, optional
@@ -106,6 +108,11 @@ class Overlaps:
     def fields(self, inputs: Inputs) -> Overlaps:
         """Covariance of the fields, Σ_i s_i Ω⁽ⁱ⁾, as plain overlaps.
 
+        Parameters
+        ----------
+        inputs : Inputs
+            The variances s_i of the blocks, as many as these overlaps have.
+
         Examples
         --------
         >>> start = Overlaps.in_blocks(Q=[[[0.4]], [[0.6]]], M=[[[0.1]], [[0.2]]], P=[[[0.5]], [[0.5]]])
@@ -166,9 +173,11 @@ class Overlaps:
         Parameters
         ----------
         problem : Problem
+            Gives p, k and the target's own overlaps P.
         dim : int
             d.
         seed : int
+            Which start, or which set of them: the same number gives the same start.
         size : int, optional
             Draw this many independent starts, on a leading axis.
         law : str
@@ -231,10 +240,13 @@ class Overlaps:
         Q : array (..., blocks, p, p)
             Euclidean: Σ_i Q⁽ⁱ⁾_jj is the squared norm of row j, whatever the variances.
         M : array (..., blocks, p, k)
+            Inner products of the parts of student and target rows in each block.
         P : array (blocks, k, k)
             How the target's directions lie in the blocks; Σ_i s_i P⁽ⁱ⁾ is the `gram` of the problem.
         a : array (..., p), optional
+            Second layer; by default what the problem says.
         dim : int, optional
+            Dimension these overlaps come from, if any.
 
         Examples
         --------
@@ -249,6 +261,15 @@ class Overlaps:
     @classmethod
     def from_weights(cls, W: Array, W_star: Array, a: Array | None = None) -> Overlaps:
         """Overlaps of explicit weights, W (p, d) and W* (k, d).
+
+        Parameters
+        ----------
+        W : array (p, d)
+            Rows of the student's first layer.
+        W_star : array (k, d)
+            Directions of the target.
+        a : array (p,), optional
+            Second layer; by default what the problem says.
 
         Examples
         --------
@@ -265,7 +286,15 @@ class Overlaps:
 
     @classmethod
     def unchecked(cls, Q: Any, M: Any, P: Any, a: Any, dim: int | None = None) -> Overlaps:
-        """Overlaps from arrays of JAX that are taken on trust."""
+        """Overlaps from arrays of JAX that are taken on trust.
+
+        Parameters
+        ----------
+        Q, M, P, a : arrays of JAX
+            As of `Overlaps`, of matching shapes; a may be None.
+        dim : int, optional
+            Dimension these overlaps come from, if any.
+        """
         return _unflatten(dim, (Q, M, P, a))
 
     def __getitem__(self, index: Any) -> Overlaps:

@@ -103,6 +103,11 @@ class Particles:
     def from_overlaps(cls, start: Overlaps) -> Particles:
         """The neurons of a network as particles of equal weight.
 
+        Parameters
+        ----------
+        start : Overlaps
+            One start; rows of any norm.
+
         Examples
         --------
         >>> Particles.from_overlaps(Overlaps(Q=[[1.0, 0.2], [0.2, 1.0]], M=[[0.6], [0.0]])).q.round(3).tolist()
@@ -122,6 +127,7 @@ class Particles:
         Parameters
         ----------
         problem : Problem
+            Gives k and the target's overlaps P.
         size : int
             Number of particles.
         law : str or callable
@@ -130,6 +136,7 @@ class Particles:
         dim : int, optional
             d, for the named laws.
         seed : int
+            Of the draws.
 
         Examples
         --------

@@ -232,6 +232,7 @@ def optimise(
     Parameters
     ----------
     problem : Problem
+        The task.
     algorithm : SGD
         Without a schedule; its lr and batch fix the powers of d, and where the search begins.
     start : Overlaps
