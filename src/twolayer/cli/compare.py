@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twolayer.cli.common import (
     CHANGE,
@@ -29,6 +29,7 @@ from twolayer.numerics.writing import named
 
 if TYPE_CHECKING:
     from twolayer.files.taskfile import TaskFile
+    from twolayer.numerics.arguments import Json
     from twolayer.running.comparison import Comparison
 
 EXAMPLES = (
@@ -140,7 +141,7 @@ def keeper(base: Path) -> Callable[[Comparison], None]:
     return write
 
 
-def rows_of(done: Comparison) -> dict[str, Any]:
+def rows_of(done: Comparison) -> Json:
     """A comparison as plain values."""
     rows = [dataclasses.asdict(row) for row in done.verdicts]
     found = {"reference": done.reference, "skipped": done.skipped, "rows": rows}

@@ -15,8 +15,6 @@ calls agreement.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
@@ -26,6 +24,7 @@ from twolayer.gallery.shared.drawing import headline, points, sheet
 from twolayer.gallery.shared.judging import Check, largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.significance import limit_of
 from twolayer.running.judging import SHARE, entries, ranges
 from twolayer.running.surrogate import surrogate
@@ -89,9 +88,7 @@ def _apart(what: str, gap: np.ndarray, tolerance: np.ndarray) -> Check:
     return Check(outcome, f"{what}: surely {max(surely, 0.0):.2f}, more than {SHARE:g} expected")
 
 
-def _pair(
-    seed: int, dim: int, rows: int, latent: int, seeds: int, gamma: float, blocks: int, save: int
-) -> dict[str, Any]:
+def _pair(seed: int, dim: int, rows: int, latent: int, seeds: int, gamma: float, blocks: int, save: int) -> Variables:
     """Risks of the surrogate's chain and of SGD over the rows, (seed, point) each, and what lies between them.
 
     ``gap`` (seed, point, entry) holds the differences of risk, M and Q after the start, in parts of their range.
@@ -105,7 +102,7 @@ def _pair(
     y = np.tanh(X @ w[0]) + np.sqrt(NOISE) * rng.normal(size=rows)
     problem = tl.Problem("tanh(z1)", "erf", width=2, noise=NOISE)
     given = surrogate(problem, X, y, w, blocks=blocks, seed=seed, size=seeds)
-    run: dict[str, Any] = {"steps": rows, "save": save, "seed": seed}
+    run: Options = {"steps": rows, "save": save, "seed": seed}
     chain = tl.solve(given.problem, tl.SGD(gamma / tl.d), tl.Chain(dim), given.start, **run)
     over = tl.solve(given.problem, tl.SGD(gamma / tl.d), given.method, given.start, **run)
     scales, one, two = ranges(chain, given.problem.P, dim), entries(chain), entries(over)

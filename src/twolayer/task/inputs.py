@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.numerics.arguments import Array
+from twolayer.numerics.arguments import Array, Json
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require, short
 
 __all__ = ["Inputs"]
@@ -200,7 +200,7 @@ class Inputs:
         return cls._of_spectrum(np.concatenate([values, np.zeros(X.shape[1] - len(values))]), blocks)
 
     @classmethod
-    def of(cls, value: Inputs | dict[str, Any] | str | None) -> Inputs:
+    def of(cls, value: Inputs | Json | str | None) -> Inputs:
         """Inputs from what a problem, a file or a description holds.
 
         Parameters
@@ -233,7 +233,7 @@ class Inputs:
         made: Inputs = make(**arguments)
         return made
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """The call that made it, as plain values."""
         return dict(self.made)
 
