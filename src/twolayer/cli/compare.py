@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from twolayer.files.taskfile import TaskFile
     from twolayer.numerics.arguments import Json
     from twolayer.running.comparison import Comparison
+    from twolayer.task.method import Method
+    from twolayer.task.overlaps import Overlaps
+    from twolayer.task.problem import Problem
 
 EXAMPLES = (
     ("twolayer compare task.toml", "the methods of the file, judged by the first theory"),
@@ -68,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     from twolayer.numerics.errors import Interrupted
     from twolayer.running.compare import compare
 
-    algorithm: Any = task.stages() or task.algorithm()
+    algorithm = task.stages() or task.algorithm()
     words = None if args.methods is None else [word.strip() for word in args.methods.split(",")]
     if args.data is not None:
         problem, methods, start = _over_rows(task, words, args.data)
@@ -102,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     return int(any(failed(result) for result in done.results.values()))
 
 
-def _over_rows(task: TaskFile, words: list[str] | None, path: str) -> tuple[Any, list[Any], Any]:
+def _over_rows(task: TaskFile, words: list[str] | None, path: str) -> tuple[Problem, list[Method], Overlaps]:
     """The Gaussian surrogate of rows, the methods at their dimension with SGD over the rows, and a random start."""
     from twolayer.files.rows import read_rows
     from twolayer.methods.chain import Chain
