@@ -33,7 +33,7 @@ EXACT = 3.0  # n/d from which on `best_possible` ends at exact recovery of all `
 @figure(
     "reuse-or-fresh",
     "overlaps by fresh and by reused batches for targets that both, only reused, or neither learn",
-    quick={"dim": 100, "seeds": (16,) * 6, "steps": 2, "tolerance": 4e-3},
+    quick={"dim": 100, "seeds": (16, 16, 16, 16, 16, 16), "steps": 2, "tolerance": 4e-3},
     group="giant-steps",
 )
 def reuse_or_fresh(
