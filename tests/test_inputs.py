@@ -684,6 +684,14 @@ def test_the_direction_of_least_squares_and_bad_data() -> None:
     elsewhere = tl.Overlaps.random(given.problem, 6)
     with pytest.raises(tl.InputError, match="overlaps of the data's target"):
         tl.solve(given.problem, tl.SGD(0.1 / d), given.method, elsewhere, steps=1)
+    alone = tl.solve(problem, tl.SGD(0.1 / d), tl.Vectors(data=(X, y, w)), "hemisphere", steps=4, save=1, seeds=2)
+    assert alone.M_block.shape == (2, 2, 6, 1, 1) and (alone.M.values[:, 0] > 0).all()
+    other = problem.replace(inputs=given.problem.inputs)
+    assert tl.solve(other, tl.SGD(0.1 / d), given.method, "random", steps=2, save=1).sizes["block"] == 3
+    with pytest.raises(tl.InputError, match="must be those of the data"):
+        tl.solve(problem.replace(inputs=Inputs.power_law(1, 6)), tl.SGD(0.1 / d), given.method, "random", steps=2)
+    with pytest.raises(tl.InputError, match="with one for each"):
+        tl.solve(tl.Problem("z1*z2", "erf"), tl.SGD(0.1 / d), given.method, "random", steps=2)
     assert tl.Vectors(data=(X, y)) == tl.Vectors(data=(X, y)) != tl.Vectors(6)
     with pytest.raises(tl.InputError, match="not kept in files"):
         tl.Vectors(**{k: v for k, v in given.method.describe().items() if k != "name"})
