@@ -442,6 +442,38 @@ def test_the_chain_has_the_law_of_vectors(case: str, monkeypatch: pytest.MonkeyP
     assert min(values) * len(values) < LEVEL
 
 
+def test_blocks_have_independent_lengths() -> None:
+    """What a batch adds outside the known directions is drawn for every block; a chain that shares it fails."""
+    rng, seeds, dims, s = np.random.default_rng(9), 4000, np.array([10, 10]), np.array([1.5, 0.5])
+    problem, start = task(Inputs.blocks(s, dims=dims.tolist()), scalars(0.5, 0.5), scalars(0.1, 0.2), scalars(0.5, 0.5))
+
+    def plain(shared: bool) -> np.ndarray:
+        """The coordinates (A, B) of one neuron in both blocks, three steps."""
+        L = np.sqrt(0.5)
+        A = np.tile(np.array([0.1, 0.2]) / L, (seeds, 1))
+        B = np.sqrt(0.5 - A**2)
+        for _ in range(3):
+            star, own = rng.normal(size=(2, seeds, 2))
+            field = (np.sqrt(s) * (star * A + own * B)).sum(1)
+            e = erf((np.sqrt(s) * star * L).sum(1) / np.sqrt(2)) - erf(field / np.sqrt(2))
+            push = (2.0 * np.sqrt(2 / np.pi) * np.exp(-(field**2) / 2) * e)[:, None] * np.sqrt(s)
+            outside = rng.chisquare(dims - 2, size=(seeds, 2))
+            A, B = A + push * star, np.hypot(B + push * own, push * np.sqrt(outside[:, :1] if shared else outside))
+        return np.asarray(A**2 + B**2)
+
+    def package(method: Any) -> np.ndarray:
+        result = tl.solve(problem, tl.SGD(2.0), method, start, steps=3, save=[3], seeds=seeds)
+        return np.asarray(result.Q_block.values[:, 0, :, 0, 0])
+
+    def apart(Q: np.ndarray) -> np.ndarray:
+        return np.log((Q[:, 0] / s[0]) / (Q[:, 1] / s[1]))
+
+    vectors = apart(package(tl.Vectors(20)))
+    for right in (package(tl.Chain(20)), plain(False)):
+        assert stats.ks_2samp(vectors, apart(right)).pvalue * 2 > LEVEL
+    assert stats.ks_2samp(vectors, apart(plain(True))).pvalue < LEVEL
+
+
 def test_the_chain_at_large_dimensions_follows_the_ode() -> None:
     """Blocks with triangular factors; the bias at d = 4000 is far below the standard errors."""
     problem, start = three()
