@@ -26,6 +26,7 @@ from twolayer.files.rows import read_rows
 from twolayer.files.taskfile import read_task
 from twolayer.gaussian.block_spread import block_spread_of, pack_blocks
 from twolayer.running.blocking import blocking_error
+from twolayer.running.cost import cost_of_comparison
 from twolayer.running.surrogate import surrogate
 from twolayer.task.data import Data
 from twolayer.task.overlaps import rank_of
@@ -622,6 +623,10 @@ def test_inputs_in_task_files_sweeps_and_titles(tmp_path: Path) -> None:
                      '{variances = [1.5, 0.5], fractions = [0.5, 0.5]}') + blocks,
         encoding="utf-8",
     )  # fmt: skip
+    runs = tl.compare(problem, tl.SGD(0.2 / d), [tl.ODE(), tl.Chain(40)], "random", time=0.1, save=1, seeds=2)
+    assert {row.verdict for row in runs.verdicts} == {"undecided"} and "have given sizes" in runs.verdicts[0].reason
+    cost = cost_of_comparison(problem, tl.SGD(0.2 / d), [tl.ODE(), tl.Chain(40)], "random", time=0.1, seeds=2)
+    assert "runs" in str(cost)
     start = read_task(path).start(problem)
     assert start.blocks == 2 and start.dim == 40
     with pytest.raises(tl.InputError, match="Unknown swept key"):
@@ -691,6 +696,25 @@ def test_passes_over_rows() -> None:
     assert (many.train_risk[:, 1] < many.train_risk[:, 0]).all()
     # the risk on the rows at the start, by hand: every seed sees all of them
     assert np.ptp(one.train_risk[:, 0].values) < 1e-12 and not np.allclose(one.M[0, -1], one.M[1, -1])
+
+
+def test_full_batches_of_rows_are_a_plain_loop() -> None:
+    """Gradient descent on all rows, from weights that overlaps in blocks of one dimension tell."""
+    X, y, star = rows_of_a_feature_map(40, 4, 6, 5)
+    problem = tl.Problem("tanh(z1)", "erf")
+    given = surrogate(problem, X, y, star)
+    assert given.problem.inputs.dims == (1, 1, 1, 1)
+    V = np.linalg.eigh(np.cov(X.T, bias=True))[1][:, ::-1]
+    W, centred = np.array([0.4, -0.3, 0.2, 0.5]), X - X.mean(0)
+    parts = [scalars(*x) for x in ((W @ V) ** 2, (W @ V) * (star[0] @ V), (star[0] @ V) ** 2)]
+    algorithm = tl.SGD(0.8, batch=40, dataset=40)
+    result = tl.solve(given.problem, algorithm, given.method, tl.Overlaps.in_blocks(*parts, dim=4), steps=6, save=6)
+    for step in range(7):
+        field = centred @ W
+        error = y - erf(field / np.sqrt(2))
+        assert float(result.train_risk[0, step]) == pytest.approx((error**2).mean() / 2, rel=1e-10)
+        assert float(result.M[0, step, 0, 0]) == pytest.approx((field * (centred @ star[0])).mean(), rel=1e-10)
+        W = W + 0.8 * (error * np.sqrt(2 / np.pi) * np.exp(-(field**2) / 2)) @ centred / 40
 
 
 def test_the_direction_of_least_squares_and_bad_data() -> None:
