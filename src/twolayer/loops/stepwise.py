@@ -89,7 +89,7 @@ class Stepwise(Evolution):
         """Outcome codes and the steps of the algorithm where the seeds stopped."""
         code, stop = self.lanes.unfold(state[1].code), self.lanes.unfold(state[1].stop)
         self._diverged = bool((code == DIVERGED).any())
-        return code, (stop - self.lanes.before[self.lanes.index]) * self.stride
+        return code, (stop - self.lanes.of_seeds(self.lanes.before)) * self.stride
 
     def left(self, state: Any) -> Any:
         """What the stepper leaves."""
