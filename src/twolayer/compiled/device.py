@@ -220,8 +220,7 @@ def spread_out(state: Any, mesh: Any, places: int) -> Any:
 @partial(jax.jit, static_argnames="mesh")
 def keys_of(words: Any, runs: Any, mesh: Any) -> Any:
     """Keys (4, places) of the streams of all runs."""
-    keys = [word for role in STREAMS for word in random.threefry(words, np.uint32(role), runs[0])]
-    keys = jnp.stack(keys)
+    keys = jnp.stack([word for role in STREAMS for word in random.threefry(words, np.uint32(role), runs[0])])
     return jax.lax.with_sharding_constraint(keys, NamedSharding(mesh, LAST_OVER_SEEDS))  # type: ignore[no-untyped-call]
 
 
