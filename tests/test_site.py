@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import inspect
 import json
 import re
 import tomllib
+import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,12 +53,79 @@ def test_every_public_name_has_one_entry() -> None:
     assert sorted(entries()) == sorted(public())
 
 
-def test_every_public_function_has_an_example() -> None:
-    for name in public():
-        module, _, last = name.removeprefix("twolayer.").rpartition(".")
-        value = getattr(getattr(tl, module) if module != "twolayer" and module else tl, last)
-        if inspect.isfunction(value):
-            assert ">>>" in (inspect.getdoc(value) or ""), name
+def object_of(name: str) -> Any:
+    module, _, last = name.rpartition(".")
+    return getattr(importlib.import_module(module), last)
+
+
+def test_every_public_name_has_an_example() -> None:
+    bare = [name for name in public() if ">>>" not in (inspect.getdoc(object_of(name)) or "")]
+    assert not bare
+
+
+def told(doc: str) -> set[str]:
+    """Arguments that the sections of a docstring have words for: ``name : type``, and at least a line below it."""
+    found: set[str] = set()
+    for section in re.findall(r"(?:Parameters|Attributes)\n-+\n(.*?)(?=\n\n|\Z)", doc, re.S):
+        for head, text in re.findall(r"^(\S.*)\n((?:[ ]+\S.*\n?)*)", section + "\n", re.M):
+            found |= {word.strip().lstrip("*") for word in head.partition(" : ")[0].split(",")} if text else set()
+    return found
+
+
+def wordless(name: str, value: Any) -> list[str]:
+    """Arguments of a function, of a class and of its methods that nothing is said about.
+
+    Methods may name theirs in the sentence that they have, and need not repeat what a method that they override says.
+    """
+
+    def missing(label: str, function: Any, words: set[str]) -> list[str]:
+        asked = [n for n in inspect.signature(function).parameters if n not in ("self", "cls") and n[0] != "_"]
+        return [f"{label}({argument})" for argument in asked if argument not in words]
+
+    if not inspect.isclass(value):
+        return missing(name, value, told(inspect.getdoc(value) or "")) if inspect.isroutine(value) else []
+    found = []
+    if not issubclass(value, BaseException) or "__init__" in vars(value):
+        found += missing(name, value, told(inspect.getdoc(value) or ""))
+    for word, method in vars(value).items():
+        if word.startswith("_") or not isinstance(method, types.FunctionType | classmethod | staticmethod):
+            continue
+        docs = [inspect.getdoc(vars(base)[word]) or "" for base in value.__mro__ if word in vars(base)]
+        words = {argument for doc in docs for argument in (told(doc) | set(re.findall(r"``(\w+)(?:\(\w*\))?``", doc)))}
+        found += missing(f"{name}.{word}", getattr(value, word), words)
+    return found
+
+
+def test_every_argument_of_a_public_name_has_words() -> None:
+    found = [argument for name in public() for argument in wordless(name, object_of(name))]
+    assert not found, found
+
+
+def test_arguments_without_words_are_seen() -> None:
+    def half(told: int, bare: int, missing: int) -> None:
+        """Two of three go without.
+
+        Parameters
+        ----------
+        told : int
+            Something.
+        bare : int
+        """
+
+    class Base:
+        """Nothing to make it of."""
+
+        def method(self, one: int, two: int) -> None:
+            """Do something with ``one``."""
+
+    class Child(Base):
+        """The same."""
+
+        def method(self, one: int, two: int) -> None:
+            """Do something else."""
+
+    assert wordless("half", half) == ["half(bare)", "half(missing)"]
+    assert wordless("Child", Child) == ["Child.method(two)"]
 
 
 def cells(page: Path) -> list[str]:

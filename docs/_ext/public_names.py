@@ -65,8 +65,16 @@ def entry(name: str) -> list[str]:
         return [f".. py:data:: {name}", "", f"   {words}", ""]
     if inspect.isclass(value):
         kind = "autoexception" if issubclass(value, BaseException) else "autoclass"
-        return [f".. {kind}:: {name}", "   :members:", ""]
+        return [f".. {kind}:: {name}", "   :members:", *plumbing(value), ""]
     return [f".. autofunction:: {name}", ""]
+
+
+def plumbing(value: type) -> list[str]:
+    """What every method has is told once, by `Method`: nobody who uses one calls it."""
+    if not issubclass(value, tl.extend.Method) or value is tl.extend.Method:
+        return []
+    own = [name for name in vars(tl.extend.Method) if not name.startswith("_")]
+    return [f"   :exclude-members: {', '.join([*own, 'prepare_stack'])}"]
 
 
 class Rst(SphinxDirective):

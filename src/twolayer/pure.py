@@ -77,7 +77,22 @@ def _engine(problem: Problem, loss: Loss | str, at: Overlaps | None) -> Engine:
 
 
 class MeanAverages(eqx.Module):
-    """Overlaps → the averages; what `averages` returns."""
+    """Overlaps → the averages; what `averages` returns.
+
+    Attributes
+    ----------
+    engine : Engine
+        What computes them: a closed form, or nodes.
+    layer, noise : array (p,), float
+        The second layer where overlaps have none, and Δ.
+
+    Examples
+    --------
+    >>> with jax.enable_x64(True):
+    ...     found = averages(Problem("He2(z1)", "He2"))(Overlaps([[1.0]], [[0.5]]))
+    ...     found.phi.shape, round(float(found.excess_risk), 6)
+    ((1, 1), 1.5)
+    """
 
     engine: Engine
     layer: Any
@@ -96,6 +111,7 @@ def averages(problem: Problem, loss: Loss | str = "squared", at: Overlaps | None
     problem : Problem
         Its noise may be traced.
     loss : str or Loss
+        ``"squared"`` by default.
     at : Overlaps, optional
         A point at which quadratures are refined until they have converged.
 
@@ -119,6 +135,28 @@ class VectorField(eqx.Module):
     """The right-hand side of the limit d → ∞: an engine, and what the step makes of its averages.
 
     Called with overlaps it returns their rates of change; diffrax calls `rate`.
+
+    Attributes
+    ----------
+    engine : Engine
+        What computes the averages.
+    limit : Limit
+        Weights of gradient, noise and decay in the limit.
+    noise, layer : float, array (p,)
+        Δ, and the second layer where overlaps have none.
+    form : Form
+        What fixes the compiled code: geometry, momentum, which layers move.
+    noisy : bool
+        Whether the term of second order in lr is there; it is not in the regime of gradient flow.
+    blocks : Blocks, optional
+        Variances and sizes of the blocks of the inputs; overlaps then have an axis for them.
+
+    Examples
+    --------
+    >>> with jax.enable_x64(True):
+    ...     field = vector_field(Problem("z1", "linear"), SGD(lr="0.1*d**-2"))
+    ...     field(Overlaps([[1.0]], [[0.5]])).M.round(6).tolist()
+    [[0.5]]
     """
 
     engine: Engine
@@ -130,11 +168,27 @@ class VectorField(eqx.Module):
     blocks: Blocks | None = None  # of the inputs; Q and M have an axis for them
 
     def fields(self, y: Overlap) -> Overlap:
-        """Overlaps of the fields."""
+        """Overlaps of the fields.
+
+        Parameters
+        ----------
+        y : Overlap
+            (Q, M, a), in blocks where the inputs have some.
+        """
         return y if self.blocks is None else self.blocks.fields(y)
 
     def rate(self, t: Any, y: Overlap, args: Any = None) -> Overlap:
-        """dy/dt of (Q, M, a)."""
+        """dy/dt of (Q, M, a).
+
+        Parameters
+        ----------
+        t : float
+            Not used: the equation has no clock.
+        y : Overlap
+            (Q, M, a).
+        args : object, optional
+            Not used; diffrax hands it over.
+        """
         if self.blocks is not None:
             Q, M, a = self.fields(y)
             at = ((Q + Q.T) / 2, M, a, self.noise)
@@ -149,7 +203,13 @@ class VectorField(eqx.Module):
         return Overlaps.unchecked(rate.Q, rate.M, jnp.zeros_like(start.P), rate.a, start.dim)
 
     def state(self, start: Overlaps) -> Overlap:
-        """(Q, M, a), with the second layer of the problem where the overlaps have none."""
+        """(Q, M, a), with the second layer of the problem where the overlaps have none.
+
+        Parameters
+        ----------
+        start : Overlaps
+            A single point.
+        """
         return Overlap(*map(jnp.asarray, (start.Q, start.M, self.layer if start.a is None else start.a)))
 
 
@@ -216,7 +276,9 @@ def integrate(
     field : VectorField
         From `vector_field`.
     start : Overlaps
+        A single point, at time 0.
     times : array (n,)
+        Increasing, t = lr·step/p; the last one ends the run.
     rtol : float
         Relative tolerance; the absolute one is a hundredth of it.
     max_steps : int
@@ -267,7 +329,21 @@ def integrate(
 
 
 class Increment(eqx.Module):
-    """Fields and noise of samples → what they do to the two layers; what `increment` returns."""
+    """Fields and noise of samples → what they do to the two layers; what `increment` returns.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        Activation, target, loss and rule as functions of the fields.
+    layer, noise : array (p,), float
+        The second layer unless another is given, and Δ.
+
+    Examples
+    --------
+    >>> push = increment(Problem("z1", "linear"), SGD(lr="1/d"))
+    >>> push(jnp.array([[0.5]]), jnp.array([[2.0]]), jnp.zeros(1)).second.tolist()
+    [[0.75]]
+    """
 
     kernel: Kernel = eqx.field(static=True)
     layer: Any
@@ -288,6 +364,13 @@ class Increment(eqx.Module):
 def increment(problem: Problem, algorithm: SGD) -> Increment:
     """What single samples do to the weights: g of the first layer and e σ(λ) of the second.
 
+    Parameters
+    ----------
+    problem : Problem
+        Its noise may be traced.
+    algorithm : SGD
+        Its loss and rule; rates play no role.
+
     Examples
     --------
     >>> push = increment(Problem("z1", "linear"), SGD(lr="1/d"))
@@ -305,13 +388,34 @@ def increment(problem: Problem, algorithm: SGD) -> Increment:
 
 
 class Mean(eqx.Module):
-    """One step of the means; what `mean_step` returns."""
+    """One step of the means; what `mean_step` returns.
+
+    Attributes
+    ----------
+    step : MeanStep
+        The averages, rates and corrections of a step.
+    layer : array (p,)
+        The second layer where overlaps have none.
+
+    Examples
+    --------
+    >>> with jax.enable_x64(True):
+    ...     step = mean_step(Problem("z1", "linear"), SGD(lr=0.5, batch="2*d"))
+    ...     step.overlaps(step.start(Overlaps([[1.0]], [[0.25]]))).M.tolist()
+    [[0.25]]
+    """
 
     step: MeanStep
     layer: Any
 
     def start(self, start: Overlaps) -> Rows:
-        """The state of rows at rest."""
+        """The state of rows at rest.
+
+        Parameters
+        ----------
+        start : Overlaps
+            A single point.
+        """
         n, a = self.step.form.copies, self.layer if start.a is None else start.a
         return Rows(jnp.tile(start.Q, (n, n)), jnp.tile(start.M, (n, 1)), jnp.tile(jnp.asarray(a), n))
 
@@ -320,7 +424,13 @@ class Mean(eqx.Module):
         return self.step(state)
 
     def overlaps(self, state: Rows) -> Overlaps:
-        """The overlaps of a state."""
+        """The overlaps of a state.
+
+        Parameters
+        ----------
+        state : Rows
+            From `start` or from a step.
+        """
         now = self.step.overlaps(state)
         return Overlaps.unchecked(now.Q, now.M, self.step.P, now.a, None)
 
@@ -368,7 +478,23 @@ def mean_step(problem: Problem, algorithm: SGD, dim: int | None = None, at: Over
 
 
 class ChainStep(eqx.Module):
-    """One step of SGD in d dimensions on its overlaps, exact in law; what `chain_step` returns."""
+    """One step of SGD in d dimensions on its overlaps, exact in law; what `chain_step` returns.
+
+    Attributes
+    ----------
+    at : Reduced
+        Shapes, and what fixes the compiled code.
+    frame : Frame
+        The numbers of a step: rates, noise and the target's frame.
+    inverse, layer : arrays
+        Of the target's frame, and the second layer where overlaps have none.
+
+    Examples
+    --------
+    >>> step = chain_step(Problem("He2(z1)", "He2"), SGD(lr="0.05/d", geometry="projected"), dim=1000)
+    >>> step.draws
+    4
+    """
 
     at: Reduced = eqx.field(static=True)
     frame: Frame
@@ -381,7 +507,13 @@ class ChainStep(eqx.Module):
         return self.at.batch * self.at.width + self.at.factor.draws
 
     def start(self, start: Overlaps) -> Memory:
-        """Rows with these overlaps, at rest."""
+        """Rows with these overlaps, at rest.
+
+        Parameters
+        ----------
+        start : Overlaps
+            A single point.
+        """
         A, B = rows_of(start.Q, start.M, self.inverse)
         spare = jnp.zeros((self.at.p, max(0, self.at.columns - self.at.p)))
         a = jnp.asarray(self.layer if start.a is None else start.a)
@@ -395,7 +527,13 @@ class ChainStep(eqx.Module):
         return exact_step(at, self.frame.rates, state, sums, T)[0]
 
     def overlaps(self, state: Memory) -> Overlaps:
-        """The overlaps of a state."""
+        """The overlaps of a state.
+
+        Parameters
+        ----------
+        state : Memory
+            From `start` or from a step.
+        """
         Q, M = overlaps(state.now.W, self.frame.L)
         return Overlaps.unchecked(Q, M, self.frame.L @ self.frame.L.T, state.now.a, None)
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -42,6 +41,7 @@ from twolayer.analysis.escape_formulas import (
 from twolayer.analysis.mediocrity import noise_gain, noise_ratio, require_growth
 from twolayer.analysis.passage import Passage, first_passage
 from twolayer.methods.ode import ODE
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject
 from twolayer.running.solve import solve
 from twolayer.running.support import check_description
@@ -80,6 +80,14 @@ class EscapeTime:
         Fraction of the random starts from which the ODE reaches the threshold.
     missing : dict
         For each number that is None, why its formula does not hold here.
+    per_time : float
+        Steps in a unit of time; 1 where the numbers are in steps.
+
+    Examples
+    --------
+    >>> times = escape_time(Problem("z1**2", "square"), SGD(lr="0.0833/d", geometry="projected"), dim=1000)
+    >>> round(times.annealed, 3), round(times.steps.annealed)
+    (1.153, 13842)
     """
 
     annealed: float | None
@@ -102,7 +110,7 @@ class EscapeTime:
     @property
     def steps(self) -> EscapeTime:
         """The same in steps of SGD."""
-        scaled: dict[str, Any] = {
+        scaled: Options = {
             f.name: None if getattr(self, f.name) is None else getattr(self, f.name) * self.per_time
             for f in dataclasses.fields(self)
             if f.name not in ("reached", "missing", "per_time")
@@ -134,6 +142,7 @@ def escape_time(
     samples : int
         Random starts for the quenched average, p ≥ 2.
     seed : int
+        Of the random starts, p ≥ 2.
 
     Returns
     -------
@@ -227,6 +236,15 @@ def passage_law(
     """The quenched formula at random starts: the law of escape times that the start alone brings about.
 
     Its mean is ``escape_time(…).quenched``, up to the error of sampling.
+
+    Parameters
+    ----------
+    problem, algorithm, dim, threshold
+        As for `escape_time`.
+    samples : int
+        How many starts are drawn.
+    seed : int
+        Of these starts.
 
     Examples
     --------

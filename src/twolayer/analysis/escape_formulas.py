@@ -264,6 +264,10 @@ class EscapeFormulas:
 
     Attributes
     ----------
+    width, dim : float, int
+        p and d that they hold for.
+    threshold : float
+        T: the risk has fallen to (1 − T) of its start.
     rate : float
         c, at which overlaps grow.
     rho, best_rho, largest_rho : float
@@ -285,6 +289,12 @@ class EscapeFormulas:
         d/(ρ n_b).
     missing : dict
         For each number that is None, why its formula does not hold here.
+
+    Examples
+    --------
+    >>> found = formulas(width=1, dim=1000)
+    >>> round(found.best_rho, 4), round(found.largest_rho, 4), round(found.rate, 4)
+    (0.0833, 0.1667, 2.0)
     """
 
     width: float

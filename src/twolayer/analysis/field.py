@@ -49,6 +49,13 @@ class MeanFieldAt:
         How the averages were taken.
     error : float
         Their relative error.
+
+    Examples
+    --------
+    >>> from twolayer.task.particles import Particles
+    >>> at = mean_field_at(Problem("z1**2", "square"), Particles([[0.5]], [0.75]))
+    >>> round(at.excess_risk, 6), at.m.round(6).tolist()
+    (0.5625, [[1.5]])
     """
 
     m: np.ndarray
@@ -79,6 +86,7 @@ def mean_field_at(
     Parameters
     ----------
     problem : Problem
+        Target, activation and noise.
     measure : Particles
         μ.
     m, q : array (n, k), array (n,), optional

@@ -94,6 +94,7 @@ def measure_histogram(dataset: xr.Dataset, of: str = "m1", bins: int = 60, range
     of : str
         ``"m1"`` … ``"mk"``, or ``"q"``.
     bins : int
+        How many, of equal width.
     range : pair of numbers, optional
         Ends of the bins; all values by default.
 

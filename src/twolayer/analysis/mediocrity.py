@@ -115,6 +115,13 @@ def optimal_lr(problem: Problem, batch: int = 1) -> Scaling:
 def admissible_lr(problem: Problem, batch: int = 1) -> tuple[float, Scaling]:
     """Open interval of learning rates at which the overlap grows: (0, p n_b/(C_p d)).
 
+    Parameters
+    ----------
+    problem : Problem
+        Phase retrieval: ``Problem("z1**2", "square", width=p, noise=Δ)``.
+    batch : int
+        n_b, samples per step.
+
     Examples
     --------
     >>> low, high = admissible_lr(Problem("z1**2", "square"))
@@ -126,6 +133,11 @@ def admissible_lr(problem: Problem, batch: int = 1) -> tuple[float, Scaling]:
 
 def escape_gain(problem: Problem) -> float:
     """C_1/C_p: how many times fewer steps than a single neuron, each at its γ_opt (leading logarithm).
+
+    Parameters
+    ----------
+    problem : Problem
+        Phase retrieval, as for `escape_time`.
 
     Examples
     --------
@@ -195,6 +207,7 @@ def stationary_risk(problem: Problem, algorithm: SGD) -> float:
     Parameters
     ----------
     problem, algorithm : Problem, SGD
+        Phase retrieval, as for `escape_time`; projected or spherical weights, lr = γ/d.
 
     Examples
     --------

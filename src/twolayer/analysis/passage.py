@@ -35,6 +35,12 @@ class Passage:
         Seeds that ran to the end without crossing, and seeds that diverged before.
     end : float
         Time at which the runs ended.
+
+    Examples
+    --------
+    >>> found = Passage(np.array([1.0, 3.0, np.inf]), np.array([100.0, 300.0, np.inf]), censored=1, diverged=0, end=5.0)
+    >>> found.reached.tolist(), found.median
+    ([1.0, 3.0], 3.0)
     """
 
     times: np.ndarray

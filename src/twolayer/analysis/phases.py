@@ -361,6 +361,7 @@ def phase_diagram(
     target : str, callable or Target, optional
         What is learned; or give its information exponent as ``ell``.
     ell : int, optional
+        ℓ ≥ 1, where there is no target.
     loss : str
         ``"squared"`` or ``"correlation"``.
     geometry : str

@@ -45,6 +45,13 @@ ROUTES = ("series", "averages")
 def critical_alpha(dim: int, ell: int) -> float:
     """α_c(N, ℓ): 1, log N or N^{ℓ−2}, the samples per dimension that recovery takes with information exponent ℓ.
 
+    Parameters
+    ----------
+    dim : int
+        N ≥ 2, the dimension.
+    ell : int
+        ℓ ≥ 1, the information exponent.
+
     Examples
     --------
     >>> critical_alpha(1000, 1), round(critical_alpha(1000, 2), 3), critical_alpha(1000, 4)
@@ -59,6 +66,13 @@ def sufficient_alpha(dim: int, ell: int) -> float:
 
     They exceed `critical_alpha`, far below which even weak recovery is excluded, by a logarithm for ℓ = 2 and by two
     for ℓ ≥ 3; what is needed lies in between.
+
+    Parameters
+    ----------
+    dim : int
+        N ≥ 2, the dimension.
+    ell : int
+        ℓ ≥ 1, the information exponent.
 
     Examples
     --------
@@ -106,9 +120,21 @@ class PopulationLoss:
     Attributes
     ----------
     problem : Problem
+        One neuron, one direction.
     loss : Loss
+        Squared or correlation.
     products : array
         c_l(aσ) c_l(h), l = 0, 1, …
+    constant : float
+        φ + Σ_l products_l m^l, which does not depend on m.
+    engine : Engine
+        Takes the averages.
+
+    Examples
+    --------
+    >>> landscape = population_loss(Problem("h3(z1)", "h3"))
+    >>> landscape.information, landscape.even, round(landscape.growth, 6)
+    (3, False, 3.0)
     """
 
     problem: Problem
@@ -145,11 +171,29 @@ class PopulationLoss:
         return x, np.asarray(value).reshape(x.shape), np.asarray(slope).reshape(x.shape)
 
     def phi(self, m: Any, route: str = "averages") -> np.ndarray:
-        """φ at m; by its series it is precise away from |m| = 1 only, unless σ or h is a polynomial."""
+        """φ at m; by its series it is precise away from |m| = 1 only, unless σ or h is a polynomial.
+
+        Parameters
+        ----------
+        m : float or array
+            Overlaps, from −1 to 1.
+        route : str
+            ``"averages"`` or ``"series"``.
+        """
         return self.derivative(m, 0, route)
 
     def derivative(self, m: Any, n: int = 1, route: str = "averages") -> np.ndarray:
-        """The n-th derivative of φ at m; by averages and for n ≥ 2 from an interpolation, for |m| ≤ ½."""
+        """The n-th derivative of φ at m; by averages and for n ≥ 2 from an interpolation, for |m| ≤ ½.
+
+        Parameters
+        ----------
+        m : float or array
+            Overlaps, from −1 to 1.
+        n : int
+            Order ≥ 0.
+        route : str
+            ``"averages"`` or ``"series"``.
+        """
         n = positive_integer("n", n, 0)
         if choice("route", route, ROUTES) == "series":
             x = self._checked(m)
@@ -168,7 +212,13 @@ class PopulationLoss:
         return Chebyshev.interpolate(lambda x: -self._at(x)[2], POINTS, domain=[-RADIUS, RADIUS])
 
     def information_by(self, route: str) -> int:
-        """The information exponent from the derivatives of φ at 0, by either route."""
+        """The information exponent from the derivatives of φ at 0, by either route.
+
+        Parameters
+        ----------
+        route : str
+            ``"averages"`` or ``"series"``.
+        """
         if choice("route", route, ROUTES) == "series":
             terms = self.products[1:]
         else:
@@ -207,13 +257,28 @@ class PopulationLoss:
         return bool((self.derivative(m) < 0).all())
 
     def flow(self, m: Any, step: float = 0.0) -> np.ndarray:
-        """ṁ per unit of τ = (δ/N)·steps as N → ∞, for a given δ or for δ → 0."""
+        """ṁ per unit of τ = (δ/N)·steps as N → ∞, for a given δ or for δ → 0.
+
+        Parameters
+        ----------
+        m : float or array
+            Overlaps, from −1 to 1.
+        step : float
+            δ = N·lr; 0 for the limit of small steps.
+        """
         x = self._checked(m)
         free = -self.derivative(x) * (1 - x**2)
         return np.asarray(free - step / 2 * self.noise(x) * x if step else free)
 
     def time(self, start: float, end: float, step: float = 0.0) -> float:
         """The τ that the flow takes from one overlap to another, for a given δ or for δ → 0.
+
+        Parameters
+        ----------
+        start, end : float
+            Overlaps, start < end, inside (−1, 1).
+        step : float
+            δ = N·lr; 0 for the limit of small steps.
 
         Examples
         --------
@@ -237,7 +302,13 @@ class PopulationLoss:
         return float((half[:, None] * weights / speed).sum())
 
     def noise(self, m: Any = 0.0) -> np.ndarray:
-        """V(m) = a² E[σ'² e²], label noise included."""
+        """V(m) = a² E[σ'² e²], label noise included.
+
+        Parameters
+        ----------
+        m : float or array
+            Overlaps, from −1 to 1; 0 is a random start.
+        """
         x = self._checked(m)
         engine = select(self.problem, self.loss, order=ORDER).engine
         values = float64(_noises)(engine, x.reshape(-1), self.problem.a(), self.problem.noise)
@@ -247,6 +318,11 @@ class PopulationLoss:
         """δ up to which m grows from N^{−1/2} against the pull of the normalisation; infinite for k = 1.
 
         Refused where m does not grow at all, `growth` < 0.
+
+        Parameters
+        ----------
+        dim : int
+            N.
 
         Examples
         --------

@@ -24,7 +24,7 @@ from twolayer.analysis.passage import first_passage
 from twolayer.analysis.population_loss import PopulationLoss, critical_alpha, population_loss, sufficient_alpha
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.chain import Chain
-from twolayer.numerics.arguments import Progress
+from twolayer.numerics.arguments import Options, Progress
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.random import check_seed
@@ -64,6 +64,13 @@ class Recovery:
         N and the information exponent k.
     samples : float
         At which runs are censored.
+
+    Examples
+    --------
+    >>> weak, strong = np.array([100.0, 120.0, 90.0]), np.array([300.0, np.inf, 250.0])
+    >>> found = Recovery(weak, strong, (0.25, 0.75), dim=50, information=2, samples=500.0)
+    >>> found.search.value, found.descents.tolist()
+    (100.0, [200.0, inf, 160.0])
     """
 
     weak: np.ndarray
@@ -228,7 +235,7 @@ def recovery(
     later = algorithm if descent_lr is None else algorithm.replace(lr=descent_lr)
 
     def run(algorithm: SGD, threshold: float, starts: Overlaps, seed: int) -> Any:
-        options: dict[str, Any] = {"steps": steps, "save": pieces, "until": Until(quantity, threshold)}
+        options: Options = {"steps": steps, "save": pieces, "until": Until(quantity, threshold)}
         return solve(problem, algorithm, Chain(dim), starts, seed=seed, progress=progress, force=force, **options)
 
     search = run(algorithm, thresholds[0], starts, seed)
@@ -270,6 +277,7 @@ def largest_overlaps(
     start : str or Overlaps
         As for `recovery`; by default the whole sphere.
     seeds, seed : int
+        Number of runs, and what their starts and samples are drawn from.
     progress, force
         As for `solve`.
 
@@ -283,7 +291,7 @@ def largest_overlaps(
     eta = (0.25, 0.75)
     _, _, starts, steps = _prepared(problem, algorithm, dim, eta, start, samples, seeds, seed)
     save = min(steps, LOOKS)
-    like: dict[str, Any] = {"seed": seed, "progress": progress, "force": force}
+    like: Options = {"seed": seed, "progress": progress, "force": force}
     run = solve(problem, algorithm, Chain(dim), starts, steps=steps, save=save, **like)
     return np.asarray(np.abs(run.M.values[:, :, 0, 0]).max(1))
 

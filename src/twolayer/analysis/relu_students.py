@@ -35,7 +35,23 @@ __all__ = ["ReluStudents", "SymmetricPair", "aligned_excess", "cubic_bound", "re
 
 
 class SymmetricPair(NamedTuple):
-    """Steps and, at each, λ1 − ½, λ2 and the loss."""
+    """Steps and, at each, λ1 − ½, λ2 and the loss.
+
+    Attributes
+    ----------
+    step : array (n,)
+        Numbers of steps.
+    excess, orthogonal : array (n,)
+        λ1 − ½ and λ2 there; both vanish when the target is learned.
+    loss : array (n,)
+        L there.
+
+    Examples
+    --------
+    >>> pair = symmetric_pair(0.3, 0.4, lr=0.2, steps=100, save=[0, 100])
+    >>> pair.step.tolist(), pair.orthogonal.round(2).tolist()
+    ([0, 100], [0.4, 0.07])
+    """
 
     step: np.ndarray
     excess: np.ndarray
@@ -100,6 +116,17 @@ def symmetric_pair(lambda1: float, lambda2: float, lr: float, steps: Any, save: 
 def aligned_excess(total: float, lr: float, students: int, steps: Any) -> np.ndarray:
     """Σλ − 1 after given numbers of steps for students w_i = λ_i v, λ_i ≥ 0; the loss is its square over 4.
 
+    Parameters
+    ----------
+    total : float
+        Σλ at the start, ≥ 0.
+    lr : float
+        η, in (0, 4/n).
+    students : int
+        n.
+    steps : int or array of int
+        Numbers of steps, ≥ 0.
+
     Examples
     --------
     >>> aligned_excess(0.5, lr=0.1, students=4, steps=[0, 1, 2]).round(3).tolist()
@@ -137,7 +164,23 @@ def cubic_bound(norm: Any, angle: Any) -> np.ndarray:
 
 
 class ReluStudents(NamedTuple):
-    """Norms ‖w_j‖, angles θ_j to the teacher and bounds, each (seed, time, neuron)."""
+    """Norms ‖w_j‖, angles θ_j to the teacher and bounds, each (seed, time, neuron).
+
+    Attributes
+    ----------
+    norm : array (seed, time, neuron)
+        ‖w_j‖.
+    angle : array (seed, time, neuron)
+        θ_j between student and teacher, in [0, π].
+    bound : array (seed, time, neuron)
+        ‖w_j‖² (θ_j − sin θ_j cos θ_j)/4π, which the excess risk is never below.
+
+    Examples
+    --------
+    >>> one = ReluStudents(np.ones((1, 1, 2)), np.zeros((1, 1, 2)), np.zeros((1, 1, 2)))
+    >>> one.angle.shape
+    (1, 1, 2)
+    """
 
     norm: np.ndarray
     angle: np.ndarray

@@ -24,6 +24,7 @@ from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.moments import check_start
 from twolayer.gaussian.risk import irreducible
 from twolayer.numerics import random
+from twolayer.numerics.arguments import Variables
 from twolayer.numerics.errors import InputError, expect, finite_number, flag, positive_integer, require
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.precision import float64
@@ -56,6 +57,12 @@ class SecondLayer:
         Its test risk ½ E[(y − f)²], and the same without Δ/2.
     excess_per_sample : array (...)
         What a fit to n₂ samples adds to the risk, times n₂, to first order in 1/n₂.
+
+    Examples
+    --------
+    >>> fitted = SecondLayer(np.array([1.0]), np.array(0.15), np.array(0.1), np.array(0.2))
+    >>> round(float(fitted.risk_at(100)), 6)
+    0.152
     """
 
     a: np.ndarray
@@ -75,7 +82,13 @@ class SecondLayer:
         )
 
     def risk_at(self, samples: int) -> np.ndarray:
-        """Mean test risk of a fit to so many samples, to first order in 1/n₂."""
+        """Mean test risk of a fit to so many samples, to first order in 1/n₂.
+
+        Parameters
+        ----------
+        samples : int
+            n₂.
+        """
         n = positive_integer("samples", samples)
         require(n > self.a.shape[-1], "samples", n, f"more than the width {self.a.shape[-1]}")
         return np.asarray(self.risk + self.excess_per_sample / n)
@@ -186,6 +199,7 @@ def simulate_second_layer(
     Parameters
     ----------
     problem : Problem
+        The task; its second layer is not used.
     start : Overlaps
         A single first layer.
     samples : int
@@ -264,7 +278,7 @@ def layerwise(result: xr.Dataset, ridge: float = 0.0) -> xr.Dataset:
     # overlaps of the fields say everything, whatever the inputs
     fit = fit_second_layer(problem.replace(inputs=None), Overlaps(Q, M, problem.P), ridge)
     names = ("risk", "excess_risk", "excess_per_sample")
-    variables: dict[str, Any] = {name: (("seed", "time"), getattr(fit, name).reshape(lead)) for name in names}
+    variables: Variables = {name: (("seed", "time"), getattr(fit, name).reshape(lead)) for name in names}
     variables["a"] = ("seed", "time", "neuron"), fit.a.reshape(result.a.shape)
     clocks = ("seed", "neuron", "time", "step", "sample", "alpha")
     return with_meanings(xr.Dataset(variables, {name: result.coords[name] for name in clocks}))

@@ -26,7 +26,7 @@ from twolayer.functions.activation import Activation
 from twolayer.functions.exponents import analyse
 from twolayer.methods.chain import Chain, tail_of
 from twolayer.methods.vectors import Vectors
-from twolayer.numerics.arguments import End, Progress
+from twolayer.numerics.arguments import End, Options, Progress
 from twolayer.numerics.errors import InputError, choice, positive_integer, reject
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.random import check_seed
@@ -58,7 +58,12 @@ class WeakRecovery:
 
     Attributes
     ----------
+    problem, algorithm : Problem, SGD
+        What was measured.
+    threshold : float
+        η: the overlap at which a run has recovered.
     dims : tuple of int
+        Dimensions, in the order in which they were given.
     steps : array (dims, seeds)
         T of every run; infinite where it is censored.
     limits : tuple of int
@@ -69,6 +74,15 @@ class WeakRecovery:
         How T should grow (`Phase.growth`); None where nothing should be learned, and where samples are used again.
     directions : array (dims, seeds, k) or None
         T_r of every direction, where it was asked for: the first step looked at, up to some percent late.
+
+    Examples
+    --------
+    >>> algorithm = SGD(lr="0.2", batch="2*d", loss="correlation", geometry="projected")
+    >>> steps = np.array([[8.0, 9.0, 8.0, 7.0, 9.0, 8.0], [9.0, 10.0, 8.0, 9.0, 11.0, 9.0]])
+    >>> known = (0.5, (100, 200), steps, (50, 50), ("exact", "exact"), "log d")
+    >>> found = WeakRecovery(Problem("h2(z1)", "h2"), algorithm, *known)
+    >>> found.mu, [median.value for median in found.medians]
+    (1.0, [8.0, 9.0])
     """
 
     problem: Problem
@@ -189,9 +203,11 @@ def weak_recovery(
     Parameters
     ----------
     problem : Problem
+        A target of one or several directions, and a student.
     algorithm : SGD
         Projected or spherical; ``lr``, ``batch`` and ``dataset`` as laws in d.
     dim : int or sequence of int
+        Dimensions at which to measure; several show how the steps grow with d.
     threshold : float
         η in (0, 1).
     seeds, seed : int
@@ -241,7 +257,7 @@ def weak_recovery(
     ]
     check_work([(task, method) for task, (_, method) in zip(tasks, parts, strict=True)], force)
     for (starts, method), limit in zip(parts, limits, strict=True):
-        common: dict[str, Any] = {"steps": limit, "seed": seed, "progress": progress, "force": force}
+        common: Options = {"steps": limit, "seed": seed, "progress": progress, "force": force}
         if per_direction:
             looks = np.unique(np.round(np.geomspace(1, limit, min(LOOKS, limit)))).astype(int)
             run = solve(problem, algorithm, method, starts, save=np.concatenate([[0], looks]), throw=False, **common)

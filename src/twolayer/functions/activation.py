@@ -48,6 +48,8 @@ class Activation:
         Where σ or σ' jumps.
     polynomial : tuple of float, optional
         Coefficients of 1, z, z², … when σ is a polynomial.
+    portable : bool
+        Whether the name brings the function back in another process, as text from a file has to.
     family : tuple, optional
         Name and numbers of the family of closed averages that σ belongs to (gaussian/families.py): ``("erf",)``,
         ``("rectifier", left, right)`` with the slopes on both sides of 0, ``("polynomial", *coefficients)``.
@@ -80,8 +82,16 @@ class Activation:
         return self.function(x)
 
     def slope(self, x: Any) -> Any:
-        """σ'(x), elementwise."""
-        return derivative(self.function)(x)
+        """σ'(x), elementwise.
+
+        Parameters
+        ----------
+        x : array
+            Where.
+        """
+        import jax
+
+        return jax.jvp(self.function, (x,), (jax.numpy.ones_like(x),))[1]
 
     @property
     def light(self) -> bool:
@@ -90,6 +100,11 @@ class Activation:
 
     def on_host(self, x: np.ndarray) -> np.ndarray:
         """σ(x) as an array of NumPy; of named and typed functions without JAX.
+
+        Parameters
+        ----------
+        x : array
+            Where.
 
         Examples
         --------
@@ -100,6 +115,11 @@ class Activation:
 
     def hermite(self, degree: int) -> np.ndarray:
         """Hermite coefficients c_0 … c_degree under N(0, 1).
+
+        Parameters
+        ----------
+        degree : int
+            Of the last coefficient.
 
         Examples
         --------
@@ -125,6 +145,7 @@ class Activation:
         Parameters
         ----------
         source : str or callable or Activation
+            ``"relu"``, ``"He3"``, ``"tanh(z + 0.7)"``, or an elementwise function of JAX.
         kinks : sequence of float, optional
             Where σ or σ' jumps; found numerically when not given.
 
@@ -257,6 +278,7 @@ def register_activation(
     Parameters
     ----------
     name : str
+        An identifier, used as ``Problem(target, "name")``, in files and in flags; not one of the package's own.
     kinks : sequence of float, optional
         Where σ or σ' jumps; found numerically when not given.
     family : tuple, optional

@@ -20,6 +20,7 @@ from twolayer.functions.integrable import square_integrable
 from twolayer.functions.kinks import find_kinks
 from twolayer.functions.normalisation import NORMALISATIONS, divisor
 from twolayer.functions.syntax import Binary, Call, Negative, Node
+from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import InputError, choice, failed, finite_numbers, positive_integer, reject, require
 from twolayer.numerics.precision import float64
 
@@ -28,7 +29,7 @@ __all__ = ["Ridge", "Target", "Teacher"]
 MAX_DIRECTIONS = 1024
 
 
-TargetLike: TypeAlias = "str | Callable[[Any], Any] | Target | dict[str, Any]"
+TargetLike: TypeAlias = "str | Callable[[Any], Any] | Target | Json"
 """A formula in z1, z2, …, a JAX function of a vector, a target, or a description from a file."""
 
 
@@ -59,6 +60,14 @@ class Target:
         The ridge form when h has one with a single activation.
     smooth : bool
         Whether h is known to be smooth, which saves the search for kinks.
+    latex : str
+        The formula as it is typeset in a notebook; empty where there is none.
+    key : hashable, optional
+        Identity for equality and caching; by default the function and what is said of it.
+    description : str or dict, optional
+        What a file would hold; None for functions of Python.
+    light : bool
+        Whether arrays of NumPy are taken as they are, without JAX.
 
     Examples
     --------
@@ -77,7 +86,7 @@ class Target:
     smooth: bool = field(default=False, compare=False, repr=False)
     latex: str = field(default="", compare=False, repr=False)
     key: Hashable = field(default=None, repr=False)
-    description: str | dict[str, Any] | None = field(default=None, compare=False, repr=False)
+    description: str | Json | None = field(default=None, compare=False, repr=False)
     light: bool = field(default=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -91,6 +100,11 @@ class Target:
 
     def on_host(self, fields: np.ndarray) -> np.ndarray:
         """H as an array of NumPy; of formulas and teachers without JAX.
+
+        Parameters
+        ----------
+        fields : array (..., k)
+            λ*.
 
         Examples
         --------
@@ -124,6 +138,11 @@ class Target:
     def scaled(self, factor: float) -> Target:
         """The same target times a number, with all that is known of it.
 
+        Parameters
+        ----------
+        factor : float
+            That number.
+
         Examples
         --------
         >>> Target.of("z1*z2").scaled(0.5).polynomial
@@ -151,6 +170,7 @@ class Target:
         Parameters
         ----------
         source : str or callable or Target or dict
+            ``"z1*z2 + He3(z1)"``, a function of JAX, or a table such as ``{"teacher": "erf", "k": 3}``.
         directions : int, optional
             k; required for a callable, at least the largest index for a formula.
 

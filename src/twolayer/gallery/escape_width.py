@@ -10,8 +10,6 @@ overlaps of many neurons average out. Last: exits of SGD over both formulas agai
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
@@ -22,6 +20,7 @@ from twolayer.gallery.shared.judging import Check, Verdict, holds, largest, near
 from twolayer.gallery.shared.measuring import growth, measured, phase_retrieval, predicted, projected
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Variables
 from twolayer.numerics.errors import positive_integer
 
 FAR = 0.3  # of times and of the gain: deviations that must be seen
@@ -101,7 +100,7 @@ def _lines(p: int, noise: float, dim: int, threshold: float, seed: int) -> list[
     problem = phase_retrieval(p, noise)
     gamma = tl.optimal_lr(problem).coefficient
 
-    def compute() -> dict[str, Any]:
+    def compute() -> Variables:
         theory = predicted(problem, gamma, dim, threshold, seed).theory
         return {"row": [known(x) * p / gamma for x in (theory.annealed, theory.quenched, theory.corrected)]}
 
@@ -122,7 +121,7 @@ def _over_annealed(p: int, dim: int, noise: float, rho: float, threshold: float,
 def _ratio(p: int, dim: int, noise: float, rho: float, threshold: float, seed: int) -> list[float]:
     """Mean exit time of the ODE over random starts with its error, and both formulas."""
 
-    def compute() -> dict[str, Any]:
+    def compute() -> Variables:
         problem = phase_retrieval(p, noise)
         found = tl.escape_time(problem, projected(rho * p), dim, threshold, seed=seed, samples=max(64, 20_000 // p**2))
         return {"row": [found.ode, found.ode_error, known(found.annealed), known(found.quenched)]}

@@ -8,7 +8,7 @@ Each point is a measurement of the exact chain at several dimensions: the median
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -19,6 +19,7 @@ from twolayer.gallery.shared.batching import ALGORITHMS, SHARE, batch_of, hermit
 from twolayer.gallery.shared.drawing import headline, sheet, told
 from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import choice, positive_integer
 
 RESOLUTION = 0.5  # of θ
@@ -77,7 +78,7 @@ def _points(ell: int, name: str) -> list[tuple[float, float]]:
 
 
 def _measure(
-    ell: int, name: str, mu: float, delta: float, seed: int, steps: int, last: int, options: dict[str, Any]
+    ell: int, name: str, mu: float, delta: float, seed: int, steps: int, last: int, options: Options
 ) -> tl.single_index.WeakRecovery:
     point = tl.phase_diagram(ell=ell, **ALGORITHMS[name]).at(mu, delta)
     problem, key = hermite(ell), f"{ell}-{name}-{mu:g}-{delta:g}"

@@ -23,6 +23,7 @@ from twolayer.gallery.shared.judging import Check, Verdict, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.wide import committee, online, standard_error
+from twolayer.numerics.arguments import Variables
 
 SAVE, FINE = 60, 200
 RESOLUTION = 0.1  # of the first risk: a bound beyond this says little
@@ -82,7 +83,7 @@ def _line(
 ) -> xr.Dataset:  # fmt: skip
     """One curve: SGD, the theory of its panel and, where that is a mean field, the ODE, from the same random start."""
 
-    def compute() -> dict[str, Any]:
+    def compute() -> Variables:
         drawn = tl.Overlaps.random(problem, start_dim or dim, seed)
         start = tl.Overlaps(drawn.Q, drawn.M, problem.P, drawn.a, dim)
         lens = tl.Vectors(dim) if problem.p >= WIDE else tl.Chain(dim)

@@ -143,9 +143,11 @@ def moments(
     Parameters
     ----------
     problem : Problem
+        Target, activation and noise to average over.
     start : Overlaps
         A single point (Q, M, P, a).
     loss : str or Loss
+        ``"squared"`` by default; also ``"correlation"``, ``"logistic"``, ``"hinge"``, ``"huber"``, or one of your own.
     engine : str
         ``"auto"``, ``"quadrature"`` or ``"sobol"``.
     tolerance : float

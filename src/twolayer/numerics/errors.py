@@ -26,6 +26,15 @@ class InputError(ValueError):
     ----------
     position : int or None
         Of a formula that cannot be read, the character where it goes wrong.
+
+    Examples
+    --------
+    >>> import twolayer as tl
+    >>> try:
+    ...     tl.Problem("z1 +", "relu")
+    ... except tl.InputError as error:
+    ...     print(error.position)
+    4
     """
 
     position: int | None = None
@@ -40,6 +49,18 @@ class Refused(InputError):
         Name of the method that refuses.
     reason : str
         Why, in one sentence.
+    alternatives : tuple of str
+        Methods that can, by name.
+
+    Examples
+    --------
+    >>> import twolayer as tl
+    >>> problem, algorithm = tl.Problem("z1", "linear"), tl.SGD(lr=0.1, batch="d", dataset="3*d")
+    >>> try:
+    ...     tl.solve(problem, algorithm, tl.ODE(), tl.Overlaps([[1.0]], [[0.1]]), steps=1)
+    ... except tl.errors.Refused as refused:
+    ...     print(refused.method, refused.alternatives)
+    ODE ('DMFT', 'Vectors')
     """
 
     def __init__(self, method: str, reason: str, alternatives: Iterable[str] = ()) -> None:
@@ -49,11 +70,31 @@ class Refused(InputError):
 
 
 class RunFailed(RuntimeError):
-    """The numerical method stopped before the end of the run (not the dynamics: that is an outcome)."""
+    """The numerical method stopped before the end of the run (not the dynamics: that is an outcome).
+
+    Examples
+    --------
+    >>> issubclass(RunFailed, RuntimeError)  # `solve(…, throw=False)` returns what there is instead
+    True
+    """
 
 
 class Interrupted(KeyboardInterrupt):
-    """The run was interrupted; ``result`` holds everything that had been computed."""
+    """The run was interrupted; ``result`` holds everything that had been computed.
+
+    Attributes
+    ----------
+    result : Dataset or other result
+        Everything that had been computed.
+
+    Examples
+    --------
+    >>> try:
+    ...     raise Interrupted("what there was")  # as `solve` does after Ctrl-C
+    ... except Interrupted as stopped:
+    ...     print(stopped.result)
+    what there was
+    """
 
     def __init__(self, result: Any) -> None:
         super().__init__("interrupted; the finished part of the run is in `.result`")

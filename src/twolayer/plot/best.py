@@ -16,13 +16,14 @@ from matplotlib.figure import Figure
 
 from twolayer.analysis.thresholds.best import BestPossible
 from twolayer.analysis.thresholds.weak import Thresholds, written
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import reject
 from twolayer.plot.canvas import canvas
 from twolayer.plot.style import DIRECTIONS, GREY, house_style
 
 __all__ = ["best_line", "best_possible", "thresholds"]
 
-LOOKS: dict[str, Any] = {
+LOOKS: Options = {
     "informed": {"ls": ":", "lw": 1.4},
     "equilibrium": {"ls": "--", "lw": 1.4},
     "uninformed": {"ls": "-", "lw": 1.8},
@@ -135,11 +136,13 @@ def best_line(ax: Axes, alphas: Any, values: Any, label: str = "best possible") 
     Parameters
     ----------
     ax : Axes
+        The panel, which is drawn on.
     alphas : array of float
         n/d of the panel's axis; a single one draws a horizontal line, for panels over other quantities.
     values : array of float
         What the panel shows, at the best possible: an overlap, or ``excess_risk`` of `best_possible`.
     label : str
+        Its name in the legend.
 
     Examples
     --------

@@ -128,6 +128,7 @@ def recovery(
     landscape : PopulationLoss
         From `tl.single_index.population_loss`.
     algorithm : SGD
+        Gives the step δ = N·lr/n_b of the curves.
     dim : int
         N.
     levels : pair of float

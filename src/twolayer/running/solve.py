@@ -17,7 +17,7 @@ import xarray as xr
 from twolayer.gaussian.moments import check_start
 from twolayer.loops.host import Keeper, Record, follow
 from twolayer.numerics import random
-from twolayer.numerics.arguments import End, Progress, Save
+from twolayer.numerics.arguments import End, Options, Progress, Save
 from twolayer.numerics.errors import (
     InputError,
     Interrupted,
@@ -44,18 +44,39 @@ __all__ = ["AccuracyWarning", "DivergenceWarning", "HeavyTailWarning", "solve"]
 
 
 class DivergenceWarning(UserWarning):
-    """Some seeds diverged; the dataset says which, where, and what to change."""
+    """Some seeds diverged; the dataset says which, where, and what to change.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", DivergenceWarning)  # runs that diverge raise inside this block
+    """
 
 
 class AccuracyWarning(UserWarning):
-    """The error of a result is larger than was asked for; its notes and error bars tell how large."""
+    """The error of a result is larger than was asked for; its notes and error bars tell how large.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", AccuracyWarning)  # averages that are too coarse raise inside this block
+    """
 
 
 class HeavyTailWarning(UserWarning):
-    """Reused samples come back to the fields through a polynomial of high degree: averages have heavy tails."""
+    """Reused samples come back to the fields through a polynomial of high degree: averages have heavy tails.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", HeavyTailWarning)  # medians are looked at, not means
+    """
 
 
-def method_by_name(word: str, dim: int | None, knobs: dict[str, Any]) -> Method:
+def method_by_name(word: str, dim: int | None, knobs: Options) -> Method:
     """The method that files and flags call by this word, with its knobs.
 
     Examples
@@ -136,7 +157,9 @@ def solve(
     Parameters
     ----------
     problem : Problem
+        What is learned and by whom: target, noise, inputs, activation, width and second layer.
     algorithm : SGD
+        How: learning rate and batch as laws in d, loss, geometry, fresh or reused samples.
     method : Method
         Such as ``Chain(dim=10_000)`` or ``ODE()``; the knobs of a method are in its constructor.
     start : Overlaps, Particles or str
@@ -183,7 +206,7 @@ def solve(
     >>> result.M.shape, set(result.outcome.values)
     ((4, 201, 1, 1), {'ok'})
     """
-    ends: dict[str, Any] = {"time": time, "steps": steps, "alpha": alpha}
+    ends: Options = {"time": time, "steps": steps, "alpha": alpha}
     task = make_task(problem, algorithm, method, start, **ends, save=save, seeds=seeds, seed=seed, until=until)
     check_work([(task, method)], force)
     return finish(task, method, progress, throw, checkpoint_of(checkpoint, task, method))

@@ -61,6 +61,13 @@ class Support:
 def support(problem: Problem, algorithm: SGD) -> Support:
     """Which methods can treat this problem and algorithm, and the mathematical reason why the others cannot.
 
+    Parameters
+    ----------
+    problem : Problem
+        The task.
+    algorithm : SGD
+        With laws in d; these decide which limits exist.
+
     Examples
     --------
     >>> found = support(Problem("He2(z1)", "He2"), SGD(lr=0.5, batch="4*d"))

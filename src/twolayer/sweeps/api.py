@@ -43,7 +43,14 @@ MAX_SEEDS = 4096
 
 
 class SweepWarning(UserWarning):
-    """Some cells failed; the dataset says which and why."""
+    """Some cells failed; the dataset says which and why.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", SweepWarning)  # a sweep with failed cells raises inside this block
+    """
 
 
 def _prepared(
@@ -167,6 +174,8 @@ def sweep(
         the dimension of the method, or ``dim``.
     time, steps, alpha, save, until, seed
         As for `solve`.
+    dim : int, optional
+        d of random starts, for a method that has none itself, such as ``ODE()``.
     seeds : int
         Runs of each cell.
     streams : str
@@ -176,13 +185,19 @@ def sweep(
     target_se : float or dict, optional
         Add seeds to each cell until the standard error of the main variable (or of those named) is reached, or
         ``max_seeds``.
+    max_seeds : int
+        Seeds that a cell may have in the end, where ``target_se`` adds some.
     store : path, optional
         A Zarr store, resumed if it exists (unless ``resume=False``); cells and seeds that it holds are not run again.
+    resume : bool
+        Whether to go on with a store that exists; False refuses it.
     executor : str or object
         ``"local"``, ``"processes"``, ``"processes:N"``, ``"dask://HOST:PORT"``, or an object with ``submit``.
     memory : int
         Bytes that the runs of one batch may occupy.
     progress : bool or reporter, optional
+        By default a live table on a terminal, and nothing elsewhere; True writes lines there. A reporter is an object
+        with ``begin``, ``unit``, ``update`` and ``end``.
 
     Returns
     -------
@@ -302,6 +317,19 @@ def plan_sweep(
     **arguments: Any,
 ) -> SweepPlan:
     """What `sweep` with these arguments would take: runs, time and memory; nothing is run or written.
+
+    Parameters
+    ----------
+    problem, algorithm, method, over
+        As for `sweep`.
+    store : path, optional
+        A store that exists: what it holds is not counted.
+    workers : int
+        How many work side by side.
+    memory : int
+        Bytes that the runs of one batch may occupy.
+    **arguments
+        Other arguments of `sweep`: ``time``, ``seeds``, ``start``, ``reduce``, …
 
     Examples
     --------

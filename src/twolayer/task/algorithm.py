@@ -13,6 +13,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require
 from twolayer.numerics.tracing import traced
 from twolayer.task.losses import Loss
@@ -219,13 +220,25 @@ class SGD:
         return self.lr.schedule is not None or self.batch.schedule is not None
 
     def check_plain(self, who: str) -> None:
-        """Refuse schedules and rules, for what is defined for plain gradients at a constant rate only."""
+        """Refuse schedules and rules, for what is defined for plain gradients at a constant rate only.
+
+        Parameters
+        ----------
+        who : str
+            Who refuses, as the message names it.
+        """
         if self.rule is not None:
             raise InputError(f"Argument `rule` must be left out for {who}, but got {self.rule}.")
         self.check_constant(who)
 
     def check_constant(self, who: str) -> None:
-        """Refuse schedules, for what is defined at a constant rate only."""
+        """Refuse schedules, for what is defined at a constant rate only.
+
+        Parameters
+        ----------
+        who : str
+            Who refuses, as the message names it.
+        """
         for name in ("lr", "batch"):
             law = getattr(self, name)
             if law.schedule is not None:
@@ -233,6 +246,11 @@ class SGD:
 
     def batch_at(self, dim: int) -> int:
         """n_b at dimension ``dim``, rounded to the nearest integer, that of a schedule left out.
+
+        Parameters
+        ----------
+        dim : int
+            d.
 
         Examples
         --------
@@ -246,6 +264,11 @@ class SGD:
 
         Laws of the same power keep their ratio where every pass visits all samples: batches of 0.6 d in sequence are
         five of them to a dataset of 3 d at every d.
+
+        Parameters
+        ----------
+        dim : int
+            d.
 
         Examples
         --------
@@ -277,6 +300,11 @@ class SGD:
     def replace(self, **changes: Any) -> SGD:
         """The same algorithm with some arguments changed.
 
+        Parameters
+        ----------
+        **changes
+            Arguments of `SGD` by name.
+
         Examples
         --------
         >>> SGD(lr="0.1/d").replace(batch=4).batch
@@ -287,7 +315,7 @@ class SGD:
             choice("changes", name, known)
         return SGD(**{**known, **changes})
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """The arguments as plain values, as written to files."""
         return {
             "lr": str(self.lr),

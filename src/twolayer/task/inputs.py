@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.numerics.arguments import Array
+from twolayer.numerics.arguments import Array, Json
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require, short
 
 __all__ = ["Inputs"]
@@ -41,6 +41,8 @@ class Inputs:
         d_i/d as d → ∞.
     dims : tuple of int, optional
         d_i where they are given; else they are rounded from the fractions at each d.
+    made : tuple of (str, value)
+        The call that made it, as `describe` tells it.
 
     Examples
     --------
@@ -198,20 +200,27 @@ class Inputs:
         return cls._of_spectrum(np.concatenate([values, np.zeros(X.shape[1] - len(values))]), blocks)
 
     @classmethod
-    def of(cls, value: Inputs | dict[str, Any] | str | None) -> Inputs:
+    def of(cls, value: Inputs | Json | str | None) -> Inputs:
         """Inputs from what a problem, a file or a description holds.
+
+        Parameters
+        ----------
+        value : Inputs, dict, str or None
+            A table with its ``kind`` (``"isotropic"``, ``"blocks"`` or ``"power_law"``) and the arguments of that class
+            method; None and ``"isotropic"`` stand for N(0, I).
 
         Examples
         --------
         >>> Inputs.of({"kind": "blocks", "variances": [2.0, 0.5], "fractions": [0.5, 0.5]}).count
         2
         """
-        if value is None or value == "isotropic":
-            return cls.isotropic()
         if isinstance(value, Inputs):
             return value
+        if value is None or (isinstance(value, str) and value == "isotropic"):
+            return cls.isotropic()
         if not isinstance(value, dict):
-            reject("inputs", value, "Inputs such as Inputs.blocks(…), or a table with their `kind`")
+            accepted = "Inputs such as Inputs.blocks(…) or Inputs.from_covariance(C), or a table with their `kind`"
+            reject("inputs", value, accepted)
         arguments = dict(value)
         makers = {"isotropic": cls.isotropic, "blocks": cls.blocks, "power_law": cls.power_law}
         make: Any = makers[choice("inputs.kind", arguments.pop("kind", "blocks"), makers)]
@@ -224,12 +233,17 @@ class Inputs:
         made: Inputs = make(**arguments)
         return made
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """The call that made it, as plain values."""
         return dict(self.made)
 
     def replace(self, **changes: Any) -> Inputs:
         """The same with some arguments of the call changed.
+
+        Parameters
+        ----------
+        **changes
+            Arguments of the class method that made it, such as ``exponent`` of `power_law`.
 
         Examples
         --------
@@ -271,12 +285,24 @@ class Inputs:
         return self.mean_variance / max(self.variances)
 
     def effective_dimension(self, dim: int) -> float:
-        """d_eff = tr Σ/‖Σ‖: overlaps concentrate where it is large."""
+        """d_eff = tr Σ/‖Σ‖: overlaps concentrate where it is large.
+
+        Parameters
+        ----------
+        dim : int
+            d.
+        """
         sizes = self.sizes(dim)
         return math.fsum(s * n for s, n in zip(self.variances, sizes, strict=True)) / max(self.variances)
 
     def sizes(self, dim: int) -> tuple[int, ...]:
-        """d_i, which sum to d: those given, or the fractions of d rounded by largest remainders."""
+        """d_i, which sum to d: those given, or the fractions of d rounded by largest remainders.
+
+        Parameters
+        ----------
+        dim : int
+            d; where sizes were given it has to be their sum.
+        """
         if self.dims is not None:
             if sum(self.dims) != dim:
                 reject("dim", dim, f"{sum(self.dims)}, the sum of the block sizes of the inputs")

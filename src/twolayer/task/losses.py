@@ -43,6 +43,7 @@ class Loss:
     Parameters
     ----------
     name : str
+        What is printed and saved; a name of the package's own needs their residual.
     residual : callable
         e = −∂ℓ/∂f, elementwise in JAX.
     student : float, optional
@@ -55,6 +56,12 @@ class Loss:
         ℓ(y, f) itself, elementwise in JAX: with it results hold the mean loss.
 
     Losses are equal if their residuals are the same function: what was compiled for one belongs to that one alone.
+
+    Examples
+    --------
+    >>> clipped = Loss("clipped", lambda y, f: (y - f).clip(-1, 1), kinks=(-1.0, 1.0))
+    >>> clipped.bounded, Loss.of("squared").bounded
+    (True, False)
     """
 
     name: str
@@ -78,6 +85,11 @@ class Loss:
     def levels(self, y: Any, f: Any) -> list[Any]:
         """Functions of label and output that vanish at the kinks.
 
+        Parameters
+        ----------
+        y, f : float or array
+            Labels and outputs.
+
         Examples
         --------
         >>> Loss("hinge", lambda y, f: y * (y * f < 1), kinks=(1.0,), margin=True).levels(-1.0, 0.5)
@@ -86,7 +98,13 @@ class Loss:
         return [(y * f if self.margin else y - f) - kink for kink in self.kinks]
 
     def labels(self, f: Any) -> list[Any]:
-        """The labels y at which the output f is at a kink; far away where there is none."""
+        """The labels y at which the output f is at a kink; far away where there is none.
+
+        Parameters
+        ----------
+        f : float or array
+            Outputs.
+        """
         if not self.margin:
             return [f + kink for kink in self.kinks]
         away = (f < 1e-12) & (f > -1e-12)
@@ -96,6 +114,12 @@ class Loss:
     @classmethod
     def of(cls, loss: str | Loss) -> Loss:
         """Look a loss up by name; ``huber`` takes its threshold in brackets.
+
+        Parameters
+        ----------
+        loss : str or Loss
+            ``"squared"``, ``"correlation"``, ``"logistic"``, ``"hinge"``, ``"exponential"``, ``"huber(δ)"``, or a name
+            that was registered.
 
         Examples
         --------
@@ -188,9 +212,11 @@ def register_loss(
     Parameters
     ----------
     name : str
+        An identifier, used as ``SGD(loss="name")`` and in files; not one of the package's own.
     kinks : sequence of float
         Where e or its slope jumps: values of y − f, or with ``margin`` of y·f. Averages are split there.
     margin : bool
+        Whether kinks are values of the margin y·f; by default they are values of y − f.
     value : callable, optional
         ℓ(y, f), where results are to hold its mean.
 

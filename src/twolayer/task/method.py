@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from twolayer.numerics.arguments import End, Save
+from twolayer.numerics.arguments import End, Json, Notes, Save
 from twolayer.numerics.errors import choice, finite_number, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps, save_times
@@ -42,7 +42,15 @@ __all__ = [
 
 
 class Outcome:
-    """How a run ended, with the advice that goes with it."""
+    """How a run ended, with the advice that goes with it.
+
+    Examples
+    --------
+    >>> Outcome.CODES.index(Outcome.DIVERGED)
+    2
+    >>> print(Outcome.ADVICE["reached"])
+    the run stopped where the requested threshold was reached
+    """
 
     OK = "ok"
     REACHED = "reached"
@@ -76,6 +84,7 @@ class Until:
         ``"overlap"``: ‖M‖_F from below, of p neurons also where particles stand for them; ``"alignment"``: M_11 with
         its sign, from below; ``"risk"`` or ``"excess_risk"``: from above.
     value : float
+        The level, ≥ 0; a fraction of the start's with ``relative``.
     relative : bool
         Whether the value is a fraction of the start's.
 
@@ -100,11 +109,24 @@ class Until:
 
 
 class Snapshot(NamedTuple):
-    """Overlaps and second layer at save points: Q (seeds, n, p, p), M (seeds, n, p, k), a (seeds, n, p).
+    """Overlaps and second layer at the save points that a method has passed.
 
-    Where samples are reused, also the risk on them, (seeds, n); where iterates are averaged, all this of their average.
-    Where inputs have blocks, Q and M are those of the fields, and Q_block (seeds, n, blocks, p, p) and M_block those of
-    the rows in each block.
+    Attributes
+    ----------
+    Q, M, a : arrays (seeds, n, p, p), (seeds, n, p, k), (seeds, n, p)
+        Overlaps and second layer at n save points; of the fields where inputs have blocks.
+    train_risk : array (seeds, n), optional
+        The risk on the samples, where they are reused.
+    Q_average, M_average, a_average, train_risk_average : arrays, optional
+        The same of the average of the iterates, where it is followed.
+    Q_block, M_block : arrays (seeds, n, blocks, p, p), (seeds, n, blocks, p, k), optional
+        Overlaps of the rows in each block of the inputs.
+
+    Examples
+    --------
+    >>> one = Snapshot(Q=np.ones((4, 1, 1, 1)), M=np.zeros((4, 1, 1, 1)), a=np.ones((4, 1, 1)))
+    >>> one.M.shape, one.train_risk is None
+    ((4, 1, 1, 1), True)
     """
 
     Q: np.ndarray
@@ -120,7 +142,15 @@ class Snapshot(NamedTuple):
 
     @classmethod
     def in_blocks(cls, inputs: Inputs, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> Snapshot:
-        """From overlaps in blocks."""
+        """From overlaps in blocks.
+
+        Parameters
+        ----------
+        inputs : Inputs
+            Their variances weigh the blocks.
+        Q, M, a : arrays
+            Q_block, M_block and the second layer.
+        """
         one, other = (np.einsum("i,...ijl->...jl", np.asarray(inputs.variances), x) for x in (Q, M))
         return cls(one, other, a, Q_block=Q, M_block=M)
 
@@ -148,8 +178,34 @@ class Handover(NamedTuple):
 class Task:
     """One run as a method sees it.
 
-    ``points`` are the save points on the method's own clock, from 0 on, where every run begins; ``hidden`` is 1 where
-    that point was not asked for and is left out of the result, else 0. ``after`` is what an earlier stage left.
+    Attributes
+    ----------
+    problem, algorithm : Problem, SGD
+        As they were given.
+    start : Overlaps or Particles
+        One for all seeds, or one for each on a leading axis.
+    points : array (n,)
+        Save points on the method's own clock, from 0 on, where every run begins.
+    clocks : Clocks
+        What converts between steps, samples and time.
+    seeds, seed : int
+        How many runs, and what their random streams come from.
+    until : Until, optional
+        Where a seed stops.
+    first : int
+        Number of the first run; runs are numbered so that each has its own stream in any company.
+    hidden : int
+        1 where the point 0 was not asked for and is left out of the result, else 0.
+    after : Handover, optional
+        What an earlier stage left.
+
+    Examples
+    --------
+    >>> problem, algorithm = Problem("z1", "linear", width=2), SGD(lr="0.1/d")
+    >>> start = Overlaps(Q=np.eye(2), M=[[0.5], [0.0]])
+    >>> task = Task(problem, algorithm, start, np.array([0, 10]), Clocks(problem, algorithm, 100), seeds=3, seed=0)
+    >>> [x.shape for x in task.starts()], task.runs.tolist()
+    ([(3, 2, 2), (3, 2, 1), (3, 2)], [0, 1, 2])
     """
 
     problem: Problem
@@ -215,7 +271,28 @@ def from_start(points: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 class Evolution(abc.ABC):
-    """A method set up for one run. States are opaque to the host loop."""
+    """A method set up for one run. States are opaque to the host loop.
+
+    Examples
+    --------
+    >>> class Still(Evolution):
+    ...     def __init__(self, task):
+    ...         self.task = task
+    ...
+    ...     def initial(self):
+    ...         return self.task.starts()
+    ...
+    ...     def snapshot(self, state):
+    ...         return Snapshot(*(x[:, None] for x in state))
+    ...
+    ...     def advance(self, state, first, tick):
+    ...         return state, self.snapshot(state)
+    ...
+    ...     def stopped(self, state):
+    ...         return np.zeros(self.task.seeds, int), np.full(self.task.seeds, np.nan)
+    >>> Still.notes(None)
+    {}
+    """
 
     @abc.abstractmethod
     def initial(self) -> Any:
@@ -223,24 +300,24 @@ class Evolution(abc.ABC):
 
     @abc.abstractmethod
     def snapshot(self, state: Any) -> Snapshot | Measure:
-        """Overlaps of a state, as one save point."""
+        """Overlaps of a ``state``, as one save point."""
 
     @abc.abstractmethod
     def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Snapshot | Measure]:
-        """Go on from save point number ``first``: the new state, and snapshots of the save points passed.
+        """Go on with a ``state`` from save point number ``first``: the new state, and snapshots of the points passed.
 
         ``tick(x)`` reports the position x on the method's clock from time to time.
         """
 
     @abc.abstractmethod
     def stopped(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Per seed, the outcome code (0 while running) and the position on the clock where it stopped."""
+        """Per seed of a ``state``, the outcome code (0 while running) and where on the clock it stopped."""
 
     def left(self, state: Any) -> Any:
-        """What a stage that follows needs to know beyond the overlaps; None where they say everything."""
+        """What the next stage needs to know of a ``state`` beyond the overlaps; None where they say everything."""
         return None
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> Notes:
         """What the result should record about the numerics, after the run; ``advice`` by outcome is shown with it."""
         return {}
 
@@ -253,7 +330,16 @@ class Evolution(abc.ABC):
 class Method(abc.ABC):
     """A lens. Subclasses are frozen dataclasses; their fields are the knobs of that method alone.
 
-    ``stepwise`` methods have the clock of the algorithm's steps, others that of time.
+    ``stepwise`` methods have the clock of the algorithm's steps, others that of time. `refusal` and `prepare` are all
+    that one needs; the rest has answers that serve.
+
+    Examples
+    --------
+    >>> import twolayer as tl
+    >>> tl.ODE.refusal(tl.Problem("z1", "linear"), tl.SGD(lr="0.1/d")) is None
+    True
+    >>> tl.ODE().name, tl.Chain(1000).dimension, tl.Chain.stochastic
+    ('ode', 1000, True)
     """
 
     stochastic: ClassVar[bool] = False
@@ -292,61 +378,64 @@ class Method(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
-        """Why this method cannot treat the problem and algorithm, whatever its knobs, or None if it can."""
+        """Why this method cannot treat ``problem`` and ``algorithm``, whatever its knobs, or None if it can."""
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
-        """The same with the knobs that it has, and with the inputs of the problem."""
+        """Why not, for ``problem`` with its inputs, ``algorithm`` and the knobs that this one has; or None."""
         return self.answer(problem, algorithm)
 
     @classmethod
     def answer(cls, problem: Problem, algorithm: SGD) -> str | None:
-        """Why not, for the inputs of the problem or for anything else."""
+        """Why not, for the inputs of ``problem`` or for anything else of it and of ``algorithm``; or None."""
         return (None if problem.inputs.plain else cls.structure(problem, algorithm)) or cls.refusal(problem, algorithm)
 
     @classmethod
     def structure(cls, problem: Problem, algorithm: SGD) -> str | None:
-        """Why this method cannot treat inputs of other covariances than I; asked where there are such inputs."""
+        """Why not, where the inputs of ``problem`` have another covariance than I, and for ``algorithm``; or None."""
         return f"the inputs are {problem.inputs}, and this method knows inputs N(0, I) only"
 
     @classmethod
     def at(cls, dim: int | None) -> Method | None:
-        """The method with its other knobs as they come; None where it needs a dimension and there is none."""
+        """The method at ``dim``, its other knobs as they come; None where it needs a dimension and there is none."""
         if all(f.name != "dim" or f.default is not dataclasses.MISSING for f in dataclasses.fields(cls)):
             return cls()
         return None if dim is None else cls(dim=dim)  # type: ignore[call-arg]
 
     @abc.abstractmethod
     def prepare(self, task: Task) -> Evolution:
-        """Set up one run."""
+        """Set up one run, the ``task``."""
 
     def stack_key(self, task: Task) -> Hashable | None:
-        """Tasks with equal keys can run side by side (`Stackable.prepare_stack`); None: each alone."""
+        """A key: each ``task`` with the same one can run beside it (`prepare_stack`); None: it runs alone."""
         return None
 
     def cost(self, task: Task) -> float:
-        """Seconds of one run on one core once its code is compiled, as an order of magnitude."""
+        """Seconds of one run of a ``task`` on one core once its code is compiled, as an order of magnitude."""
         return 0.3
 
     def compilation(self, task: Task) -> float:
-        """Seconds that its code takes to compile on one core, once for all runs that share it."""
+        """Seconds that the code of a ``task`` takes to compile on one core, once for all runs that share it."""
         return 6.0
 
     def footprint(self, task: Task) -> int:
-        """Bytes that one run occupies, most of it for the overlaps at the save points."""
+        """Bytes that one run of a ``task`` occupies, most of it for the overlaps at the save points."""
         p, k = task.problem.p, task.problem.k
         return 24 * len(task.points) * (p * p + p * k + p + 4)
 
     def unit(self, algorithm: SGD) -> float:
-        """Exponent x such that this method's clock runs in units of d^x of the time t."""
+        """Exponent x such that this method's clock runs in units of d^x of the time t of an ``algorithm``."""
         return 0.0
 
     def save_points(self, clocks: Clocks, time: End, steps: End, save: Save, alpha: End = None) -> np.ndarray:
-        """Save points on this method's clock: integer steps, or times (τ where there is a schedule)."""
+        """Save points on this method's clock: integer steps, or times (τ where there is a schedule).
+
+        ``clocks`` are those of the run, ``time``, ``steps``, ``alpha`` and ``save`` what was given to `solve`.
+        """
         if self.stepwise:
             return save_steps(clocks, time, steps, save, alpha)
         return save_times(clocks, time, steps, save, self.unit(clocks.algorithm), alpha)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """The knobs as plain values."""
         return {"name": self.name, **{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}}
 
@@ -356,7 +445,7 @@ class Stackable(Method):
 
     @abc.abstractmethod
     def prepare_stack(self, pairs: Sequence[tuple[Any, Task]]) -> Evolution:
-        """Set up several (method, task) pairs of equal `stack_key` side by side."""
+        """Set up several ``pairs`` (method, task) of equal `stack_key` side by side."""
 
     def prepare(self, task: Task) -> Evolution:
         """Set up one run."""

@@ -36,9 +36,11 @@ class Overlaps:
     Parameters
     ----------
     Q : array (..., p, p)
+        Student–student: Q_jl = w_j·w_l, with the squared norms of the rows on the diagonal.
     M : array (..., p, k)
+        Student–target: M_jr = w_j·w*_r.
     P : array (k, k), optional
-        The identity by default.
+        Target–target: w*_r·w*_s. The identity by default.
     a : array (..., p), optional
         Second layer; by default what the problem says.
     dim : int, optional
@@ -106,6 +108,11 @@ class Overlaps:
     def fields(self, inputs: Inputs) -> Overlaps:
         """Covariance of the fields, Σ_i s_i Ω⁽ⁱ⁾, as plain overlaps.
 
+        Parameters
+        ----------
+        inputs : Inputs
+            The variances s_i of the blocks, as many as these overlaps have.
+
         Examples
         --------
         >>> start = Overlaps.in_blocks(Q=[[[0.4]], [[0.6]]], M=[[[0.1]], [[0.2]]], P=[[[0.5]], [[0.5]]])
@@ -140,13 +147,7 @@ class Overlaps:
         r is the rank of P; rows of (A, B) are the weights in an orthonormal basis whose first r vectors span
         the target directions.
         """
-        values, vectors = np.linalg.eigh(self.P)
-        keep = values > TOLERANCE * max(values[-1], 1e-300)
-        if np.allclose(self.P, np.eye(self.k), atol=0, rtol=0):
-            L_P, inverse = np.eye(self.k), np.eye(self.k)
-        else:
-            root = np.sqrt(values[keep])
-            L_P, inverse = vectors[:, keep] * root, (vectors[:, keep] / root).T
+        L_P, inverse = factor_of(self.P)
         A = self.M @ np.swapaxes(inverse, -1, -2)
         return L_P, A, host_root(self.Q - A @ np.swapaxes(A, -1, -2))
 
@@ -166,9 +167,11 @@ class Overlaps:
         Parameters
         ----------
         problem : Problem
+            Gives p, k and the target's own overlaps P.
         dim : int
             d.
         seed : int
+            Which start, or which set of them: the same number gives the same start.
         size : int, optional
             Draw this many independent starts, on a leading axis.
         law : str
@@ -206,7 +209,7 @@ class Overlaps:
         check_size("Argument `size`", 32 * count * problem.p * (problem.p + problem.k))
         runs = positive_integer("first", first, 0) + np.arange(count)
         p, rest = problem.p, dim - rank
-        frame = cls(np.eye(p), np.zeros((p, problem.k)), problem.P).factors()[0]
+        frame = factor_of(problem.P)[0]
         A = random.host_normal(seed, random.Role.START, p * rank, 2 * runs).reshape(len(runs), p, rank)
         B = draw_factor(seed, random.Role.START, p, rest, 2 * runs + 1)
         norm = np.full(A.shape[:2], np.sqrt(dim)) if law == "gaussian" else np.sqrt((A**2).sum(-1) + (B**2).sum(-1))
@@ -231,10 +234,13 @@ class Overlaps:
         Q : array (..., blocks, p, p)
             Euclidean: Σ_i Q⁽ⁱ⁾_jj is the squared norm of row j, whatever the variances.
         M : array (..., blocks, p, k)
+            Inner products of the parts of student and target rows in each block.
         P : array (blocks, k, k)
             How the target's directions lie in the blocks; Σ_i s_i P⁽ⁱ⁾ is the `gram` of the problem.
         a : array (..., p), optional
+            Second layer; by default what the problem says.
         dim : int, optional
+            Dimension these overlaps come from, if any.
 
         Examples
         --------
@@ -249,6 +255,15 @@ class Overlaps:
     @classmethod
     def from_weights(cls, W: Array, W_star: Array, a: Array | None = None) -> Overlaps:
         """Overlaps of explicit weights, W (p, d) and W* (k, d).
+
+        Parameters
+        ----------
+        W : array (p, d)
+            Rows of the student's first layer.
+        W_star : array (k, d)
+            Directions of the target.
+        a : array (p,), optional
+            Second layer; by default what the problem says.
 
         Examples
         --------
@@ -265,7 +280,15 @@ class Overlaps:
 
     @classmethod
     def unchecked(cls, Q: Any, M: Any, P: Any, a: Any, dim: int | None = None) -> Overlaps:
-        """Overlaps from arrays of JAX that are taken on trust."""
+        """Overlaps from arrays of JAX that are taken on trust.
+
+        Parameters
+        ----------
+        Q, M, P, a : arrays of JAX
+            As of `Overlaps`, of matching shapes; a may be None.
+        dim : int, optional
+            Dimension these overlaps come from, if any.
+        """
         return _unflatten(dim, (Q, M, P, a))
 
     def __getitem__(self, index: Any) -> Overlaps:
@@ -303,6 +326,22 @@ def pseudo_inverse(P: np.ndarray) -> np.ndarray:
     return np.asarray(np.linalg.pinv(P, rcond=TOLERANCE, hermitian=True))
 
 
+def factor_of(P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """L (k, r) with P = L Lᵀ and its left inverse (r, k).
+
+    Examples
+    --------
+    >>> factor_of(np.ones((2, 2)))[0].shape
+    (2, 1)
+    """
+    values, vectors = np.linalg.eigh((P + P.T) / 2)
+    keep = values > TOLERANCE * max(values[-1], 1e-300)
+    if np.array_equal(P, np.eye(len(P))):
+        return np.eye(len(P)), np.eye(len(P))
+    root = np.sqrt(values[keep])
+    return vectors[:, keep] * root, (vectors[:, keep] / root).T
+
+
 def rank_of(P: np.ndarray) -> int:
     """The number of independent directions of a Gram matrix.
 
@@ -336,7 +375,7 @@ def _target_in_blocks(problem: Problem, sizes: tuple[int, ...], seed: int) -> np
     from twolayer.numerics import random
 
     s, d = np.asarray(problem.inputs.variances), sum(sizes)
-    L = Overlaps(np.eye(1), np.zeros((1, problem.k)), problem.P).factors()[0]
+    L = factor_of(problem.P)[0]
     rank = L.shape[1]
     require(d >= rank, "dim", d, f"at least the {rank} independent directions of the target")
     if min(sizes) >= rank:
@@ -368,7 +407,7 @@ def _random_in_blocks(problem: Problem, dim: int, seed: int, runs: np.ndarray, l
     p, sizes = problem.p, problem.inputs.sizes(dim)
     P = _target_in_blocks(problem, sizes, seed) if given is None else finite_array("P", given)
     require(P.shape == (len(sizes), problem.k, problem.k), "P", P, f"an array {(len(sizes), problem.k, problem.k)}")
-    frames = [Overlaps(np.eye(1), np.zeros((1, problem.k)), one).factors()[0] for one in P]
+    frames = [factor_of(one)[0] for one in P]
     ranks = [L.shape[1] for L in frames]
     outside = [GramFactor(p, n - r) for n, r in zip(sizes, ranks, strict=True)]
     cuts = np.cumsum([n for r, factor in zip(ranks, outside, strict=True) for n in (p * r, factor.draws)])

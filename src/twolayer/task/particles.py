@@ -16,7 +16,7 @@ import numpy as np
 
 from twolayer.numerics.errors import InputError, choice, expect, failed, positive_integer, reject, require, short
 from twolayer.numerics.random import check_seed
-from twolayer.task.overlaps import TOLERANCE, Overlaps, pseudo_inverse
+from twolayer.task.overlaps import TOLERANCE, Overlaps, factor_of, pseudo_inverse
 from twolayer.task.problem import Problem, finite_array
 
 __all__ = ["Particles"]
@@ -103,6 +103,11 @@ class Particles:
     def from_overlaps(cls, start: Overlaps) -> Particles:
         """The neurons of a network as particles of equal weight.
 
+        Parameters
+        ----------
+        start : Overlaps
+            One start; rows of any norm.
+
         Examples
         --------
         >>> Particles.from_overlaps(Overlaps(Q=[[1.0, 0.2], [0.2, 1.0]], M=[[0.6], [0.0]])).q.round(3).tolist()
@@ -122,6 +127,7 @@ class Particles:
         Parameters
         ----------
         problem : Problem
+            Gives k and the target's overlaps P.
         size : int
             Number of particles.
         law : str or callable
@@ -130,6 +136,7 @@ class Particles:
         dim : int, optional
             d, for the named laws.
         seed : int
+            Of the draws.
 
         Examples
         --------
@@ -160,7 +167,7 @@ class Particles:
         choice("law", law, ("sphere", "gaussian"))
         if dim is None:
             raise InputError(f"Argument `dim` must be given for the law {law!r} of random rows in R^dim.")
-        L = Overlaps(np.eye(1), np.zeros((1, problem.k)), problem.P).factors()[0]
+        L = factor_of(problem.P)[0]
         rank = L.shape[1]
         dim = positive_integer("dim", dim)
         require(dim >= rank, "dim", dim, f"at least the {rank} independent directions of the target")

@@ -18,7 +18,7 @@ import numpy as np
 from twolayer.functions.activation import Activation, ActivationLike
 from twolayer.functions.normalisation import NORMALISATIONS, divisor
 from twolayer.functions.target import Target, TargetLike
-from twolayer.numerics.arguments import Array
+from twolayer.numerics.arguments import Array, Json
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, require, short
 from twolayer.numerics.tracing import traced
 from twolayer.task.inputs import Inputs
@@ -89,7 +89,7 @@ class Problem:
         normalisation: str = "mean",
         noise_law: str = "gaussian",
         flips: float = 0.0,
-        inputs: Inputs | dict[str, Any] | None = None,
+        inputs: Inputs | Json | None = None,
     ) -> None:
         width = positive_integer("width", width)
         noise = finite_number("noise", noise, minimum=0.0, accepted="a finite variance Δ ≥ 0")
@@ -138,6 +138,13 @@ class Problem:
     def a(self, seed: int = 0, run: Any = 0) -> np.ndarray:
         """The second layer (p,); random ones are drawn with the seed, (runs, p) for an array of runs.
 
+        Parameters
+        ----------
+        seed : int
+            Of random second layers; the others do not depend on it.
+        run : int or array of int
+            Number of the run, or those of several.
+
         Examples
         --------
         >>> Problem("z1", "relu", width=3, second_layer=[1, -1, 2]).a().tolist()
@@ -153,7 +160,13 @@ class Problem:
         return draws if self.second_layer == "gaussian" else np.where(draws >= 0, 1.0, -1.0)
 
     def require_isotropic(self, what: str) -> None:
-        """Refuse inputs other than N(0, I) for formulas that hold for these alone."""
+        """Refuse inputs other than N(0, I) for formulas that hold for these alone.
+
+        Parameters
+        ----------
+        what : str
+            Who refuses, as the beginning of the sentence.
+        """
         if not self.inputs.plain:
             raise InputError(
                 f"{what} holds for inputs N(0, I), but the problem has {self.inputs}: their effective dimension is "
@@ -162,6 +175,11 @@ class Problem:
 
     def replace(self, **changes: Any) -> Problem:
         """The same problem with some arguments changed.
+
+        Parameters
+        ----------
+        **changes
+            Arguments of `Problem` by name.
 
         Examples
         --------

@@ -87,6 +87,13 @@ class Sight(NamedTuple):
         What the sum over neurons is divided by, n_b, and γ = d·lr.
     key : key of jax.random, optional
         For rules that draw random numbers: another one in every step of every run.
+
+    Examples
+    --------
+    >>> g = np.array([[3.0, 4.0]])
+    >>> seen = Sight(g, np.zeros((1, 2)), np.ones(1), np.ones(1), lambda g, rate: rate * g, lambda at: g, 2.0, 1.0, 0.1)
+    >>> float(seen.norm[0, 0]), bool(abs(clip(1.0).push(seen) - g / 5).max() < 1e-6)
+    (5.0, True)
     """
 
     g: Any
@@ -122,6 +129,7 @@ class Rule:
     Parameters
     ----------
     name : str
+        As it is written in ``SGD(rule="name(…)")``.
     arguments : tuple of (str, value)
         As they were given.
     push : callable, optional
@@ -144,6 +152,11 @@ class Rule:
         Whether it draws random numbers from its key.
     smoothed : callable, optional
         Of a rule ĝ = g/|g| ρ(±|g|), with the sign of e: mean and width of a normal x → E[ρ(x)], E[ρ(x)²].
+
+    Examples
+    --------
+    >>> Rule.of("clip(0.25)").bounded, clip(0.25) == Rule.of("clip(threshold=0.25)")
+    (True, True)
     """
 
     name: str
@@ -201,6 +214,11 @@ class Rule:
     @classmethod
     def of(cls, value: Any) -> Rule | None:
         """A rule, or the text of one such as ``"clip(0.25)"``; None for plain gradients.
+
+        Parameters
+        ----------
+        value : Rule, str or None
+            What is read.
 
         Examples
         --------
@@ -261,6 +279,12 @@ def clip(threshold: float) -> Rule:
 
     A threshold C on the true gradient |g| |z|/p is c = p C/√d.
 
+    Parameters
+    ----------
+    threshold : float
+        c, the largest norm of a sample's gradient in units of √d. Gradients |g| are of order one, and so is a c that
+        matters.
+
     Examples
     --------
     >>> clip(0.25)
@@ -312,6 +336,11 @@ def polyak(c: float = 1.0) -> Rule:
 
     Time counts the largest rate, lr.
 
+    Parameters
+    ----------
+    c : float
+        Positive; the larger it is, the smaller the steps. At ½ a student linear in its weights would fit the sample.
+
     Examples
     --------
     >>> polyak(0.5)
@@ -331,6 +360,11 @@ def lookahead(lr: Law) -> Rule:
 
     Extragradient, and with a negative ``lr`` the sharpness-aware step. The law is that of a field that moves by order
     one, proportional to 1/d.
+
+    Parameters
+    ----------
+    lr : Law
+        γ'/d, the size of the step ahead; without a schedule, and not zero.
 
     Examples
     --------
@@ -368,6 +402,13 @@ def private(std: float, threshold: float | None = None) -> Rule:
     In the limit only the norms of the rows feel the noise. With thresholds it is the private SGD of noise multiplier
     ς n_b/(c √d).
 
+    Parameters
+    ----------
+    std : float
+        ς, the standard deviation of every coordinate of the noise.
+    threshold : float, optional
+        c of `clip`; by default gradients are not clipped.
+
     Examples
     --------
     >>> private(0.5), private(0.5, 0.4)
@@ -386,6 +427,11 @@ def label_noise(variance: float) -> Rule:
     On fresh samples it does what noise of the problem does, but risks are those of the problem's own labels. Samples
     that are reused do not keep it: it cannot be fitted, and leads to flat minima.
 
+    Parameters
+    ----------
+    variance : float
+        Of that noise, > 0.
+
     Examples
     --------
     >>> label_noise(0.1)
@@ -399,6 +445,11 @@ def adagrad_norm(b0: float = 1.0) -> Rule:
     """AdaGrad with one rate for all weights, lr_n = lr/√(b0² + Σ_{m ≤ n} |∇_m|²/d²).
 
     Time counts lr as it is written; the rate in force is the variable ``lr`` of a result.
+
+    Parameters
+    ----------
+    b0 : float
+        Positive; lr/b0 is the rate before the first gradient.
 
     Examples
     --------
@@ -424,6 +475,13 @@ def sign() -> Rule:
 def adam(beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> Rule:
     """Adam on every coordinate of the mean gradient (divided by p), with its usual corrections of the bias.
 
+    Parameters
+    ----------
+    beta1, beta2 : float
+        How slowly the means of the gradient and of its square forget, in [0, 1).
+    epsilon : float
+        What keeps the denominator √v from vanishing.
+
     Examples
     --------
     >>> adam()
@@ -438,6 +496,11 @@ def adam(beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> Rul
 
 def formula(text: str) -> Rule:
     """Any function of g, e, r = |z|²/d, norm = |g| and p, written as text; elementwise in g.
+
+    Parameters
+    ----------
+    text : str
+        Such as ``"g/(1 + norm)"``; the functions are those that targets may use.
 
     Examples
     --------

@@ -26,6 +26,15 @@ __all__ = ["Scaling", "d"]
 class Scaling:
     """coefficient · d**exponent, closed under products, quotients and powers.
 
+    Parameters
+    ----------
+    coefficient : float
+        The number in front. Inside functions of JAX it may be traced.
+    exponent : float
+        Power of d; 0 by default, a number that is the same at every d.
+    schedule : Schedule, optional
+        A factor that changes along a run, such as `tl.schedules.cosine`; none by default.
+
     Examples
     --------
     >>> 0.2 / d
@@ -47,6 +56,13 @@ class Scaling:
     @classmethod
     def of(cls, value: object, argument: str = "value") -> Scaling:
         """Read a number, a scaling law, or text such as ``"0.2/d"``.
+
+        Parameters
+        ----------
+        value : float, str or Scaling
+            What is read.
+        argument : str
+            What the value is called in an error message.
 
         Examples
         --------

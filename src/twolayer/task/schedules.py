@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import InputError, choice, closest, finite_number, finite_numbers, reject, require
 from twolayer.numerics.later import Later
 from twolayer.numerics.tracing import traced
@@ -106,7 +107,7 @@ class Factor:
     form: Callable[..., Any]
     bends: tuple[float, ...] = ()  # of a custom function
 
-    def breaks(self, lengths: dict[str, Any]) -> list[float]:
+    def breaks(self, lengths: Options) -> list[float]:
         """Where f jumps or bends, in units of the clock, given the values of the lengths."""
         if self.name in ("piecewise", "table"):
             found = list(lengths["at"])
@@ -155,6 +156,11 @@ def _text(value: Any, spec: str = "") -> str:
 @dataclass(frozen=True)
 class Schedule:
     """A product of factors, each a function of one clock; multiplied onto laws and onto other schedules.
+
+    Parameters
+    ----------
+    factors : tuple
+        What is multiplied. Functions of this module make one factor each, and ``*`` joins them.
 
     Examples
     --------
@@ -212,7 +218,7 @@ def _share(name: str, value: Any) -> float:
     return finite_number(name, value, minimum=0.0, accepted="a finite number ≥ 0: learning rates and batches are")
 
 
-def _one(name: str, clock: str, lengths: dict[str, Any], numbers: dict[str, Any]) -> Schedule:
+def _one(name: str, clock: str, lengths: Options, numbers: Options) -> Schedule:
     choice("clock", clock, CLOCKS)
     return Schedule((Factor(name, clock, tuple(lengths.items()), tuple(numbers.items()), FORMS[name]),))
 
@@ -244,6 +250,17 @@ def cosine(horizon: Length, floor: float = 0.0, after: Length = 0.0, clock: str 
 def linear(horizon: Length, floor: float = 0.0, after: Length = 0.0, clock: str = "alpha") -> Schedule:
     """From 1 to ``floor`` along a straight line, and constant from then on; parameters as for `cosine`.
 
+    Parameters
+    ----------
+    horizon : float, Scaling or str
+        How long the way down takes, in units of the clock.
+    floor : float
+        The last value, ≥ 0.
+    after : float, Scaling or str
+        Where it begins; at the start by default.
+    clock : str
+        What x counts, as for `cosine`.
+
     Examples
     --------
     >>> linear(horizon="4*d", floor=0.1, clock="step")
@@ -256,6 +273,15 @@ def linear(horizon: Length, floor: float = 0.0, after: Length = 0.0, clock: str 
 def warmup(horizon: Length, floor: float = 0.0, clock: str = "alpha") -> Schedule:
     """From ``floor`` up to 1 along a straight line, and 1 from then on.
 
+    Parameters
+    ----------
+    horizon : float, Scaling or str
+        How long the way up takes, in units of the clock.
+    floor : float
+        The first value, ≥ 0.
+    clock : str
+        What x counts, as for `cosine`.
+
     Examples
     --------
     >>> warmup(horizon=100, clock="step")
@@ -266,6 +292,17 @@ def warmup(horizon: Length, floor: float = 0.0, clock: str = "alpha") -> Schedul
 
 def power(exponent: float, scale: Length, after: Length = 0.0, clock: str = "alpha") -> Schedule:
     """(1 + (x − after)/scale)^(−exponent) from ``after`` on, and 1 before.
+
+    Parameters
+    ----------
+    exponent : float
+        Of the decay; negative ones grow, as batches may.
+    scale : float, Scaling or str
+        Length after which the factor is 2^(−exponent), in units of the clock.
+    after : float, Scaling or str
+        Where it begins; at the start by default.
+    clock : str
+        What x counts, as for `cosine`.
 
     Examples
     --------
@@ -279,6 +316,15 @@ def power(exponent: float, scale: Length, after: Length = 0.0, clock: str = "alp
 
 def inverse(scale: Length, after: Length = 0.0, clock: str = "alpha") -> Schedule:
     """1/(1 + (x − after)/scale) from ``after`` on, and 1 before.
+
+    Parameters
+    ----------
+    scale : float, Scaling or str
+        Length after which the factor is ½, in units of the clock.
+    after : float, Scaling or str
+        Where it begins; at the start by default.
+    clock : str
+        What x counts, as for `cosine`.
 
     Examples
     --------
@@ -306,6 +352,15 @@ def _increasing(at: tuple[Scaling, ...], shown: Any) -> None:
 def piecewise(at: Sequence[Length], values: Sequence[float], clock: str = "alpha") -> Schedule:
     """Constant pieces: ``values[0]`` before ``at[0]``, ``values[1]`` from there to ``at[1]``, and so on.
 
+    Parameters
+    ----------
+    at : sequence of float, Scaling or str
+        Where it jumps, increasing, in units of the clock.
+    values : sequence of float
+        The factor on each piece, ≥ 0: one more than there are jumps.
+    clock : str
+        What x counts, as for `cosine`.
+
     Examples
     --------
     >>> piecewise(at=[2], values=[1, 4])
@@ -320,6 +375,15 @@ def piecewise(at: Sequence[Length], values: Sequence[float], clock: str = "alpha
 
 def table(at: Sequence[Length], values: Sequence[float], clock: str = "alpha") -> Schedule:
     """Straight lines between points; before the first and after the last point it is constant.
+
+    Parameters
+    ----------
+    at : sequence of float, Scaling or str
+        The points, increasing, in units of the clock; two at least.
+    values : sequence of float
+        The factor at each of them, ≥ 0.
+    clock : str
+        What x counts, as for `cosine`.
 
     Examples
     --------
@@ -341,6 +405,7 @@ def custom(function: Callable[[Any], Any], clock: str = "alpha", breaks: Sequenc
     function : callable
         f(x) ≥ 0 of one number.
     clock : str
+        What x counts: ``"alpha"`` (samples/d), ``"step"``, ``"sample"`` or ``"time"``.
     breaks : sequence of float
         Where f jumps or bends, in units of the clock: integrators begin anew there.
 

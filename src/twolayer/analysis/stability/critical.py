@@ -41,6 +41,11 @@ WIDEST = 40  # K has p⁴ entries
 def perfect_point(problem: Problem) -> Overlaps:
     """Neurons on the target's directions, one after the other, if the student then is the target.
 
+    Parameters
+    ----------
+    problem : Problem
+        One that the student can represent.
+
     Examples
     --------
     >>> import twolayer as tl

@@ -46,6 +46,15 @@ class Plateau:
         The saddle.
     dim : int or None
         d of the run's start.
+
+    Examples
+    --------
+    >>> import twolayer as tl
+    >>> problem, algorithm = tl.Problem("He2(z1)", "He2", noise=0.2), tl.SGD(lr="0.05/d", geometry="projected")
+    >>> saddle = tl.fixed_points(problem, algorithm, near=tl.Overlaps([[1.0]], [[0.0]]))[0]
+    >>> stay = Plateau(begin=0.0, end=1.7, excess_risk=2.0, point=saddle, dim=10_000)
+    >>> stay.length, round(stay.at(1_000_000) - stay.length, 3)
+    (1.7, 0.828)
     """
 
     begin: float
@@ -66,7 +75,13 @@ class Plateau:
         return self.length - self.point.lasts(float(self.dim or 1)) if known else math.nan
 
     def at(self, dim: float) -> float:
-        """The length log(d)/(2κ) + constant at another dimension; without a constant where that is not known."""
+        """The length log(d)/(2κ) + constant at another dimension; without a constant where that is not known.
+
+        Parameters
+        ----------
+        dim : float
+            d.
+        """
         return self.point.lasts(dim, 0.0 if math.isnan(self.constant) else self.constant)
 
     def __repr__(self) -> str:
@@ -80,6 +95,11 @@ class Plateau:
 class Plateaus(list[Plateau]):
     """Plateaus in the order of a run.
 
+    Parameters
+    ----------
+    found : sequence of Plateau
+        The list itself.
+
     Attributes
     ----------
     learned : list of float
@@ -91,6 +111,13 @@ class Plateaus(list[Plateau]):
         the directions are not orthonormal.
     points : FixedPoints
         All fixed points near the run, the one at its end too.
+
+    Examples
+    --------
+    >>> none = Plateaus([], learned=[1.5], chain=[(2, 1)], in_order=True, points=FixedPoints())
+    >>> print(none)
+    no plateau
+    chain: 1 of order 2 at t = 1.5: in this order
     """
 
     def __init__(

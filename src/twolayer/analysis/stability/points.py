@@ -43,7 +43,9 @@ class FixedPoint:
     Attributes
     ----------
     overlaps : Overlaps
+        Where it is.
     excess_risk : float
+        The risk there, without what label noise adds.
     residual : float
         The largest |dx/dt| that is left.
     eigenvalues : array (F,)
@@ -56,6 +58,14 @@ class FixedPoint:
         How far the run or the start stayed away from it, in the largest entry.
     time : float
         When the run came closest; nan where there is no run.
+
+    Examples
+    --------
+    >>> import twolayer as tl
+    >>> problem, algorithm = tl.Problem("He2(z1)", "He2", noise=0.2), tl.SGD(lr="0.05/d", geometry="projected")
+    >>> point = tl.fixed_points(problem, algorithm, near=tl.Overlaps([[1.0]], [[0.0]]))[0]
+    >>> point.unstable, round(point.rate, 6), round(point.excess_risk, 6)
+    (1, 2.78, 2.0)
     """
 
     overlaps: Overlaps
@@ -79,6 +89,11 @@ class FixedPoint:
         """The eigenvector that belongs to an eigenvalue, as changes Q (p, p), M (p, k) and a (p,).
 
         Its largest entry is 1. Number 0 is the way out of a saddle.
+
+        Parameters
+        ----------
+        number : int
+            Which eigenvalue, counted from the one with the largest real part.
         """
         number = positive_integer("number", number, 0)
         if number >= len(self.eigenvalues):
@@ -91,6 +106,13 @@ class FixedPoint:
         """The time log(d)/(2κ) + constant that a run spends here; infinite where nothing leads away.
 
         The constant depends on the start and on what counts as the end; `stability.plateaus` measures it.
+
+        Parameters
+        ----------
+        dim : float
+            d.
+        constant : float
+            What is added; 0 by default.
 
         Examples
         --------
@@ -129,10 +151,22 @@ def _when(point: FixedPoint) -> str:
 class FixedPoints(list[FixedPoint]):
     """Fixed points: in the order of a run, or as the starts were given.
 
+    Parameters
+    ----------
+    points : sequence of FixedPoint
+        The list itself.
+    missed : sequence of str
+        What became of the starting points that led to no fixed point.
+
     Attributes
     ----------
     missed : list of str
         What became of the starting points that led to no fixed point.
+
+    Examples
+    --------
+    >>> FixedPoints(missed=["from the first start the search left the unit ball"]).missed[0][:20]
+    'from the first start'
     """
 
     def __init__(self, points: Sequence[FixedPoint] = (), missed: Sequence[str] = ()) -> None:

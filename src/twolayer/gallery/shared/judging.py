@@ -31,7 +31,20 @@ ROUNDING = 1e-9  # of the resolution
 
 
 class Check(NamedTuple):
-    """One test: its outcome, and what was compared, with threshold and numbers."""
+    """One test: its outcome, and what was compared, with threshold and numbers.
+
+    Attributes
+    ----------
+    outcome : str
+        ``"agrees"``, ``"differs"`` or ``"undecided"``.
+    text : str
+        What was compared, the threshold and the numbers.
+
+    Examples
+    --------
+    >>> holds(True, "b is there")
+    Check(outcome='agrees', text='b is there')
+    """
 
     outcome: str
     text: str
@@ -39,6 +52,15 @@ class Check(NamedTuple):
 
 class Verdict(NamedTuple):
     """What a figure claims, the checks of it, and further numbers.
+
+    Attributes
+    ----------
+    claim : str
+        One sentence, chosen before looking.
+    checks : tuple of Check
+        The tests of it.
+    note : str
+        Further numbers, which nothing depends on.
 
     Examples
     --------

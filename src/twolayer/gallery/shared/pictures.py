@@ -14,12 +14,12 @@ import io
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import xarray as xr
 
 from twolayer.files.results import load, save
 from twolayer.gallery.shared.registry import Plate, draw
+from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import reject
 from twolayer.numerics.writing import write_atomically
 
@@ -33,13 +33,13 @@ LARGEST = 50_000
 LARGEST_DATA = 100_000
 
 
-def known(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
+def known(folder: str | os.PathLike[str]) -> dict[str, Json]:
     """What the pictures of a folder show, by figure."""
     file = Path(folder) / "pictures.json"
     return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
 
 
-def keep(plate: Plate, folder: str | os.PathLike[str], shown: dict[str, Any], full: dict[str, Any]) -> Path | None:
+def keep(plate: Plate, folder: str | os.PathLike[str], shown: Json, full: Json) -> Path | None:
     """Put the picture of a figure and its data into a folder; None where those of the full version stay.
 
     Parameters
@@ -72,7 +72,7 @@ def redraw(name: str, folder: str | os.PathLike[str]) -> Path:
     return _put(draw(data), Path(folder), every, every[name])
 
 
-def _put(plate: Plate, folder: Path, every: dict[str, dict[str, Any]], shown: dict[str, Any]) -> Path:
+def _put(plate: Plate, folder: Path, every: dict[str, Json], shown: Json) -> Path:
     name, picture = plate.data.attrs["gallery"], _small(plate)
     every[name] = {**shown, "picture": f"sha256:{hashlib.sha256(picture).hexdigest()}"}
     text = json.dumps(dict(sorted(every.items())), indent=1, ensure_ascii=False) + "\n"

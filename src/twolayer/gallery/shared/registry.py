@@ -29,6 +29,7 @@ from matplotlib.figure import Figure
 
 from twolayer.gallery.shared.judging import Check, Verdict
 from twolayer.gallery.shared.parts import keeping
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import InputError, choice, closest, reject, short
 
 __all__ = [
@@ -59,7 +60,23 @@ FRAMES_PER_SECOND = 12
 
 
 class Finding(NamedTuple):
-    """What a figure computes: its data, the verdict on them, and the task in one or two lines."""
+    """What a figure computes: its data, the verdict on them, and the task in one or two lines.
+
+    Attributes
+    ----------
+    data : Dataset
+        Everything that is drawn.
+    verdict : Verdict
+        What was claimed, and what came of it.
+    task : str
+        What was solved, for the attributes of the data.
+
+    Examples
+    --------
+    >>> found = Finding(xr.Dataset({"x": ("i", [1.0])}), Verdict("it is one", (Check("agrees", "x = 1"),)), "no task")
+    >>> found.verdict.outcome
+    'agrees'
+    """
 
     data: xr.Dataset
     verdict: Verdict
@@ -67,7 +84,25 @@ class Finding(NamedTuple):
 
 
 class Plate(NamedTuple):
-    """A finished figure with its data, its verdict and, where it moves, its animation."""
+    """A finished figure with its data, its verdict and, where it moves, its animation.
+
+    Attributes
+    ----------
+    figure : Figure
+        Of matplotlib.
+    data : Dataset
+        What it is drawn from, with settings, verdict and versions as attributes.
+    verdict : Verdict
+        What was claimed, and what came of it.
+    animation : Animation, optional
+        Of figures that move.
+
+    Examples
+    --------
+    >>> plate = Plate(Figure(), xr.Dataset(), Verdict("nothing", ()))
+    >>> plate.verdict.outcome, plate.animation is None
+    ('undecided', True)
+    """
 
     figure: Figure
     data: xr.Dataset
@@ -89,7 +124,7 @@ class Entry:
     animate: Callable[[xr.Dataset], Animation] | None = None
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Options:
         """Names and values of the settings of the full version."""
         parameters = inspect.signature(self.compute).parameters.values()
         return {p.name: p.default for p in parameters if p.name != "seed"}
@@ -313,6 +348,13 @@ def files_of(plate: Plate, folder: str | os.PathLike[str]) -> list[Path]:
 
 def write(plate: Plate, folder: str | os.PathLike[str]) -> list[Path]:
     """Write the files of a figure into an existing folder, each all or nothing.
+
+    Parameters
+    ----------
+    plate : Plate
+        From `run` or `draw`.
+    folder : path
+        One that exists.
 
     Examples
     --------
