@@ -64,13 +64,13 @@ def heading(group: str) -> str:
 
 
 def thumbnails(kept: dict[str, dict[str, Any]], verdicts: dict[str, dict[str, Any]]) -> str:
-    """All pictures, group by group: three in a row where there is room, with caption, verdict and time."""
+    """All pictures, group by group: two in a row where there is room, with caption, verdict and time."""
     lines = []
     for group in GROUPS:
         names = [name for name, entry in figures().items() if entry.group == group and name in kept]
         if not names:
             continue
-        lines += [f"**{heading(group)}**", "", ":::::{grid} 1 2 2 3", ":gutter: 3", ""]
+        lines += [f"**{heading(group)}**", "", ":::::{grid} 1 1 2 2", ":gutter: 3", ""]
         for name in names:
             version = kept[name]["version"]
             lines += [f"::::{{grid-item-card}} {name}", f":img-top: images/gallery/{name}.webp"]
