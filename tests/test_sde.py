@@ -14,7 +14,8 @@ import twolayer as tl
 from conftest import random_overlaps
 from twolayer import d
 from twolayer.equations.kernel import Sample, kernel_of
-from twolayer.equations.state import pack, tangent, unpack
+from twolayer.equations.state import pack, unpack
+from twolayer.equations.step import tangent
 from twolayer.gaussian.batch_sums import covariance_nodes
 from twolayer.gaussian.spread import NodeSpread, spread_of
 from twolayer.methods import sde

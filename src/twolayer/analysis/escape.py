@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -42,6 +41,7 @@ from twolayer.analysis.escape_formulas import (
 from twolayer.analysis.mediocrity import noise_gain, noise_ratio, require_growth
 from twolayer.analysis.passage import Passage, first_passage
 from twolayer.methods.ode import ODE
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject
 from twolayer.running.solve import solve
 from twolayer.running.support import check_description
@@ -110,7 +110,7 @@ class EscapeTime:
     @property
     def steps(self) -> EscapeTime:
         """The same in steps of SGD."""
-        scaled: dict[str, Any] = {
+        scaled: Options = {
             f.name: None if getattr(self, f.name) is None else getattr(self, f.name) * self.per_time
             for f in dataclasses.fields(self)
             if f.name not in ("reached", "missing", "per_time")

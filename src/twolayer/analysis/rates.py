@@ -19,8 +19,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.state import Overlap, tangent
-from twolayer.equations.step import form_of, limit_in
+from twolayer.equations.state import Overlap
+from twolayer.equations.step import form_of, limit_in, tangent
 from twolayer.gaussian.engines import LOG2_POINTS, adapt, relative_error
 from twolayer.gaussian.moments import check_point
 from twolayer.gaussian.spread import spread_of

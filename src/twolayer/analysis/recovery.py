@@ -24,7 +24,7 @@ from twolayer.analysis.passage import first_passage
 from twolayer.analysis.population_loss import PopulationLoss, critical_alpha, population_loss, sufficient_alpha
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.chain import Chain
-from twolayer.numerics.arguments import Progress
+from twolayer.numerics.arguments import Options, Progress
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.random import check_seed
@@ -235,7 +235,7 @@ def recovery(
     later = algorithm if descent_lr is None else algorithm.replace(lr=descent_lr)
 
     def run(algorithm: SGD, threshold: float, starts: Overlaps, seed: int) -> Any:
-        options: dict[str, Any] = {"steps": steps, "save": pieces, "until": Until(quantity, threshold)}
+        options: Options = {"steps": steps, "save": pieces, "until": Until(quantity, threshold)}
         return solve(problem, algorithm, Chain(dim), starts, seed=seed, progress=progress, force=force, **options)
 
     search = run(algorithm, thresholds[0], starts, seed)
@@ -291,7 +291,7 @@ def largest_overlaps(
     eta = (0.25, 0.75)
     _, _, starts, steps = _prepared(problem, algorithm, dim, eta, start, samples, seeds, seed)
     save = min(steps, LOOKS)
-    like: dict[str, Any] = {"seed": seed, "progress": progress, "force": force}
+    like: Options = {"seed": seed, "progress": progress, "force": force}
     run = solve(problem, algorithm, Chain(dim), starts, steps=steps, save=save, **like)
     return np.asarray(np.abs(run.M.values[:, :, 0, 0]).max(1))
 

@@ -24,6 +24,7 @@ from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.moments import check_start
 from twolayer.gaussian.risk import irreducible
 from twolayer.numerics import random
+from twolayer.numerics.arguments import Variables
 from twolayer.numerics.errors import InputError, expect, finite_number, flag, positive_integer, require
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.precision import float64
@@ -277,7 +278,7 @@ def layerwise(result: xr.Dataset, ridge: float = 0.0) -> xr.Dataset:
     # overlaps of the fields say everything, whatever the inputs
     fit = fit_second_layer(problem.replace(inputs=None), Overlaps(Q, M, problem.P), ridge)
     names = ("risk", "excess_risk", "excess_per_sample")
-    variables: dict[str, Any] = {name: (("seed", "time"), getattr(fit, name).reshape(lead)) for name in names}
+    variables: Variables = {name: (("seed", "time"), getattr(fit, name).reshape(lead)) for name in names}
     variables["a"] = ("seed", "time", "neuron"), fit.a.reshape(result.a.shape)
     clocks = ("seed", "neuron", "time", "step", "sample", "alpha")
     return with_meanings(xr.Dataset(variables, {name: result.coords[name] for name in clocks}))

@@ -26,7 +26,7 @@ from twolayer.functions.activation import Activation
 from twolayer.functions.exponents import analyse
 from twolayer.methods.chain import Chain, tail_of
 from twolayer.methods.vectors import Vectors
-from twolayer.numerics.arguments import End, Progress
+from twolayer.numerics.arguments import End, Options, Progress
 from twolayer.numerics.errors import InputError, choice, positive_integer, reject
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.random import check_seed
@@ -257,7 +257,7 @@ def weak_recovery(
     ]
     check_work([(task, method) for task, (_, method) in zip(tasks, parts, strict=True)], force)
     for (starts, method), limit in zip(parts, limits, strict=True):
-        common: dict[str, Any] = {"steps": limit, "seed": seed, "progress": progress, "force": force}
+        common: Options = {"steps": limit, "seed": seed, "progress": progress, "force": force}
         if per_direction:
             looks = np.unique(np.round(np.geomspace(1, limit, min(LOOKS, limit)))).astype(int)
             run = solve(problem, algorithm, method, starts, save=np.concatenate([[0], looks]), throw=False, **common)

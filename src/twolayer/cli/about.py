@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING
 
 from twolayer.cli.common import add_common, fold, tell, wrapped
+
+if TYPE_CHECKING:
+    from twolayer.numerics.arguments import Json
 
 EXAMPLES = (
     ("twolayer about", "versions, and whether this machine computes correctly"),
@@ -24,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     """Print versions and the check; exit code 1 if this JAX is wrong."""
     from twolayer.files.environment import about
 
-    facts: dict[str, Any] = about()
+    facts: Json = about()
     text = wrapped(facts.items())
     if not args.check:
         tell(args, text, facts)

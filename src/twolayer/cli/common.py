@@ -19,6 +19,7 @@ from twolayer.numerics.writing import FIGURES, check_writable, named, write_atom
 
 if TYPE_CHECKING:
     from twolayer.files.taskfile import TaskFile
+    from twolayer.numerics.arguments import Json
 
 __all__ = [
     "CHANGE",
@@ -84,7 +85,7 @@ def task_of(args: argparse.Namespace, **flags: str) -> TaskFile:
     return read_task(args.task, [*args.set, *given])
 
 
-def tell(args: argparse.Namespace, text: str, values: dict[str, Any]) -> None:
+def tell(args: argparse.Namespace, text: str, values: Json) -> None:
     """Print the text, or the values as JSON, and write the same to --out if that is given; .json is always JSON."""
     files = []
     if args.out is not None:
@@ -96,7 +97,7 @@ def tell(args: argparse.Namespace, text: str, values: dict[str, Any]) -> None:
     say(args, text, values, files)
 
 
-def say(args: argparse.Namespace, text: str, values: dict[str, Any], files: list[str]) -> None:
+def say(args: argparse.Namespace, text: str, values: Json, files: list[str]) -> None:
     """Print the text and which files were written, or the values and their names as JSON."""
     if args.json:
         emit({**values, **({"files": files} if files else {})})
@@ -111,7 +112,7 @@ def wrote(files: list[str]) -> None:
         print(f"wrote {file}")
 
 
-def drawn(args: argparse.Namespace, text: str, values: dict[str, Any], draw: Callable[[], Any]) -> None:
+def drawn(args: argparse.Namespace, text: str, values: Json, draw: Callable[[], Any]) -> None:
     """As `tell`; a --out that names a figure is drawn instead."""
     path = None if args.out is None else Path(args.out)
     if path is None or path.suffix not in FIGURES:
@@ -160,12 +161,12 @@ def wrapped(rows: Iterable[tuple[str, str]], gap: int = 2) -> str:
     return "\n".join(fold(text, f"{name:<{width}}", " " * width) for name, text in listed)
 
 
-def emit(values: dict[str, Any]) -> None:
+def emit(values: Json) -> None:
     """One JSON object on standard output."""
     print(as_json(values))
 
 
-def as_json(values: dict[str, Any]) -> str:
+def as_json(values: Json) -> str:
     """One line that programs can read."""
     return json.dumps(_plain(values), ensure_ascii=False, allow_nan=False)
 

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twolayer.cli.common import (
     CHANGE,
@@ -28,6 +28,7 @@ from twolayer.numerics.errors import InputError
 from twolayer.numerics.writing import named
 
 if TYPE_CHECKING:
+    from twolayer.numerics.arguments import Json
     from twolayer.running.comparison import Comparison
 
 EXAMPLES = (
@@ -103,7 +104,7 @@ def keeper(base: Path) -> Callable[[Comparison], None]:
     return write
 
 
-def rows_of(done: Comparison) -> dict[str, Any]:
+def rows_of(done: Comparison) -> Json:
     """A comparison as plain values."""
     rows = [dataclasses.asdict(row) for row in done.verdicts]
     return {"reference": done.reference, "skipped": done.skipped, "rows": rows}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twolayer.cli.common import (
     DATA,
@@ -19,6 +19,9 @@ from twolayer.cli.common import (
 )
 from twolayer.cli.solve import told
 from twolayer.numerics.errors import InputError, finite_number, short
+
+if TYPE_CHECKING:
+    from twolayer.numerics.arguments import Json
 
 EXAMPLES = (
     ("twolayer escape --width 4 --noise 0.1", "formulas, at the rate with the fewest steps"),
@@ -98,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
         found |= {name: getattr(times, name) for name in ("ode", "ode_error", "corrected")}
         missing, reached = times.missing, times.reached
     per = known.steps_per_time
-    values: dict[str, Any] = {
+    values: Json = {
         "lr": _law(args, known.rho),
         "optimal_lr": _law(args, known.best_rho),
         "learning_lr": _learning(args),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twolayer.cli.common import CHANGE, add_common, figure_path, fold, idle, one_line_warnings, say, task_of
 from twolayer.numerics.errors import InputError
+
+if TYPE_CHECKING:
+    from twolayer.numerics.arguments import Json
 
 EXAMPLES = (
     ("twolayer fixed-points task.toml", "the saddles that the limit of a task passes, and its plateaus"),
@@ -59,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         if not isinstance(stop.result, FixedPoints):  # the run itself
             raise
         points = stop.result
-    values: dict[str, Any] = {"points": [_point(x) for x in points], "missed": points.missed}
+    values: Json = {"points": [_point(x) for x in points], "missed": points.missed}
     text = str(points) if points else "no fixed point\n" + "\n".join(points.missed)
     if found is not None:
         text = f"{text}\n\nplateaus\n{found}"
@@ -85,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _point(point: Any) -> dict[str, Any]:
+def _point(point: Any) -> Json:
     numbers = ("kind", "excess_risk", "residual", "unstable", "neutral", "rate", "distance", "time")
     known = {name: getattr(point, name) for name in numbers}
     values = {"eigenvalues": point.eigenvalues.real, "frequencies": point.eigenvalues.imag}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twolayer.cli.common import CHANGE, add_common, figure_path, fold, one_line_warnings, say, task_of
 from twolayer.numerics.errors import InputError, choice, short
+
+if TYPE_CHECKING:
+    from twolayer.numerics.arguments import Json
 
 EXAMPLES = (
     ("twolayer optimise task.toml", "the best rate for the samples of the task's run"),
@@ -76,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         best, complete = stop.result, False
     text = [f"{args.over:<18} {best.schedule}" if not isinstance(best.schedule, dict) else _several(best.schedule)]
     text.append(str(best))
-    values: dict[str, Any] = {
+    values: Json = {
         "objective": best.objective,
         "value": best.value,
         "schedule": _written(best.schedule),
@@ -133,7 +136,7 @@ def _length(
     raise InputError(f"--horizon is missing, and [run] of {task.name} has no `{word}` that would say it.")
 
 
-def _several(schedule: dict[str, Any]) -> str:
+def _several(schedule: Json) -> str:
     return "\n".join(f"{name:<18} {law}" for name, law in schedule.items())
 
 

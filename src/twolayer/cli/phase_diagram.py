@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twolayer.cli.common import add_common, add_dry_run, add_force, figure_path, fold, idle, one_line_warnings, say
 from twolayer.cli.solve import told
 from twolayer.numerics.errors import InputError, short
+
+if TYPE_CHECKING:
+    from twolayer.numerics.arguments import Json
 
 EXAMPLES = (
     ("twolayer phase-diagram --target 'He3(z1)'", "lines, optimum, and a diagram in text"),
@@ -145,8 +148,8 @@ def _measure(args: argparse.Namespace, ell: int, mu: float, delta: float, dims: 
     return weak_recovery(*_task(args, ell, mu, delta), dims, **options)
 
 
-def _values(diagram: Any, points: list[Any], measured: list[Any]) -> dict[str, Any]:
-    values: dict[str, Any] = {
+def _values(diagram: Any, points: list[Any], measured: list[Any]) -> Json:
+    values: Json = {
         **dataclasses.asdict(diagram),
         "lines": {name: dataclasses.asdict(line) for name, line in diagram.lines.items()},
         "special": diagram.points,

@@ -7,12 +7,15 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twolayer.cli.common import emit, fold, one_line_warnings, wrote
 from twolayer.files.catalogue import gallery
 from twolayer.numerics.errors import InputError, RunFailed, choice
 from twolayer.numerics.writing import check_writable
+
+if TYPE_CHECKING:
+    from twolayer.numerics.arguments import Options
 
 __all__ = ["make_many", "make_one"]
 
@@ -72,7 +75,7 @@ def make_many(args: argparse.Namespace, names: list[str]) -> int:
     return int("differs" in words or "failed" in words)
 
 
-def _made(args: argparse.Namespace, name: str, folder: Path, settings: dict[str, Any]) -> tuple[Any, list[str]]:
+def _made(args: argparse.Namespace, name: str, folder: Path, settings: Options) -> tuple[Any, list[str]]:
     """The figure and its files, put on record if asked for."""
     from twolayer.gallery.shared.records import record
     from twolayer.gallery.shared.registry import files_of, run

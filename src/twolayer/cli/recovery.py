@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twolayer.cli.common import add_common, add_dry_run, add_force, check_report, drawn, fold, idle, one_line_warnings
 from twolayer.cli.solve import told
+
+if TYPE_CHECKING:
+    from twolayer.numerics.arguments import Json
 
 EXAMPLES = (
     ("twolayer recovery 'h3(z1)' h3 --loss correlation", "the landscape, and how many samples it takes"),
@@ -62,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     largest, usual = landscape.largest_step(args.dim) if grows else None, 2 * abs(landscape.growth) / noise
     default = Scaling(min(usual if largest is None else largest, usual) / 2, -1.0)
     algorithm = SGD(default if args.lr is None else args.lr, loss=args.loss, geometry="spherical")
-    values: dict[str, Any] = {
+    values: Json = {
         "information": k,
         "critical_alpha": alpha,
         "critical_samples": alpha * args.dim,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twolayer.cli.common import (
     CHANGE,
@@ -19,6 +19,9 @@ from twolayer.cli.common import (
     output_base,
     task_of,
 )
+
+if TYPE_CHECKING:
+    from twolayer.numerics.arguments import Json
 
 EXAMPLES = (
     ("twolayer solve task.toml", "the first method of the file; data and figure in results/"),
@@ -41,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def summary(dataset: Any) -> dict[str, Any]:
+def summary(dataset: Any) -> Json:
     """The end of a run in a few numbers."""
     risk = dataset.risk.values[:, -1]
     # of a run in stages every seed has its own clock, and the last stage tells how it ended

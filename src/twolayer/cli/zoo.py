@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twolayer.cli.common import add_common, fold, idle, tell, wrapped
 from twolayer.files.catalogue import zoo_titles
+
+if TYPE_CHECKING:
+    from twolayer.numerics.arguments import Json
 
 EXAMPLES = (
     ("twolayer zoo", "the list"),
@@ -49,7 +52,7 @@ def _folded(text: str) -> str:
     return "\n".join(fold(line, then=" " * 11 if line[10:11] == " " else "  ") for line in text.splitlines())
 
 
-def _plain(setup: Any) -> dict[str, Any]:
+def _plain(setup: Any) -> Json:
     """A set-up as plain values."""
     return {
         "title": setup.title,
@@ -62,7 +65,7 @@ def _plain(setup: Any) -> dict[str, Any]:
     }
 
 
-def _compare(args: argparse.Namespace, known: dict[str, Any]) -> int:
+def _compare(args: argparse.Namespace, known: Json) -> int:
     if args.dry_run:
         from twolayer.running.cost import lasting
 

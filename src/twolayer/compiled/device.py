@@ -25,6 +25,7 @@ from twolayer.compiled.stepper import WrittenStepper
 from twolayer.equations.orthogonal import overlaps
 from twolayer.loops.watching import DIVERGED, Lane, Watch, accept
 from twolayer.numerics import random
+from twolayer.numerics.arguments import Notes
 from twolayer.numerics.wishart import DEGREE
 from twolayer.task.method import Snapshot
 
@@ -263,6 +264,6 @@ class DeviceStepper(WrittenStepper):
             found = [np.broadcast_to(x, (self.seeds, *x.shape[1:])) for x in found]
         return Snapshot(*(self.lanes.of_seeds(x[: self.seeds])[:, None] for x in found))
 
-    def notes(self, diverged: bool) -> dict[str, Any]:
+    def notes(self, diverged: bool) -> Notes:
         """How the steps were taken."""
         return {"batch_sums": "exact", "steps": "jax, written out"}

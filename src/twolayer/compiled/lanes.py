@@ -17,6 +17,7 @@ from twolayer.compiled.program import LANES, Program, program_for
 from twolayer.compiled.shape import Shape
 from twolayer.compiled.stepper import WrittenStepper
 from twolayer.loops.watching import Lane
+from twolayer.numerics.arguments import Notes
 from twolayer.task.method import Snapshot
 
 __all__ = ["CompiledStepper", "LaneGroup"]
@@ -64,7 +65,7 @@ class CompiledStepper(WrittenStepper):
         Q, M = self.layout.seen(self.opened(rows)[0][:, None])
         return snapshot._replace(Q_block=Q, M_block=M)
 
-    def notes(self, diverged: bool) -> dict[str, Any]:
+    def notes(self, diverged: bool) -> Notes:
         """How the steps were taken."""
         return {"batch_sums": "exact", "steps": "compiled"}
 

@@ -17,8 +17,7 @@ from twolayer.compiled.shape import BlockShape, Shape
 from twolayer.equations.layout import BlockLayout
 from twolayer.equations.orthogonal import Reduced, embed, overlaps, scaled_overlaps
 from twolayer.gaussian.nodes import target_frame
-from twolayer.loops.lanes import Lanes
-from twolayer.loops.stepwise import Stepper
+from twolayer.loops.stepwise import Lanes, Stepper
 from twolayer.numerics import random
 from twolayer.numerics.wishart import GramFactors
 from twolayer.task.problem import Problem

@@ -18,7 +18,7 @@ import numpy as np
 from twolayer.equations.orthogonal import embed
 from twolayer.numerics.errors import InputError
 from twolayer.task.inputs import Inputs
-from twolayer.task.overlaps import Overlaps
+from twolayer.task.overlaps import factor_of
 
 __all__ = ["BlockLayout"]
 
@@ -32,7 +32,7 @@ def frame_of(P: bytes, k: int) -> np.ndarray:
     >>> frame_of(np.array([[4.0]]).tobytes(), 1).tolist()
     [[2.0]]
     """
-    return Overlaps(np.eye(1), np.zeros((1, k)), np.frombuffer(P).reshape(k, k)).factors()[0]
+    return factor_of(np.frombuffer(P).reshape(k, k))[0]
 
 
 @dataclass(frozen=True, eq=False)

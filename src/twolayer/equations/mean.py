@@ -32,8 +32,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.averages import Engine
-from twolayer.equations.state import Overlap, pack, tangent, unpack
-from twolayer.equations.step import Coefficients, Form, ahead, combine, second_layer
+from twolayer.equations.state import Overlap, pack, unpack
+from twolayer.equations.step import Coefficients, Form, ahead, combine, second_layer, tangent
 from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
 from twolayer.task.tempo import Clock, Tempo
 

@@ -1,20 +1,18 @@
 """The state that equations of the overlaps move, (Q, M, a) of one start, and small changes of it as vectors.
 
 x = (M, upper triangle of Q, and a if it is trained) ∈ R^F,    F = p k + p (p + 1)/2 (+ p)
-J:  what is left of a change when the rows keep their norms
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from twolayer.numerics.types import Cross, Gram, Layer, Numbers
 
-__all__ = ["Overlap", "pack", "size_of", "tangent", "tangent_part", "unpack"]
+__all__ = ["Overlap", "pack", "size_of", "unpack"]
 
 
 class Overlap(NamedTuple):
@@ -55,23 +53,3 @@ def unpack(x: Numbers, p: int, k: int, trained: bool) -> tuple[Numbers, Numbers,
     M, rest = x[: p * k].reshape(p, k), x[p * k :]
     upper = jnp.zeros((p, p)).at[rows, columns].set(rest[: len(rows)])
     return upper + jnp.triu(upper, 1).T, M, rest[len(rows) :] if trained else jnp.zeros(p)
-
-
-def tangent(Q: Gram, M: Cross, trained: bool) -> Numbers:
-    """J: what normalising the rows does to small increments of the packed overlaps."""
-    p, k = M.shape
-
-    def project(x: Numbers) -> Numbers:
-        dQ, dM, da = unpack(x, p, k, trained)
-        return pack(*tangent_part(Q, M, dQ, dM), da, trained)
-
-    return jax.vmap(project, out_axes=1)(jnp.eye(size_of(p, k, trained)))
-
-
-def tangent_part(Q: Gram, M: Cross, dQ: Any, dM: Any) -> tuple[Numbers, Numbers]:
-    """What is left of changes of Q and M when the rows keep their norms.
-
-    The norms are conserved whatever they are, not only where Q_jj = 1, so that rounding cannot drive them away.
-    """
-    own = jnp.diagonal(dQ) / (2 * jnp.diagonal(Q))
-    return dQ - Q * (own[:, None] + own[None, :]), dM - M * own[:, None]

@@ -31,9 +31,9 @@ from jaxtyping import Array, Float
 
 from twolayer.equations.averages import Averages
 from twolayer.equations.kernel import Push
-from twolayer.equations.state import Overlap, tangent_part
+from twolayer.equations.state import Overlap, pack, size_of, unpack
 from twolayer.numerics.tracing import traced
-from twolayer.numerics.types import Layer, Numbers, Scalar
+from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
 from twolayer.task.algorithm import SGD
 from twolayer.task.regimes import Regime
 from twolayer.task.rules import Rule
@@ -63,6 +63,7 @@ __all__ = [
     "rule_state",
     "ruled",
     "second_layer",
+    "tangent",
 ]
 
 Rows = Float[Array, "p n"]
@@ -475,6 +476,26 @@ def motion(form: Form, limit: Limit, y: Overlap, average: Averages, noisy: bool 
     if form.normalises:
         dQ, dM = tangent_part(Q, y.M, dQ, dM)
     return Overlap(dQ, dM, da)
+
+
+def tangent_part(Q: Gram, M: Cross, dQ: Gram, dM: Cross) -> tuple[Numbers, Numbers]:
+    """What is left of changes of Q and M when the rows keep their norms.
+
+    The norms are conserved whatever they are, not only where Q_jj = 1, so that rounding cannot drive them away.
+    """
+    own = jnp.diagonal(dQ) / (2 * jnp.diagonal(Q))
+    return dQ - Q * (own[:, None] + own[None, :]), dM - M * own[:, None]
+
+
+def tangent(Q: Gram, M: Cross, trained: bool) -> Numbers:
+    """The same as a matrix J, of small changes of the packed overlaps (state.py)."""
+    p, k = M.shape
+
+    def project(x: Numbers) -> Numbers:
+        dQ, dM, da = unpack(x, p, k, trained)
+        return pack(*tangent_part(Q, M, dQ, dM), da, trained)
+
+    return jax.vmap(project, out_axes=1)(jnp.eye(size_of(p, k, trained)))
 
 
 def row_motion(form: Form, limit: Limit, layers: Layers, push: Push) -> Layers:

@@ -13,6 +13,7 @@ import shlex
 from typing import Any
 
 from twolayer.files.taskfile import TaskFile
+from twolayer.numerics.arguments import Json, Options
 
 __all__ = ["as_python", "as_shell", "as_toml"]
 
@@ -31,17 +32,17 @@ AT_A_DIMENSION = ("chain", "map", "sde", "vectors")
 RUNS = ("chain", "sde", "vectors")
 
 
-def _given(table: Any, *without: str) -> dict[str, Any]:
+def _given(table: Any, *without: str) -> Json:
     """The keys that were set, but for those that say nothing."""
     values = table.model_dump(exclude_unset=True)
     return {key: value for key, value in values.items() if value is not None and key not in without}
 
 
-def _call(name: str, arguments: dict[str, Any], first: tuple[str, ...] = ()) -> str:
+def _call(name: str, arguments: Options, first: tuple[str, ...] = ()) -> str:
     return f"{name}({', '.join([*first, *(f'{key}={value!r}' for key, value in arguments.items())])})"
 
 
-def _method(word: str, dim: int | None, knobs: dict[str, Any]) -> str:
+def _method(word: str, dim: int | None, knobs: Options) -> str:
     at = (str(dim),) if word in AT_A_DIMENSION else ()
     return _call(f"tl.{NAMES[word]}", knobs, at)
 
@@ -92,11 +93,11 @@ def _start(task: TaskFile) -> str:
         given = start.blocks.model_dump() | ({} if start.a is None else {"a": start.a})
         return _call("tl.Overlaps.in_blocks", given | ({} if dim is None else {"dim": dim}))
     if start.Q is None or start.M is None:
-        drawn: dict[str, Any] = {"seed": start.seed} if start.seed else {}
+        drawn: Json = {"seed": start.seed} if start.seed else {}
         drawn |= {"law": start.random} if start.random != "sphere" else {}
         return _call("tl.Overlaps.random", {"dim": dim, **drawn}, ("problem",))
     given = {"Q": start.Q, "M": start.M}
-    more: dict[str, Any] = {} if start.a is None else {"a": start.a}
+    more: Options = {} if start.a is None else {"a": start.a}
     more |= {} if dim is None else {"dim": dim}
     front, back = (", ".join(f"{key}={value!r}" for key, value in table.items()) for table in (given, more))
     return f"tl.Overlaps({front}, P=problem.P{', ' if back else ''}{back})"

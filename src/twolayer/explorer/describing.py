@@ -8,27 +8,26 @@ text        the same task as Python, as a file, as a command; the papers behind 
 
 from __future__ import annotations
 
-from typing import Any
-
 from twolayer.explorer.copying import as_python, as_shell, as_toml
 from twolayer.explorer.speaking import Voice
 from twolayer.files.taskfile import TaskFile
+from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import InputError
 
 __all__ = ["analysis", "formula", "methods_of", "support", "text"]
 
 
-def formula(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
+def formula(task: TaskFile, options: Json, voice: Voice) -> Json:
     """LaTeX of the target and the activation, each with the error and its place where there is one."""
     from twolayer.functions.activation import Activation
     from twolayer.functions.target import Target
 
     table = task.table.problem
-    makers: dict[str, Any] = {
+    makers: Json = {
         "target": lambda: Target.of(table.target, table.directions),
         "activation": lambda: Activation.of(table.activation),
     }
-    found: dict[str, Any] = {}
+    found: Json = {}
     for name, make in makers.items():
         try:
             thing = make()
@@ -61,7 +60,7 @@ def _activation_latex(name: str) -> str:
         return rf"\mathrm{{{name.replace('_', ' ')}}}(z)"
 
 
-def analysis(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
+def analysis(task: TaskFile, options: Json, voice: Voice) -> Json:
     """Exponents of the target, and which of its directions are learned at which step."""
     from twolayer.functions.exponents import analyse
 
@@ -83,24 +82,24 @@ def analysis(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str,
     }
 
 
-def support(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
+def support(task: TaskFile, options: Json, voice: Voice) -> Json:
     """Methods that apply, in the order in which they are shown, and the reasons of the others."""
     from twolayer.running.support import support as found_by
 
     problem, algorithm = task.problem(), task.algorithm()
     found, dim = found_by(problem, algorithm), task.table.run.dim
-    values: dict[str, Any] = {"methods": list(found.methods), "reasons": found.reasons, "p": problem.p, "k": problem.k}
+    values: Json = {"methods": list(found.methods), "reasons": found.reasons, "p": problem.p, "k": problem.k}
     if dim is not None:
         values |= {"lr": algorithm.lr(dim), "batch": algorithm.batch_at(dim)}
     return values
 
 
-def methods_of(options: dict[str, Any]) -> tuple[str, ...]:
+def methods_of(options: Json) -> tuple[str, ...]:
     """The methods on the screen, by their words."""
     return tuple(options.get("methods") or ("ode", "chain"))
 
 
-def text(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
+def text(task: TaskFile, options: Json, voice: Voice) -> Json:
     """What is given away as text."""
     from twolayer.files.papers import cite
 

@@ -12,6 +12,7 @@ import threading
 import time as wall
 from typing import TYPE_CHECKING, Any
 
+from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import InputError, positive_integer, reject
 from twolayer.numerics.html import escaped
 
@@ -54,7 +55,7 @@ class Explorer:
         )
 
 
-def tables_of(problem: Problem, algorithm: SGD, start: Overlaps | str = "random", **run: Any) -> dict[str, Any]:
+def tables_of(problem: Problem, algorithm: SGD, start: Overlaps | str = "random", **run: Any) -> Json:
     """The description as the tables of a task file, as the page takes it.
 
     Examples
@@ -74,7 +75,7 @@ def tables_of(problem: Problem, algorithm: SGD, start: Overlaps | str = "random"
         for key, value in table.items():
             if isinstance(value, str) and "<function" in value:
                 raise InputError(f"Argument `{name}` must be text that a page can show, but `{key}` is a function.")
-    tables: dict[str, Any] = {
+    tables: Json = {
         name: {key: value for key, value in table.items() if value is not None} for name, table in described.items()
     }
     if isinstance(start, Overlaps):
@@ -95,7 +96,7 @@ def tables_of(problem: Problem, algorithm: SGD, start: Overlaps | str = "random"
     return tables
 
 
-def _server(task: dict[str, Any] | None, host: str, port: int) -> tuple[Any, socket.socket, str]:
+def _server(task: Json | None, host: str, port: int) -> tuple[Any, socket.socket, str]:
     """A server bound to its port, not yet running, and the address of its page."""
     try:
         import uvicorn
@@ -141,7 +142,7 @@ def _server(task: dict[str, Any] | None, host: str, port: int) -> tuple[Any, soc
     return Server(config), bound, url
 
 
-def serve(task: dict[str, Any] | None, host: str = "127.0.0.1", port: int = 0, browser: bool = True) -> None:
+def serve(task: Json | None, host: str = "127.0.0.1", port: int = 0, browser: bool = True) -> None:
     """Serve the page until Ctrl-C; says where as soon as it answers."""
     server, bound, url = _server(task, host, port)
 

@@ -26,6 +26,7 @@ from typing import Any
 
 from twolayer.explorer.limits import LIMITS, Limits
 from twolayer.explorer.worker import LONG
+from twolayer.numerics.arguments import Json
 from twolayer.numerics.passing import clear_stale, mark, passing
 
 __all__ = ["Busy", "Inquiry", "Pool"]
@@ -52,8 +53,8 @@ class Inquiry:
 
     number: int
     kind: str
-    task: dict[str, Any]
-    options: dict[str, Any]
+    task: Json
+    options: Json
     ahead: bool = False
     events: asyncio.Queue[tuple[str, Any]] = field(default_factory=asyncio.Queue)
     worker: Worker | None = None
@@ -96,7 +97,7 @@ class Worker:
     known: set[str] = field(default_factory=set)
     reader: asyncio.Task[None] | None = None
 
-    def write(self, message: dict[str, Any]) -> None:
+    def write(self, message: Json) -> None:
         """One line to the process."""
         assert self.process is not None and self.process.stdin is not None
         with contextlib.suppress(OSError, RuntimeError):  # it has just ended: its reader tells
@@ -201,7 +202,7 @@ class Pool:
             worker.job = None
             self._dispatch()
 
-    def submit(self, kind: str, task: dict[str, Any], options: dict[str, Any], ahead: bool = False) -> Inquiry:
+    def submit(self, kind: str, task: Json, options: Json, ahead: bool = False) -> Inquiry:
         """Queue a question; `Busy` when too many wait."""
         if len(self.waiting) >= self.limits.waiting:
             raise Busy
@@ -249,7 +250,7 @@ class Pool:
         self._withdraw(job, {"error": "The question was withdrawn.", "status": 499})
         return True
 
-    def _withdraw(self, job: Inquiry, reason: dict[str, Any]) -> None:
+    def _withdraw(self, job: Inquiry, reason: Json) -> None:
         job.tell("error", reason)
         if job in self.waiting:
             self.waiting.remove(job)

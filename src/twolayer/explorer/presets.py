@@ -10,9 +10,9 @@ from __future__ import annotations
 import functools
 import tomllib
 from pathlib import Path
-from typing import Any
 
 from twolayer.files.catalogue import gallery
+from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import choice
 
 __all__ = ["catalogue", "classics", "shown_in"]
@@ -32,12 +32,12 @@ SOURCES = {
 }
 
 
-def _task(entry: dict[str, Any]) -> dict[str, Any]:
+def _task(entry: Json) -> Json:
     return {name: entry[name] for name in TABLES if name in entry}
 
 
 @functools.cache
-def classics() -> list[dict[str, Any]]:
+def classics() -> list[Json]:
     """The presets of the sources, with their tasks.
 
     Examples
@@ -52,12 +52,12 @@ def classics() -> list[dict[str, Any]]:
     ]
 
 
-def _homes() -> dict[str, dict[str, Any]]:
+def _homes() -> dict[str, Json]:
     """The preset of every figure of the gallery."""
     return {figure: preset for preset in classics() for figure in preset["figures"]}
 
 
-def shown_in(figure: str) -> dict[str, Any]:
+def shown_in(figure: str) -> Json:
     """The task of a figure of the gallery.
 
     Examples
@@ -66,11 +66,11 @@ def shown_in(figure: str) -> dict[str, Any]:
     'z1**2'
     """
     homes = _homes()
-    task: dict[str, Any] = homes[choice("figure", figure, homes)]["task"]
+    task: Json = homes[choice("figure", figure, homes)]["task"]
     return task
 
 
-def _figures() -> list[dict[str, Any]]:
+def _figures() -> list[Json]:
     """Every figure of the gallery with the preset that it opens."""
     homes = _homes()
     return [
@@ -80,7 +80,7 @@ def _figures() -> list[dict[str, Any]]:
     ]
 
 
-def _published() -> list[dict[str, Any]]:
+def _published() -> list[Json]:
     """The set-ups of the zoo that can be run, each as a task that JSON can hold."""
     found = []
     for file in sorted(PUBLISHED.glob("*.toml")):
@@ -92,7 +92,7 @@ def _published() -> list[dict[str, Any]]:
 
 
 @functools.cache
-def catalogue() -> dict[str, Any]:
+def catalogue() -> Json:
     """Everything that can be chosen from.
 
     Examples

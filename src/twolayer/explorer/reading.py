@@ -14,6 +14,7 @@ import numpy as np
 
 from twolayer.explorer.speaking import Voice
 from twolayer.files.taskfile import TaskFile
+from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import InputError
 from twolayer.numerics.precision import float64
 
@@ -25,7 +26,7 @@ POINTS = 201
 
 
 @float64
-def escape(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
+def escape(task: TaskFile, options: Json, voice: Voice) -> Json:
     """Escape times in t and in steps, where their formulas hold."""
     from twolayer.analysis.escape import escape_time
 
@@ -45,7 +46,7 @@ def escape(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, A
 
 
 @float64
-def phases(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
+def phases(task: TaskFile, options: Json, voice: Voice) -> Json:
     """The plane: names of regions at the points of a grid, its lines, and the point where the task is."""
     from twolayer.analysis.phases import phase_diagram
 
@@ -95,13 +96,13 @@ def phases(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, A
     }
 
 
-def _told(point: Any) -> dict[str, Any]:
+def _told(point: Any) -> Json:
     names = ("regime", "learns", "theta", "growth", "steps", "dynamics", "note")
     return {name: getattr(point, name) for name in names}
 
 
 @float64
-def landscape(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
+def landscape(task: TaskFile, options: Json, voice: Voice) -> Json:
     """φ(m) and the drift of m, for one neuron and one direction."""
     from twolayer.analysis.population_loss import population_loss
 
@@ -112,7 +113,7 @@ def landscape(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str
 
 
 @float64
-def best(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
+def best(task: TaskFile, options: Json, voice: Voice) -> Json:
     """The best possible excess risk against α, for targets of one direction."""
     from twolayer.analysis.thresholds.best import best_possible
     from twolayer.analysis.thresholds.weak import thresholds

@@ -32,6 +32,7 @@ from twolayer.explorer.pool import Busy, Inquiry, Pool
 from twolayer.explorer.presets import catalogue
 from twolayer.explorer.worker import KINDS
 from twolayer.files.taskfile import task_from
+from twolayer.numerics.arguments import Json, Variables
 from twolayer.numerics.errors import InputError, short
 
 __all__ = ["LOOPBACK", "Guard", "create_app"]
@@ -86,7 +87,7 @@ class Question(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    task: dict[str, Any]
+    task: Json
     options: Options = Options()
 
 
@@ -134,9 +135,7 @@ class Guard:
         return None
 
 
-def create_app(
-    pool: Pool, hosts: frozenset[str], token: str | None = None, task: dict[str, Any] | None = None
-) -> FastAPI:
+def create_app(pool: Pool, hosts: frozenset[str], token: str | None = None, task: Json | None = None) -> FastAPI:
     """The application of a server, with the task that the page opens with."""
 
     @contextlib.asynccontextmanager
@@ -201,7 +200,7 @@ def create_app(
     return app
 
 
-def _json(values: dict[str, Any], status: int = 200) -> Response:
+def _json(values: Json, status: int = 200) -> Response:
     text = json.dumps(values, ensure_ascii=False, allow_nan=False)
     return Response(text, status, HEADERS, "application/json")
 
@@ -223,7 +222,7 @@ def _file(name: str, request: Request) -> Response:
     return Response(FILES[name].read_bytes(), 200, headers, media)
 
 
-def _refused(data: dict[str, Any]) -> Response:
+def _refused(data: Variables) -> Response:
     """A refusal is an answer like another: the question was understood, and this is what is to be said about it."""
     return _json({"refused": data["error"], "position": data.get("position")})
 

@@ -26,6 +26,7 @@ import numpy as np
 from twolayer.explorer.limits import LIMITS, check_cost
 from twolayer.explorer.speaking import Voice
 from twolayer.files.taskfile import TaskFile, task_from
+from twolayer.numerics.arguments import Json, Options
 from twolayer.numerics.errors import InputError
 from twolayer.numerics.precision import float64
 from twolayer.task.problem import Problem
@@ -75,11 +76,11 @@ def _bounded(method: Method, made: Task) -> None:
     check_cost(seconds, made.seeds * method.footprint(made))
 
 
-def _curves(dataset: xr.Dataset) -> dict[str, Any]:
+def _curves(dataset: xr.Dataset) -> Json:
     """A result of one seed as lists."""
     notes = json.loads(dataset.attrs["notes"])
     outcome = str(dataset.outcome.values[0])
-    values: dict[str, Any] = {name: dataset[name].values for name in ("time", "step", "sample", "alpha")}
+    values: Json = {name: dataset[name].values for name in ("time", "step", "sample", "alpha")}
     values |= {name: dataset[name].values[0] for name in ("risk", "excess_risk", "M", "a")}
     if "Q" in dataset:
         values["Q"] = dataset.Q.values[0]
@@ -96,7 +97,7 @@ def _curves(dataset: xr.Dataset) -> dict[str, Any]:
 
 
 @float64
-def theory(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
+def theory(task: TaskFile, options: Json, voice: Voice) -> Json:
     """The curves of a deterministic method."""
     from twolayer.running.solve import finish
 
@@ -108,7 +109,7 @@ def theory(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, A
     return {**_curves(result), "method": word, "warnings": said}
 
 
-def _statistics(values: np.ndarray) -> dict[str, Any]:
+def _statistics(values: np.ndarray) -> Json:
     """Mean and central 80 % over seeds."""
     low, high = np.quantile(values, (LOW, HIGH), axis=0)
     return {"mean": values.mean(axis=0), "low": low, "high": high}
@@ -136,7 +137,7 @@ def _passages(times: np.ndarray, excess: np.ndarray, threshold: float) -> list[f
 
 
 @float64
-def run(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
+def run(task: TaskFile, options: Json, voice: Voice) -> Json:
     """Stream the seeds of a simulated method, with statistics and verdict so far."""
     import xarray as xr
 
@@ -157,7 +158,7 @@ def run(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]
         so_far = xr.concat(parts, "seed", join="outer", data_vars="minimal", coords="minimal", compat="override")
         ok = np.isfinite(so_far.risk.values).all(axis=1) & (so_far.outcome.values != "diverged")
         kept = so_far.isel(seed=ok)
-        band: dict[str, Any] = {"count": int(ok.sum()), "lost": int((~ok).sum()), "warnings": said}
+        band: Json = {"count": int(ok.sum()), "lost": int((~ok).sum()), "warnings": said}
         band |= {name: part[name].values for name in ("time", "step", "sample", "alpha")}
         if ok.any():
             band |= {name: _statistics(kept[name].values) for name in ("risk", "excess_risk", "M", "Q") if name in kept}
@@ -168,7 +169,7 @@ def run(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]
     return {"seeds": seeds}
 
 
-def _judge(task: TaskFile, method: Method, seeds: int, voice: Voice) -> Callable[[xr.Dataset], dict[str, Any]]:
+def _judge(task: TaskFile, method: Method, seeds: int, voice: Voice) -> Callable[[xr.Dataset], Json]:
     """What `compare` says of the seeds so far, against the ODE or the first theory that there is."""
     from twolayer.running.announcing import Announcer
     from twolayer.running.compare import default_methods, verdicts_of
@@ -182,12 +183,12 @@ def _judge(task: TaskFile, method: Method, seeds: int, voice: Voice) -> Callable
     given = task.start(problem)
     start = Overlaps(given.Q, given.M, given.P, given.a, method.dimension)
     arguments = task.run_arguments()
-    ends: dict[str, Any] = {name: arguments[name] for name in ("time", "steps", "alpha") if name in arguments}
+    ends: Options = {name: arguments[name] for name in ("time", "steps", "alpha") if name in arguments}
     theories = [x for x in default_methods(plan, method.dimension, ends, seeds) if not x.stochastic]
     pilots = Pilots(plan, start, seeds, run_table.seed, Announcer(voice))
-    known: dict[str, Any] = {}
+    known: Json = {}
 
-    def judge(runs: xr.Dataset) -> dict[str, Any]:
+    def judge(runs: xr.Dataset) -> Json:
         if not theories:
             return {"rows": [], "reason": "no theory of the package follows this task, so there is nothing to judge by"}
         if run_table.until is not None:
@@ -225,7 +226,7 @@ def _family_tasks(task: TaskFile, key: str, values: list[Any]) -> Iterator[TaskF
 
 
 @float64
-def family(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
+def family(task: TaskFile, options: Json, voice: Voice) -> Json:
     """Stream a curve for each value of a key."""
     key, values = str(options.get("key") or ""), list(options.get("values") or [])
     tasks = list(_family_tasks(task, key, values))  # all are checked before the first is run
@@ -241,7 +242,7 @@ def family(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, A
 
 
 @float64
-def netcdf(task: TaskFile, options: dict[str, Any], voice: Voice) -> dict[str, Any]:
+def netcdf(task: TaskFile, options: Json, voice: Voice) -> Json:
     """The dataset of a method as a file: run again, which gives the same numbers."""
     from twolayer.files.results import save
     from twolayer.running.solve import finish

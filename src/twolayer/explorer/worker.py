@@ -21,6 +21,7 @@ from typing import Any, TextIO
 
 from twolayer.explorer.speaking import Cancelled, Voice
 from twolayer.files.taskfile import task_from
+from twolayer.numerics.arguments import Json
 from twolayer.numerics.compilation import expect
 from twolayer.numerics.errors import InputError, Interrupted, RunFailed
 
@@ -46,7 +47,7 @@ LONG = ("run", "family", "netcdf")
 """Questions that may take minutes."""
 
 
-def answer(kind: str, document: dict[str, Any], options: dict[str, Any], voice: Voice) -> tuple[str, Any]:
+def answer(kind: str, document: Json, options: Json, voice: Voice) -> tuple[str, Any]:
     """The last event of an answer: "done" with what is known, or "error" with a sentence.
 
     Examples
@@ -101,8 +102,8 @@ def _prepare() -> None:
 def main() -> None:
     """Answer until the server is gone."""
     out, lock = _private_output(), threading.Lock()
-    questions: queue.Queue[dict[str, Any]] = queue.Queue()
-    current: dict[str, Any] = {}
+    questions: queue.Queue[Json] = queue.Queue()
+    current: Json = {}
 
     def send(job: int, event: str, data: Any) -> None:
         line = json.dumps({"job": job, "event": event, "data": data}, allow_nan=False)

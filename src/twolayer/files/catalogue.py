@@ -13,7 +13,10 @@ import ast
 import json
 import tomllib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from twolayer.numerics.arguments import Json
 
 __all__ = ["Listed", "gallery", "papers_of", "zoo_titles"]
 
@@ -47,11 +50,11 @@ def gallery() -> dict[str, Listed]:
             name, title = (str(ast.literal_eval(argument)) for argument in call.args)
             group = next((str(ast.literal_eval(k.value)) for k in call.keywords if k.arg == "group"), groups[0])
             took = {version: _duration(entry["cost"]) for version, entry in records.get(name, {}).items()}
-            found[name] = Listed(title, group, took.get("quick", "?"), took.get("full", earlier.get(name, "?")))
+            found[name] = Listed(title, group, took.get("quick", "?"), took.get("full") or earlier.get(name, "?"))
     return dict(sorted(found.items(), key=lambda item: (groups.index(item[1].group), item[0])))
 
 
-def _read(*places: Path) -> dict[str, Any]:
+def _read(*places: Path) -> Json:
     """The first of these JSON files that is there."""
     return next((dict(json.loads(p.read_text(encoding="utf-8"))) for p in places if p.exists()), {})
 

@@ -5,12 +5,11 @@ jax 0.10.2 miscompiles a vmapped matrix–vector product followed by a sum on CP
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.numerics.arguments import Json
 from twolayer.numerics.precision import float64
 from twolayer.running.dataset import versions
 
@@ -36,7 +35,7 @@ def fields_are_right() -> bool:
     return True
 
 
-def about() -> dict[str, Any]:
+def about() -> Json:
     """What the numbers depend on: versions, the device, and whether fields are computed correctly.
 
     Examples

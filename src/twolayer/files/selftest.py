@@ -27,6 +27,7 @@ from twolayer.methods.map import Map
 from twolayer.methods.ode import ODE
 from twolayer.methods.vectors import Vectors
 from twolayer.numerics import random
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import InputError
 from twolayer.running.rerun import rerun
 from twolayer.running.solve import solve
@@ -100,7 +101,7 @@ TASK: tuple[Problem, SGD, Overlaps] = (
     SGD("0.4/d", geometry="projected"),
     Overlaps([[1.0, 0.1], [0.1, 1.0]], [[0.5], [0.3]]),
 )
-RUN: dict[str, Any] = {"steps": 40, "save": 1, "seeds": 2000}
+RUN: Options = {"steps": 40, "save": 1, "seeds": 2000}
 
 
 def _compared(first: Any, second: Any) -> float:
@@ -130,7 +131,7 @@ def _engines() -> tuple[float, float]:
 def _map() -> tuple[float, float]:
     """One step on average, against many samples of it."""
     problem, algorithm, start = TASK
-    one: dict[str, Any] = {"steps": 1, "save": 1}
+    one: Options = {"steps": 1, "save": 1}
     chain = solve(problem, algorithm.replace(batch=200), Chain(30), start, **one, seeds=4000)
     return _compared(chain, solve(problem, algorithm.replace(batch=200), Map(30), start, **one)), ERRORS
 

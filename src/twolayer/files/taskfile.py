@@ -23,6 +23,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from twolayer.numerics.arguments import Json, Options
 from twolayer.numerics.errors import InputError, closest, short
 
 __all__ = ["TaskFile", "assign", "read_task", "task_from"]
@@ -53,7 +54,7 @@ class Table(BaseModel):
 class ProblemTable(Table):
     """[problem]."""
 
-    target: str | dict[str, Any]
+    target: str | Json
     activation: str
     width: Integer = 1
     noise: float = 0.0
@@ -63,7 +64,7 @@ class ProblemTable(Table):
     normalisation: str = "mean"
     noise_law: str = "gaussian"
     flips: float = 0.0
-    inputs: dict[str, Any] | None = None
+    inputs: Json | None = None
 
 
 class AlgorithmTable(Table):
@@ -135,8 +136,8 @@ class StageTable(Table):
     alpha: float | list[float] | None = None
     save: Integer | list[float] | Literal["log"] = 100
     until: UntilTable | None = None
-    algorithm: dict[str, Any] = Field(default_factory=dict)
-    problem: dict[str, Any] = Field(default_factory=dict)
+    algorithm: Json = Field(default_factory=dict)
+    problem: Json = Field(default_factory=dict)
 
 
 class TaskTable(Table):
@@ -147,8 +148,8 @@ class TaskTable(Table):
     start: StartTable = Field(default_factory=StartTable)
     run: RunTable = Field(default_factory=RunTable)
     stages: list[StageTable] = Field(default_factory=list)
-    method: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    sweep: dict[str, Any] = Field(default_factory=dict)
+    method: dict[str, Json] = Field(default_factory=dict)
+    sweep: Json = Field(default_factory=dict)
 
 
 TABLES: dict[str, type[Table]] = {"until": UntilTable, "stages": StageTable, "blocks": BlocksTable}
@@ -188,7 +189,7 @@ def _key(location: tuple[int | str, ...]) -> str:
     return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in names).removeprefix(".")
 
 
-def _parse(text: str) -> dict[str, Any]:
+def _parse(text: str) -> Json:
     """TOML as a dictionary; too long numbers and too deep lists are errors of the text as well."""
     try:
         return tomllib.loads(text)
@@ -196,7 +197,7 @@ def _parse(text: str) -> dict[str, Any]:
         raise ValueError("it is nested too deeply") from None
 
 
-def assign(document: dict[str, Any], assignment: str) -> None:
+def assign(document: Json, assignment: str) -> None:
     """Apply one ``key=value`` of --set; the value is TOML, or else text."""
     key, equals, text = assignment.partition("=")
     parts = [p.strip() for p in key.strip().split(".")]
@@ -261,7 +262,7 @@ class TaskFile:
             )
         return found
 
-    def _changed(self, model: type[Table], table: Table, changes: dict[str, Any], place: str) -> Table:
+    def _changed(self, model: type[Table], table: Table, changes: Json, place: str) -> Table:
         """A table with the changes of a stage."""
         try:
             return model.model_validate({**table.model_dump(exclude_unset=True), **changes})
@@ -319,11 +320,11 @@ class TaskFile:
         until = self.table.run.until
         return None if until is None else Until(**until.model_dump())
 
-    def swept(self) -> dict[str, Any]:
+    def swept(self) -> Json:
         """The axes of [sweep]; keys with dots may be written with or without quotation marks."""
 
-        def flat(table: dict[str, Any], name: str = "") -> dict[str, Any]:
-            found: dict[str, Any] = {}
+        def flat(table: Json, name: str = "") -> Json:
+            found: Json = {}
             for key, value in table.items():
                 whole = f"{name}.{key}" if name else key
                 found |= flat(value, whole) if isinstance(value, dict) else {whole: value}
@@ -333,7 +334,7 @@ class TaskFile:
             raise InputError(f'{self.name}: a table [sweep] is missing, such as "algorithm.lr" = ["0.05/d", "0.1/d"].')
         return flat(self.table.sweep)
 
-    def sweep_arguments(self, names: list[str] | None = None) -> dict[str, Any]:
+    def sweep_arguments(self, names: list[str] | None = None) -> Options:
         """Arguments of sweep."""
         from twolayer.running.support import support
         from twolayer.task.overlaps import Overlaps
@@ -366,7 +367,7 @@ class TaskFile:
             "seed": run.seed,
         }
 
-    def run_arguments(self) -> dict[str, Any]:
+    def run_arguments(self) -> Options:
         """Arguments of solve, or of solve_stages, and of compare when there is no `until`."""
         run = self.table.run
         if self.table.stages:
@@ -412,7 +413,7 @@ def read_task(path: str | Path, assignments: list[str] | None = None) -> TaskFil
     return task_from(document, source.name)
 
 
-def task_from(document: dict[str, Any], name: str) -> TaskFile:
+def task_from(document: Json, name: str) -> TaskFile:
     """Check the tables of a task, read from a file of that name or made elsewhere.
 
     Examples

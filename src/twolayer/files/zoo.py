@@ -22,7 +22,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from twolayer.files.papers import PAPERS
 from twolayer.files.taskfile import AlgorithmTable, ProblemTable, RunTable, StartTable, Table, TaskFile, TaskTable
-from twolayer.numerics.arguments import Progress
+from twolayer.numerics.arguments import Json, Progress
 from twolayer.numerics.errors import InputError, closest, reject, short
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Reference(Table):
     tolerance: float = 0.0
     method: str | None = None
     at: list[float] | None = None
-    changes: dict[str, Any] = Field(default_factory=dict)
+    changes: Json = Field(default_factory=dict)
     difference: bool = False
     threshold: float | None = None
     scale: float | None = None
@@ -105,7 +105,7 @@ class SetupTable(Table):
     algorithm: AlgorithmTable
     start: StartTable = Field(default_factory=StartTable)
     run: RunTable = Field(default_factory=RunTable)
-    method: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    method: dict[str, Json] = Field(default_factory=dict)
     reference: list[Reference]
 
 

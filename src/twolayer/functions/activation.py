@@ -89,7 +89,9 @@ class Activation:
         x : array
             Where.
         """
-        return derivative(self.function)(x)
+        import jax
+
+        return jax.jvp(self.function, (x,), (jax.numpy.ones_like(x),))[1]
 
     @property
     def light(self) -> bool:

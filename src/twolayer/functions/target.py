@@ -20,6 +20,7 @@ from twolayer.functions.integrable import square_integrable
 from twolayer.functions.kinks import find_kinks
 from twolayer.functions.normalisation import NORMALISATIONS, divisor
 from twolayer.functions.syntax import Binary, Call, Negative, Node
+from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import InputError, choice, failed, finite_numbers, positive_integer, reject, require
 from twolayer.numerics.precision import float64
 
@@ -28,7 +29,7 @@ __all__ = ["Ridge", "Target", "Teacher"]
 MAX_DIRECTIONS = 1024
 
 
-TargetLike: TypeAlias = "str | Callable[[Any], Any] | Target | dict[str, Any]"
+TargetLike: TypeAlias = "str | Callable[[Any], Any] | Target | Json"
 """A formula in z1, z2, …, a JAX function of a vector, a target, or a description from a file."""
 
 
@@ -85,7 +86,7 @@ class Target:
     smooth: bool = field(default=False, compare=False, repr=False)
     latex: str = field(default="", compare=False, repr=False)
     key: Hashable = field(default=None, repr=False)
-    description: str | dict[str, Any] | None = field(default=None, compare=False, repr=False)
+    description: str | Json | None = field(default=None, compare=False, repr=False)
     light: bool = field(default=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -10,7 +10,6 @@ some of them late. Lines: state evolution, d → ∞.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -21,6 +20,7 @@ from twolayer.gallery.shared.drawing import headline, points, power, sheet, told
 from twolayer.gallery.shared.judging import Verdict, largest, near, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.errors import positive_integer
 
 RESOLUTION = 0.3  # of the overlap
@@ -73,9 +73,9 @@ def _measured(
     seeds: int,
     seed: int,
     iterations: int,
-) -> dict[str, Any]:
+) -> Variables:
     best = tl.best_possible(target, fine, noise=noise)
-    options: dict[str, Any] = {"dim": dim, "seeds": seeds, "iterations": iterations, "start": START}
+    options: Options = {"dim": dim, "seeds": seeds, "iterations": iterations, "start": START}
     runs = [best.simulate(alpha, seed=seed + i, **options) for i, alpha in enumerate(alphas)]
     return {
         "theory": best.overlap[:, 0, 0],

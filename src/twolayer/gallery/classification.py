@@ -21,6 +21,7 @@ from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Options, Variables
 
 COLOURS = {"squared": "#2b8a2b", "logistic": "#e07b00", "hinge": "#7570b3"}
 MARKERS = {"squared": "o", "logistic": "s", "hinge": "^"}
@@ -64,13 +65,11 @@ def classification_error(
     return Finding(data, _verdict(found, dim, seeds), task_of(problem))
 
 
-def _pair(
-    loss: str, q: float, dim: int, seeds: int, alpha: float, gamma: float, scale: float, seed: int
-) -> dict[str, Any]:
+def _pair(loss: str, q: float, dim: int, seeds: int, alpha: float, gamma: float, scale: float, seed: int) -> Variables:
     """Classification errors of the limit, and mean and standard error over runs of the chain, at equal α."""
     problem = tl.Problem("sign(z1)", "erf", flips=q, second_layer=[scale])
     algorithm, start = tl.SGD(lr=gamma * tl.d**-1, loss=loss), tl.Overlaps([[1.0]], [[0.1]])
-    ends: dict[str, Any] = {"time": gamma * alpha, "save": 24}
+    ends: Options = {"time": gamma * alpha, "save": 24}
     limit = tl.solve(problem, algorithm, tl.ODE(), start, **ends)
     runs = tl.solve(problem, algorithm, tl.Chain(dim), start, seeds=seeds, seed=seed, **ends)
     error = np.stack([runs.error.mean("seed"), runs.error.std("seed", ddof=1) / np.sqrt(seeds)], axis=1)
@@ -101,7 +100,7 @@ def draw(data: xr.Dataset) -> Figure:
             row = data.isel(row=int(np.flatnonzero((data.flips == q) & (data.loss == loss))[0]))
             ax.plot(data.alpha, row.limit, color=colour, label=f"ODE, {loss} loss")
             mean, error = row.error.values[1:].T
-            marks: dict[str, Any] = {"ls": "", "marker": MARKERS[loss], "ms": 3, "mfc": "none", "lw": 0.8}
+            marks: Options = {"ls": "", "marker": MARKERS[loss], "ms": 3, "mfc": "none", "lw": 0.8}
             ax.errorbar(data.alpha[1:], mean, 3 * error, color=colour, label=f"chain, {loss} loss", **marks)
         if q:
             ax.axhline(q, color="#888888", lw=0.8, ls=":")

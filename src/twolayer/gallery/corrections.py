@@ -9,7 +9,6 @@ Finite steps are the difference between the map with all corrections off and the
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -20,6 +19,7 @@ from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import between, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.errors import InputError, choice
 
 ALL = ("norm", "pairs", "dimension", "ratio")
@@ -76,11 +76,11 @@ def corrections(
     return Finding(data, judged, task_of(problem, algorithm))
 
 
-def _ends(problem: tl.Problem, algorithm: tl.SGD, dim: int, time: float, names: tuple[str, ...]) -> dict[str, Any]:
+def _ends(problem: tl.Problem, algorithm: tl.SGD, dim: int, time: float, names: tuple[str, ...]) -> Variables:
     """M at the last step before t, of the map with all corrections, without each, without all, and of the ODE."""
     start = tl.Overlaps(np.eye(2), [[0.3, 0.15], [0.0, 0.3]], dim=dim)
     steps = max(1, int(time * problem.p / algorithm.lr(dim)))
-    methods: dict[str, Any] = {name: tl.Map(dim, without=(name,)) for name in names if name != "steps"}
+    methods: Options = {name: tl.Map(dim, without=(name,)) for name in names if name != "steps"}
     methods |= {"all": tl.Map(dim)}
     if "steps" in names:
         methods["none"] = tl.Map(dim, without=ALL)

@@ -24,6 +24,7 @@ from twolayer.gallery.shared.drawing import headline, median_points, sheet, task
 from twolayer.gallery.shared.judging import Verdict, holds, near, unknown, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Variables
 
 RESOLUTION = 0.25  # of θ: the least distance of predictions
 
@@ -89,7 +90,7 @@ def _steps(mu: float, dim: int, steps: int) -> int:
     return max(50, round(steps * dim ** (1.75 - mu)))
 
 
-def _path(problem: tl.Problem, algorithm: tl.SGD, dim: int, steps: int, seeds: int, seed: int) -> dict[str, Any]:
+def _path(problem: tl.Problem, algorithm: tl.SGD, dim: int, steps: int, seeds: int, seed: int) -> Variables:
     from twolayer.analysis.weak_recovery import oriented
 
     starts = oriented(problem, tl.Overlaps.random(problem, dim, seed, size=seeds))

@@ -23,6 +23,7 @@ from twolayer.gallery.shared.drawing import headline, points, power, sheet, told
 from twolayer.gallery.shared.judging import Verdict, largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Variables
 
 RATES = (0.5, 1.0, 2.0)
 LAW = "correlation loss, projected"
@@ -45,7 +46,7 @@ def giant_step(
     ells: tuple[int, ...] = (2, 3),
     dims: tuple[int, ...] = (400, 4000),
     count: int = 9,
-    seeds: int = 64,
+    seeds: int = 128,
 ) -> Finding:
     """Means over runs of the overlap after one step."""
     ratios = np.geomspace(0.1, 10, count)
@@ -79,7 +80,7 @@ def _step(problem: tl.Problem, algorithm: tl.SGD, method: Any, start: tl.Overlap
     return np.asarray(run.M.values[:, -1, 0, 0])
 
 
-def _linear(dim: int, ratios: np.ndarray, seeds: int, seed: int) -> dict[str, Any]:
+def _linear(dim: int, ratios: np.ndarray, seeds: int, seed: int) -> Variables:
     out = np.zeros((3, len(RATES), len(ratios)))
     problem, start = hermite(1), tl.Overlaps([[1.0]], [[0.0]], dim=dim)
     for i, rate in enumerate(RATES):
@@ -96,7 +97,7 @@ def _linear(dim: int, ratios: np.ndarray, seeds: int, seed: int) -> dict[str, An
     return {**dict(zip(("mean", "error", "theory"), out, strict=True)), "fine": fine, "line": limit}
 
 
-def _powers(ell: int, dim: int, count: int, seeds: int, seed: int) -> dict[str, Any]:
+def _powers(ell: int, dim: int, count: int, seeds: int, seed: int) -> Variables:
     mus = np.linspace(ell - 1, ell + 1, count)
     out = np.zeros((3, count))
     problem, start = hermite(ell), tl.Overlaps([[1.0]], [[dim**-0.5]], dim=dim)

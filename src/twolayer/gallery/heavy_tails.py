@@ -22,8 +22,9 @@ from twolayer.gallery.shared.drawing import headline, plain_ticks, sheet, task_o
 from twolayer.gallery.shared.judging import Verdict, largest, near, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Options, Variables
 
-STYLES: dict[str, dict[str, Any]] = {
+STYLES: dict[str, Options] = {
     "plain": {"color": "#d95f02", "marker": "s"},
     "clipped": {"color": "#1f77b4", "marker": "o"},
     "normalised": {"color": "#1b9e77", "marker": "^"},
@@ -90,7 +91,7 @@ def _runs(
     return {"alpha": run.alpha.values, "excess": run.excess_risk.values, "left": left}
 
 
-def _limit(problem: tl.Problem, algorithm: tl.SGD, alpha: float) -> dict[str, Any]:
+def _limit(problem: tl.Problem, algorithm: tl.SGD, alpha: float) -> Variables:
     """The same of the equation, on a grid of its own; every tenth point is a save point of the runs."""
     method, start = tl.ODE(accuracy=1e-2, rtol=1e-4), tl.Overlaps([[1.0]], [[0.0]])
     run = tl.solve(problem, algorithm, method, start, alpha=alpha, save=240)
@@ -133,7 +134,7 @@ def draw(data: xr.Dataset) -> Figure:
     drawn, (left, right) = sheet(2, width=4.6)
     wide = int(data.dim.values.max())
     for name, style in STYLES.items():
-        marks: dict[str, Any] = {**style, "ls": "", "ms": 4, "mfc": "none"}
+        marks: Options = {**style, "ls": "", "ms": 4, "mfc": "none"}
         runs = data.excess.sel(rule=name).values
         low, middle, high = np.quantile(runs, (0.1, 0.5, 0.9), axis=0)
         left.fill_between(data.alpha, low, high, color=style["color"], alpha=0.15, lw=0)

@@ -23,6 +23,7 @@ from twolayer.gallery.shared.drawing import headline, median_points, plain_ticks
 from twolayer.gallery.shared.judging import Verdict, between, holds, largest, near, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Variables
 from twolayer.numerics.statistics import power_law
 
 SLOPE = 0.25  # of the slope: the formula is the leading order in 1/log d
@@ -96,7 +97,7 @@ def large_batches(
     return Finding(data, found, task_of(problem, algorithm))
 
 
-def _single(ell: int, tails: float, gamma: float, seeds: int, seed: int) -> dict[str, Any]:
+def _single(ell: int, tails: float, gamma: float, seeds: int, seed: int) -> Variables:
     """Mean overlap after one step with Gaussian sums, less and relative to that with exact ones."""
     from twolayer.methods.chain import tail_of
 

@@ -10,7 +10,6 @@ and d/4 remove that, (4 risk(d) − risk(d/4))/3.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -22,6 +21,7 @@ from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.stepping import orthogonal
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import positive_integer
 
 RESOLUTION = 0.1  # of the fall of the risk
@@ -100,7 +100,7 @@ def _measure(
     seed: int,
 ) -> xr.Dataset:
     algorithm = tl.SGD(lr=lr, batch=alpha * tl.d, geometry=geometry)
-    arguments: dict[str, Any] = {"steps": steps, "save": steps, "seed": seed}
+    arguments: Options = {"steps": steps, "save": steps, "seed": seed}
     data = _theory(problem, alpha, geometry, lr, ridge, dim, seeds, samples, steps, seed)
     for suffix, d in (("", dim), ("_pilot", dim // 4)):
         runs = tl.solve(problem, algorithm, tl.Chain(d), orthogonal(problem), seeds=seeds, **arguments)

@@ -22,6 +22,7 @@ from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Variables
 
 LOOKS = {
     "switch": ("theory", "-", "correlation, then squared"),
@@ -84,7 +85,7 @@ def loss_switch(
 
 def _curve(
     problem: tl.Problem, plan: list[tl.Stage], method: Any, starts: tl.Overlaps, grid: np.ndarray, seed: int
-) -> dict[str, Any]:
+) -> Variables:
     """Quantiles over seeds of the excess risk on a common clock of steps; and where the first stage ended."""
     run = tl.solve_stages(problem, plan, method, starts, seed=seed)
     risks = np.stack([np.interp(grid, run.step.values[i], run.excess_risk.values[i]) for i in range(run.sizes["seed"])])

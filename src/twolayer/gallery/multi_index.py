@@ -9,7 +9,6 @@ three directions can be found only together: the drift of each overlap is the pr
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -20,6 +19,7 @@ from twolayer.gallery.shared.drawing import headline, plain_ticks, points, sheet
 from twolayer.gallery.shared.judging import Verdict, holds, near, unknown, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Variables
 from twolayer.numerics.errors import InputError
 from twolayer.numerics.statistics import power_law
 
@@ -71,7 +71,7 @@ def multi_index(
     return Finding(data, _verdict(data), task.replace("lr = ", "lr up to "))
 
 
-def _path(problem: tl.Problem, algorithm: tl.SGD, dim: int, steps: int, seeds: int, seed: int) -> dict[str, Any]:
+def _path(problem: tl.Problem, algorithm: tl.SGD, dim: int, steps: int, seeds: int, seed: int) -> Variables:
     from twolayer.analysis.weak_recovery import oriented
 
     starts = oriented(problem, tl.Overlaps.random(problem, dim, seed, size=seeds))

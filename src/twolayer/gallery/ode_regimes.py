@@ -22,6 +22,7 @@ from twolayer.gallery.shared.drawing import headline, points, power, sheet
 from twolayer.gallery.shared.judging import Verdict, largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Variables
 
 POINTS = {"gradient flow": (0.5, 1.0, 1.0), "Saad–Solla": (0.0, 1.0, 0.3), "pure noise": (0.0, 0.75, 0.3)}
 """μ, δ and γ0 of the points."""
@@ -69,9 +70,7 @@ def ode_regimes(
     return Finding(data, _verdict(data, seeds), task)
 
 
-def _both(
-    problem: tl.Problem, algorithm: tl.SGD, dim: int, end: float, saves: int, seeds: int, seed: int
-) -> dict[str, Any]:
+def _both(problem: tl.Problem, algorithm: tl.SGD, dim: int, end: float, saves: int, seeds: int, seed: int) -> Variables:
     """M_11 of the chain and of the limit at the same steps."""
     start = tl.Overlaps([[1.0, 0.1], [0.1, 1.0]], [[0.5], [0.3]], dim=dim)
     unit = float(dim) ** max(1 - algorithm.mu - algorithm.delta, 0.0)

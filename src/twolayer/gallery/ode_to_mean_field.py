@@ -21,6 +21,7 @@ from twolayer.gallery.shared.judging import Verdict, largest, near, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.wide import FLOW, committee, standard_error, sup_risk
+from twolayer.numerics.arguments import Variables
 from twolayer.numerics.statistics import power_law
 
 CURVES: dict[str, tuple[str, float | tuple[float, float]]] = {
@@ -77,7 +78,7 @@ def _run(problem: tl.Problem, method: Any, start: Any, time: float) -> xr.Datase
     return tl.solve(problem, tl.SGD(lr=FLOW), method, start, time=time, save=10)
 
 
-def _width(p: int, dim: int, starts: int, time: float, seed: int, limit: np.ndarray) -> dict[str, Any]:
+def _width(p: int, dim: int, starts: int, time: float, seed: int, limit: np.ndarray) -> Variables:
     problem = committee("erf", 1, p)
     many = tl.Overlaps.random(problem, dim, seed, size=starts)
     field = tl.MeanField(dim, self_interaction=True, interaction="pairs")
@@ -86,7 +87,7 @@ def _width(p: int, dim: int, starts: int, time: float, seed: int, limit: np.ndar
     return {"risk": sup_risk(ode.risk, mean.risk), "overlap": rms, "fresh": sup_risk(ode.risk, limit)}
 
 
-def _dimension(p: int, particles: int, dim: int, time: float, seed: int) -> dict[str, Any]:
+def _dimension(p: int, particles: int, dim: int, time: float, seed: int) -> Variables:
     """The limit d → ∞ against the mean field at d from the same particles, and against a network of p neurons."""
     problem = committee("square", 1, p)
     cloud = tl.mean_field.Particles.sample(problem, particles, dim=dim, seed=seed)
@@ -96,7 +97,7 @@ def _dimension(p: int, particles: int, dim: int, time: float, seed: int) -> dict
     return {"dimension": sup_risk(near, far)[0], "network": sup_risk(ode, mean)}
 
 
-def _fits(data: xr.Dataset) -> dict[str, Any]:
+def _fits(data: xr.Dataset) -> Variables:
     found = {}
     for name in CURVES:
         found[name] = power_law(data.width.values, data[name].mean("start").values, standard_error(data[name], "start"))

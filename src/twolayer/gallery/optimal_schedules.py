@@ -11,7 +11,6 @@ pays for it with a higher risk on the way. The protocols are those of the limit;
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -23,6 +22,7 @@ from twolayer.gallery.shared.drawing import headline, plain_ticks, points, sheet
 from twolayer.gallery.shared.judging import Check, Verdict, between, holds, unknown, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Options, Variables
 
 CASES = {"linear": 10.0, "phase retrieval": 60.0, "committee": 150.0}  # length of the runs, in samples/d
 TITLES = ("linear student", "phase retrieval, random starts", "erf committee, two neurons")
@@ -74,7 +74,7 @@ def _task(case: str, dim: int, starts: int, seed: int) -> tuple[tl.Problem, tl.S
     return problem, tl.SGD(2 / d), tl.Overlaps.random(problem, dim, seed)
 
 
-def _best(case: str, pieces: int, restarts: int, seeds: int, dim: int, seed: int) -> dict[str, Any]:
+def _best(case: str, pieces: int, restarts: int, seeds: int, dim: int, seed: int) -> Variables:
     problem, algorithm, start = _task(case, dim, seeds, seed)
     best = tl.optimise(problem, algorithm, start, horizon=CASES[case], pieces=pieces, restarts=restarts)
     contest = best.compare(dim, seeds, seed)
@@ -170,7 +170,7 @@ def draw(data: xr.Dataset) -> Figure:
     from twolayer.plot.style import COLOURS, DIRECTIONS, GREY
 
     drawn, panels = sheet(3, 2, width=3.9, height=3.0)
-    looks: tuple[dict[str, Any], ...] = (
+    looks: tuple[Options, ...] = (
         {"color": COLOURS["theory"], "lw": 1.8},
         {"color": DIRECTIONS[0], "lw": 1.4, "ls": "--"},
         {"color": DIRECTIONS[1], "lw": 1.6, "ls": ":"},

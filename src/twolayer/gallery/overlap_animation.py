@@ -22,6 +22,7 @@ from twolayer.gallery.shared.judging import Verdict, holds, same_law, unknown, v
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.wide import FLOW, committee, online, sup_overlap
+from twolayer.numerics.arguments import Variables
 
 PANELS = 4
 TIMES = 3.0  # the claimed order that the largest deviation may be
@@ -105,7 +106,7 @@ def _diagonal(result: xr.Dataset) -> np.ndarray:
     return np.asarray(np.diagonal(result.Q.values, axis1=2, axis2=3))
 
 
-def _plane(activation: str, p: int, dim: int, lr: float, frames: int, time: float, seed: int) -> dict[str, Any]:
+def _plane(activation: str, p: int, dim: int, lr: float, frames: int, time: float, seed: int) -> Variables:
     problem = committee(activation, 2, p)
     M = SPREAD * np.random.default_rng(seed).normal(size=(p, 2))
     start = tl.Overlaps(0.25 * np.eye(p) + M @ M.T, M, dim=dim)
@@ -121,7 +122,7 @@ def _plane(activation: str, p: int, dim: int, lr: float, frames: int, time: floa
     }
 
 
-def _line(p: int, dim: int, particles: int, frames: int, time: float, seed: int) -> dict[str, Any]:
+def _line(p: int, dim: int, particles: int, frames: int, time: float, seed: int) -> Variables:
     problem = committee("square", 1, p)
     cloud = tl.mean_field.Particles.sample(problem, particles, dim=dim, seed=seed)
     mean = tl.solve(problem, tl.SGD(lr=FLOW), tl.MeanField(dim), cloud, time=time, save=frames - 1)

@@ -12,7 +12,6 @@ set of α d samples cannot end below its value at α.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -23,6 +22,7 @@ from twolayer.gallery.shared.drawing import headline, points, sheet, task_of, to
 from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import positive_integer, require
 from twolayer.numerics.significance import limit_of
 
@@ -143,7 +143,7 @@ def _verdict(data: xr.Dataset, noise: float, seeds: int, dim: int) -> Verdict:
     gap, error = (data.excess_risk - data.online).values, data.excess_risk_error.values
     many, few = int(np.argmax(data.alpha.values)), int(np.argmin(data.alpha.values))
     scale = float(data.online.values[:, 0].max())
-    judged: dict[str, Any] = {"resolution": scale / 4, "allowance": finite, "freedom": seeds - 1}
+    judged: Options = {"resolution": scale / 4, "allowance": finite, "freedom": seeds - 1}
     checks = [
         largest("the first pass for all α, runs − ODE", gap[:, 1], error[:, 1], **judged),
         largest(f"all passes at α = {data.alpha.values[many]:g}", gap[many, 1:], error[many, 1:], **judged),

@@ -8,7 +8,7 @@ Each point is a measurement of the exact chain at several dimensions: the median
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -19,11 +19,13 @@ from twolayer.gallery.shared.batching import ALGORITHMS, SHARE, batch_of, hermit
 from twolayer.gallery.shared.drawing import headline, sheet, told
 from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import choice, positive_integer
 
 RESOLUTION = 0.5  # of θ
 QUIET, LOUD = 0.1, 20.0  # ratio of noise to drift where learning is expected, and where it is not
 MOST = 2.0**52  # samples in a batch
+SMALL = 64  # smallest dimension, and a quarter of the least largest one
 FAR = 100_000_000  # dimension at which fluctuations no longer learn what the drift does not
 
 
@@ -38,7 +40,7 @@ def phase_diagrams(
     seed: int = 0,
     ells: tuple[int, ...] = (2, 3, 4),
     algorithms: tuple[str, ...] = tuple(ALGORITHMS),
-    seeds: int = 32,
+    seeds: int = 48,
     steps: int = 6000,
     last: int = 1_000_000,
     batch_sums: str = "auto",
@@ -77,7 +79,7 @@ def _points(ell: int, name: str) -> list[tuple[float, float]]:
 
 
 def _measure(
-    ell: int, name: str, mu: float, delta: float, seed: int, steps: int, last: int, options: dict[str, Any]
+    ell: int, name: str, mu: float, delta: float, seed: int, steps: int, last: int, options: Options
 ) -> tl.single_index.WeakRecovery:
     point = tl.phase_diagram(ell=ell, **ALGORITHMS[name]).at(mu, delta)
     problem, key = hermite(ell), f"{ell}-{name}-{mu:g}-{delta:g}"
@@ -90,7 +92,7 @@ def _measure(
     theta = point.theta or 0.0
     growth = ell * gamma * max(ell - 2, 0.2)
     largest = min(_largest(algorithm, last), (steps * growth) ** (1 / theta) if theta > 0 else np.inf)
-    dims = tuple(int(x) for x in np.geomspace(max(largest / 100, 100), max(largest, 400), 3).round())
+    dims = tuple(int(x) for x in np.geomspace(max(largest / 100, SMALL), max(largest, 4 * SMALL), 3).round())
     return recovered(key, problem, algorithm, dims, seed, **options)
 
 

@@ -24,6 +24,7 @@ from twolayer.gallery.shared.judging import Verdict, between, holds, largest, ne
 from twolayer.gallery.shared.measuring import growth, phase_retrieval
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Variables
 
 STRONG, WEAK = 1.0, 0.25  # strengths of the two directions of the run on the left
 SPAN, DIM = 25.0, 10**6  # its length and the dimension of its start
@@ -82,7 +83,7 @@ def plateaus(
     return Finding(data, _verdict(data, seeds, slow_seeds), task)
 
 
-def _run() -> dict[str, Any]:
+def _run() -> Variables:
     """Two neurons, each of the strength of a direction, from nearly nothing: first one learns, then the other."""
     problem = tl.Problem(f"He2(z1) + {WEAK}*He2(z2)", "He2", width=2, second_layer=[2 * STRONG, 2 * WEAK])
     algorithm = tl.SGD(0.02 / d, geometry="projected")
@@ -106,7 +107,7 @@ def _task(task: str) -> tuple[tl.Problem, tl.SGD]:
     return phase_retrieval(), tl.SGD(RATES[task] / d, geometry="projected")
 
 
-def _saddle(task: str) -> dict[str, Any]:
+def _saddle(task: str) -> Variables:
     """κ and the level of the saddle; for one neuron the constant of random starts, sampling noise included."""
     problem, algorithm = _task(task)
     if task == "committee":
@@ -125,7 +126,7 @@ def _saddle(task: str) -> dict[str, Any]:
     return {**known, "allowance": (1 + s) / (HALF * 2 * kappa)}
 
 
-def _passages(task: str, dim: int, seeds: int, seed: int, saddle: xr.Dataset) -> dict[str, Any]:
+def _passages(task: str, dim: int, seeds: int, seed: int, saddle: xr.Dataset) -> Variables:
     """When runs of the chain have left: their excess risk is half of the saddle's."""
     problem, algorithm = _task(task)
     starts = tl.Overlaps.random(problem, dim, seed, size=seeds)
@@ -142,7 +143,7 @@ def _passages(task: str, dim: int, seeds: int, seed: int, saddle: xr.Dataset) ->
     }
 
 
-def _critical(p: int) -> dict[str, Any]:
+def _critical(p: int) -> Variables:
     """γ_c of the formula, and where the largest growth rate at perfect learning passes zero."""
     problem = tl.Problem(tl.Teacher("erf", k=p), "erf", width=p)
     law, at = tl.critical_lr(problem), tl.stability.perfect_point(problem)

@@ -8,8 +8,6 @@ the same work. They do not end at the same risks: what comes back sooner and mor
 
 from __future__ import annotations
 
-from typing import Any
-
 import xarray as xr
 from matplotlib.figure import Figure
 
@@ -18,9 +16,10 @@ from twolayer.gallery.shared.drawing import headline, points, sheet, task_of, to
 from twolayer.gallery.shared.judging import Verdict, holds, verdict
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.stepping import StepPair, agree, follow
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import choice, positive_integer
 
-PATTERNS: dict[str, dict[str, Any]] = {
+PATTERNS: dict[str, Options] = {
     "full": {},
     "sequence": {"sampling": "sequence"},
     "reshuffled": {"sampling": "reshuffled"},

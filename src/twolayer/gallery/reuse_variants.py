@@ -8,8 +8,6 @@ one theory covers them all; here each is compared with gradient descent in d dim
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
@@ -19,9 +17,10 @@ from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet,
 from twolayer.gallery.shared.judging import Verdict, verdict
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.stepping import StepPair, agree, follow
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import choice, positive_integer
 
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS: dict[str, Options] = {
     "momentum": {"momentum": 0.5},
     "weight-decay": {"weight_decay": 0.2},
     "projected": {"geometry": "projected", "momentum": 0.5},
@@ -44,7 +43,7 @@ def reuse_variants(
     target: str = "tanh(z1 + He3(z2))",
     activation: str = "relu",
     dim: int = 2000,
-    seeds: int = 24,
+    seeds: int = 96,
     alpha: float = 3.0,
     eta: float = 0.2,
     noise: float = 0.1,

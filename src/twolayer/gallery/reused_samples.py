@@ -37,7 +37,7 @@ def reused_samples(
     *,
     seed: int = 0,
     dims: tuple[int, ...] = (2000, 5000),
-    seeds: tuple[int, ...] = (40, 10),
+    seeds: tuple[int, ...] = (40, 24),
     target: str = "tanh(z1 + He3(z2))",
     activation: str = "relu",
     alpha: float = 3.0,

@@ -19,6 +19,7 @@ from twolayer.gallery.shared.drawing import headline, points, sheet, task_of, to
 from twolayer.gallery.shared.judging import largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Options, Variables
 
 VARIANCES, FRACTIONS = (2.0, 0.5, 0.1), (0.2, 0.5, 0.3)
 NAMES = ("M_block", "Q_block")
@@ -43,11 +44,11 @@ def three_blocks(
     Q, M, P = (np.array(x)[:, None, None] for x in ((0.3, 0.4, 0.3), (0.05, -0.04, 0.1), FRACTIONS))
     start = tl.Overlaps.in_blocks(Q, M, P, dim=dim)
     algorithm = tl.SGD(gamma / tl.d, weight_decay=0.05)
-    run: dict[str, Any] = {"time": time, "save": save, "seed": seed}
+    run: Options = {"time": time, "save": save, "seed": seed}
     theory = tl.solve(problem, algorithm, tl.ODE(), start, time=time, save=100)
     mean = tl.solve(problem, algorithm, tl.Map(dim), start, **run)
     found = {}
-    methods: dict[str, Any] = {"chain": tl.Chain(dim), "vectors": tl.Vectors(dim)}
+    methods: Options = {"chain": tl.Chain(dim), "vectors": tl.Vectors(dim)}
     for name, method in methods.items():
 
         def compute(method: Any = method) -> dict[str, np.ndarray]:
@@ -55,7 +56,7 @@ def three_blocks(
 
         found[name] = part(name, compute)
     checks = []
-    variables: dict[str, Any] = {"ode_time": ("fine", theory.time.values), "time": ("point", mean.time.values)}
+    variables: Variables = {"ode_time": ("fine", theory.time.values), "time": ("point", mean.time.values)}
     for name, runs in found.items():
         gaps, errors = [], []
         for x in NAMES:

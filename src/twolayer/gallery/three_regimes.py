@@ -23,6 +23,7 @@ from twolayer.gallery.shared.drawing import headline, points, power, sheet, task
 from twolayer.gallery.shared.judging import Verdict, largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.errors import choice
 
 REGIMES = {"noise": (0.3, 0.125, 0.25), "noise and flow": (8.0, 0.5, 0.5), "flow": (1.0, 0.75, 0.5)}
@@ -44,7 +45,7 @@ def three_regimes(
     dim: int = 10_000,
     steps: int = 10_000,
     noise: float = 0.01,
-    seeds: int = 8,
+    seeds: int = 24,
     overlap: float = 0.1,
     activation: str = "erf",
     geometry: str = "projected",
@@ -58,7 +59,7 @@ def three_regimes(
     chosen = {choice("regimes", name, REGIMES): REGIMES[name] for name in regimes}
     for name, (gamma, delta, mu) in chosen.items():
         algorithm = tl.SGD(lr=gamma * tl.d**-delta, batch=tl.d**mu, geometry=geometry)
-        methods: dict[str, Any] = {"chain": tl.Chain(dim), "map": tl.Map(dim)}
+        methods: Options = {"chain": tl.Chain(dim), "map": tl.Map(dim)}
         if "ODE" in tl.support(problem, algorithm):
             methods["ode"] = tl.ODE()
         for word, method in methods.items():
@@ -75,7 +76,7 @@ def three_regimes(
 
 def _risk(
     problem: tl.Problem, algorithm: tl.SGD, method: Any, start: tl.Overlaps, points: np.ndarray, seeds: int, seed: int
-) -> dict[str, Any]:
+) -> Variables:
     run = tl.solve(problem, algorithm, method, start, steps=[0, *points], seeds=seeds, seed=seed)
     risk = run.excess_risk.values
     error = risk.std(0, ddof=1) / np.sqrt(len(risk)) if len(risk) > 1 else np.zeros(risk.shape[1])

@@ -19,7 +19,7 @@ from twolayer.functions.hermite import hermite_table
 from twolayer.functions.target import Target
 from twolayer.gaussian.quadrature import nested_rule
 from twolayer.numerics.rules import hermite_rule, sobol_normals
-from twolayer.task.overlaps import Overlaps
+from twolayer.task.overlaps import factor_of
 
 __all__ = ["NodeRule", "target_frame", "target_nodes", "vanishes"]
 
@@ -31,7 +31,7 @@ FAR = 8.0
 
 def target_frame(P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """L (k, r) with P = L Lᵀ and its left inverse (r, k), so that M = A Lᵀ has A = M L⁺ᵀ."""
-    L = Overlaps(np.eye(1), np.zeros((1, len(P))), P).factors()[0]
+    L, _ = factor_of(np.asarray(P))
     return L, np.linalg.pinv(L)
 
 

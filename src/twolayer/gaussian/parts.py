@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from twolayer.equations.averages import Averages, Engine, Gradient
 from twolayer.gaussian.forms import Forms
 from twolayer.gaussian.full import FullRule
-from twolayer.gaussian.targets import NodeTarget, RidgeTarget, student_rows, student_terms
+from twolayer.gaussian.targets import Linear, NodeTarget, RidgeTarget, student_rows, student_terms
 from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
 
 __all__ = ["FittedEngine", "Nothing", "PartsEngine"]
@@ -68,7 +68,7 @@ class PartsEngine(Engine):
         """The averages at one point."""
         f, pair = student_terms(self.forms, Q, M, a)
         h = self.target.terms(Q, M)
-        s, weight = self.student, a / a.shape[0]
+        s = self.student
         if isinstance(self.variance, FullRule):
             chi = self.variance.averages(Q, M, a, noise).chi
         else:
@@ -78,8 +78,12 @@ class PartsEngine(Engine):
             phi=a[:, None] * (h.own - s * f.own),
             chi=chi,
             second=h.value - s * f.value,
-            excess_risk=jnp.maximum(h.square - 2 * weight @ h.value + f.square, 0.0) / 2,
+            excess_risk=_risk(h, f, a),
         )
+
+    def excess_risk(self, Q: Gram, M: Cross, a: Layer) -> Numbers:
+        """The excess risk alone, for which nothing of second order is needed."""
+        return _risk(self.target.terms(Q, M), student_terms(self.forms, Q, M, a)[0], a)
 
     def gradient(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Gradient:
         """The mean gradient as a combination of the rows."""
@@ -121,13 +125,13 @@ class FittedEngine(Engine):
         """The averages at one point."""
         rest, alpha, beta = self._fit(Q, M, a, noise)
         f, _ = student_terms(self.forms, Q, M, a)
-        h, weight, keep = self.target.terms(Q, M), a / a.shape[0], self.rule.kernel.labels.keep
+        h = self.target.terms(Q, M)
         return Averages(
             psi=a[:, None] * (alpha * h.star - beta * f.star) + rest.psi,
             phi=a[:, None] * (alpha * h.own - beta * f.own) + rest.phi,
             chi=rest.chi,
             second=alpha * h.value - beta * f.value + rest.second,
-            excess_risk=jnp.maximum(keep**2 * h.square - 2 * keep * weight @ h.value + f.square, 0.0) / 2,
+            excess_risk=_risk(h, f, a, self.rule.kernel.labels.keep),
         )
 
     def gradient(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Gradient:
@@ -140,6 +144,11 @@ class FittedEngine(Engine):
             a[:, None] * (alpha * h.star - beta * f.star) + star,
             alpha * h.value - beta * f.value + rest.second,
         )
+
+
+def _risk(h: Linear, f: Linear, a: Layer, keep: float = 1.0) -> Numbers:
+    """½ E[(keep h − f)²]."""
+    return jnp.maximum(keep**2 * h.square - 2 * keep * (a / a.shape[0]) @ h.value + f.square, 0.0) / 2
 
 
 def _first_label(forms: Forms, target: RidgeTarget | NodeTarget) -> str:

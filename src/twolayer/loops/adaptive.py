@@ -15,7 +15,9 @@ import numpy as np
 
 from twolayer.equations.step import Limit
 from twolayer.loops.averaged import AveragedMotion
-from twolayer.loops.track import Equation
+from twolayer.loops.runge_kutta import Equation
+from twolayer.loops.windows import Pace
+from twolayer.numerics.arguments import Notes
 from twolayer.task.method import Snapshot, Task
 
 __all__ = ["AdaptiveMotion"]
@@ -86,9 +88,9 @@ class AdaptiveMotion(AveragedMotion):
         """Finer averages, if the present ones are too coarse."""
         return self.inner.refine(end.y)
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self, pace: Pace) -> Notes:
         """What the motion has to say."""
-        return self.inner.notes()
+        return self.inner.notes(pace)
 
     def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
         """The rate in force, relative to lr as it is written."""

@@ -20,14 +20,14 @@ from twolayer.equations.state import Overlap
 from twolayer.gaussian.engines import ENGINES, ROUNDING, Averager, adapt
 from twolayer.gaussian.risk import excess_risks
 from twolayer.loops.host import StartAgain
-from twolayer.loops.runge_kutta import STAGES
-from twolayer.loops.track import Track
+from twolayer.loops.runge_kutta import STAGES, Track
 from twolayer.loops.windows import Motion, Pace, Windows
+from twolayer.numerics.arguments import Notes, Options
 from twolayer.numerics.errors import choice, finite_number, keep_integers
 from twolayer.task.method import Evolution, Snapshot, Task
 from twolayer.task.problem import Problem
 
-__all__ = ["Averaged", "AveragedMotion", "Averaging", "Precision", "check_precision"]
+__all__ = ["AveragedMotion", "Averaging", "Precision", "averaged", "check_precision"]
 
 FIRST, MOST = (14, 12, 10), 20  # Sobol points that a run may begin with, and never exceeds, as powers of two
 TERMS_AT_FIRST = 2**21  # of the sampled part, for the choice between them
@@ -82,6 +82,7 @@ class Averaging:
         self.watcher = adapt(task.problem, "squared", *starts)[0].engine if risky else None
         # whether anything that matters is sampled
         self.sampled = self.averager.first_sampled or (self.averager.sampled and noisy)
+        self.difference = self.overlap_difference = 0.0  # from a second run
 
     @property
     def rtol(self) -> float:
@@ -91,7 +92,7 @@ class Averaging:
         return CLOSED_RTOL if self.averager.closed else self.precision.tolerance / 10
 
     def _engine(self, at: Overlap, at_least: int | None = None) -> tuple[Averager, int, float]:
-        wanted: dict[str, Any] = {"engine": self.precision.engine, "tolerance": self.precision.tolerance}
+        wanted: Options = {"engine": self.precision.engine, "tolerance": self.precision.tolerance}
         if at_least is not None:
             wanted["at_least"] = at_least
         wanted["log2_points"] = self.precision.points
@@ -117,6 +118,21 @@ class Averaging:
             f"{self.precision.accuracy:g}){cheaper}, or a shorter time"
         )
 
+    def notes(self, pace: Pace) -> Notes:
+        """The engine and its error, and the risk below which differences mean nothing.
+
+        The error is the largest truncation of an average, or what sampling does to the risk. Risks are differences of
+        averages of the size of E[h²]: below the errors of these they are noise, and may be cut off at zero. What
+        sampling does to the overlaps is told beside it.
+        """
+        error = max(self.worst, self.difference, ROUNDING)
+        Q, M, a = self.task.starts()
+        silent = float(excess_risks(self.task.problem, Q[:1], M[:1], 0 * a[:1])[0][0])
+        integration = 10 * pace.error  # errors of single steps add up
+        resolved = max(error if not self.averager.closed else 0.0, integration, 10 * ROUNDING) * silent
+        told = {"engine": self.averager.label, "engine_error": error, "risk_resolution": resolved}
+        return {**told, "overlap_error": self.overlap_difference} if self.sampled else told
+
 
 class AveragedMotion(Motion):
     """A motion of overlaps by averages."""
@@ -128,25 +144,29 @@ class AveragedMotion(Motion):
         return self.averaging.expensive(track)
 
 
-M = TypeVar("M", bound=AveragedMotion)
+AveragedT = TypeVar("AveragedT", bound=AveragedMotion)
+Make = Callable[[Precision], tuple[AveragedT, Pace]]
 
 
-class Averaged(Evolution, Generic[M]):
+def averaged(make: Make[AveragedT], precision: Precision) -> Windows[AveragedT] | Sampled[AveragedT]:
     """A run by averages; where these are sampled, a second one with a quarter of the points goes along."""
+    motion, pace = make(precision)
+    run = Windows(motion, pace)
+    return Sampled(make, run) if motion.averaging.sampled else run
 
-    def __init__(self, make: Callable[[Precision], tuple[M, Pace]], precision: Precision) -> None:
-        self.make = make
-        self.motion, pace = make(precision)
-        self.windows, self.averaging = Windows(self.motion, pace), self.motion.averaging
-        self.difference = self.overlap_difference = 0.0
-        self.second = None
-        if self.averaging.sampled:
-            fewer = self.averaging.precision
-            self.second = Windows(*make(fewer._replace(points=fewer.points - 2, checked=True)))
+
+class Sampled(Evolution, Generic[AveragedT]):
+    """A run by sampled averages, and the second one that tells what sampling does to it."""
+
+    def __init__(self, make: Make[AveragedT], windows: Windows[AveragedT]) -> None:
+        self.make, self.windows, self.motion = make, windows, windows.motion
+        self.averaging = averaging = windows.motion.averaging
+        fewer = averaging.precision
+        self.second = Windows(*make(fewer._replace(points=fewer.points - 2, checked=True)))
 
     def initial(self) -> Any:
         """Both runs at their starts."""
-        return self.windows.initial(), None if self.second is None else self.second.initial()
+        return self.windows.initial(), self.second.initial()
 
     def snapshot(self, state: Any) -> Any:
         """What is seen of the run itself."""
@@ -161,56 +181,41 @@ class Averaged(Evolution, Generic[M]):
         return self.windows.left(state[0])
 
     def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Any]:
-        """A window of save points, and of the second run, if there is one."""
+        """A window of save points of both runs."""
         state, below = state
         state, snapshot = self.windows.advance(state, first, tick)
-        if self.second is not None:
-            below, coarse = self.second.advance(below, first, lambda at: None)
-            one, two = (Snapshot(*(x[:, -1:] for x in y[:3])) for y in (snapshot, coarse))
-            self._judge(one, two, (first + snapshot.a.shape[1]) / (len(self.windows.points) - 1))
+        below, coarse = self.second.advance(below, first, lambda at: None)
+        one, two = (Snapshot(*(x[:, -1:] for x in y[:3])) for y in (snapshot, coarse))
+        self._judge(one, two, (first + snapshot.a.shape[1]) / (len(self.windows.points) - 1))
         return (state, below), snapshot
 
     def _judge(self, fine: Snapshot, coarse: Snapshot, done: float) -> None:
         """Compare the risks of both runs; begin again with more points if they differ too much and it can be paid."""
-        problem, precision = self.motion.task.problem, self.averaging.precision
+        by, precision = self.averaging, self.averaging.precision
+        problem = by.task.problem
         none = (fine.Q, fine.M, 0 * fine.a)
         one, two, silent = (excess_risks(problem, *x[:3])[0] for x in (fine, coarse, none))
         # relative to a student that says nothing, or to the risk where a run grows beyond it
         change = np.abs(one - two) / np.maximum(np.maximum(one, two), np.maximum(silent, 1e-300))
-        self.difference = max(self.difference, float(np.max(change)) / 2)
+        by.difference = max(by.difference, float(np.max(change)) / 2)
         # the risk is quadratic where nothing is learned: an overlap may be off by the root of what the risk is off by
-        self.overlap_difference = max(
-            self.overlap_difference, float(np.max(np.abs(fine.M - coarse.M), initial=0.0)) / 2
-        )
-        if self.difference > precision.accuracy and self._affordable(done):
-            raise StartAgain(Averaged(self.make, precision._replace(points=precision.points + 2)))
+        apart = float(np.max(np.abs(fine.M - coarse.M), initial=0.0)) / 2
+        by.overlap_difference = max(by.overlap_difference, apart)
+        if by.difference > precision.accuracy and self._affordable(done):
+            raise StartAgain(averaged(self.make, precision._replace(points=precision.points + 2)))
 
     def _affordable(self, done: float) -> bool:
         """Whether a run with four times the points stays within the effort."""
         precision = self.averaging.precision
         if precision.log2_points is not None or precision.points + 2 > MOST:
             return False
-        work = self.averaging.averager.engine.work(self.motion.task.problem.p)
+        work = self.averaging.averager.engine.work(self.averaging.task.problem.p)
         return 4 * work * self.windows.pace.evaluations / done <= precision.effort * TERMS_PER_EFFORT
 
-    def notes(self) -> dict[str, Any]:
-        """The engine and its error, and the risk below which differences mean nothing.
-
-        The error is the largest truncation of an average, or what sampling does to the risk. Risks are differences of
-        averages of the size of E[h²]: below the errors of these they are noise, and may be cut off at zero. What
-        sampling does to the overlaps is told beside it.
-        """
-        task, averager = self.motion.task, self.averaging.averager
-        error = max(self.averaging.worst, self.difference, ROUNDING)
-        Q, M, a = task.starts()
-        silent = float(excess_risks(task.problem, Q[:1], M[:1], 0 * a[:1])[0][0])
-        integration = 10 * self.windows.pace.error  # errors of single steps add up
-        resolved = max(error if not averager.closed else 0.0, integration, 10 * ROUNDING) * silent
-        told = {"engine": averager.label, "engine_error": error, "risk_resolution": resolved}
-        if self.second is not None:
-            told["overlap_error"] = self.overlap_difference
-        return {**self.motion.notes(), **told}
+    def notes(self) -> Notes:
+        """What the run itself has to say, with what the second told."""
+        return self.windows.notes()
 
     def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-        """Variables of the motion."""
-        return self.motion.extras()
+        """Variables of the run itself."""
+        return self.windows.extras()

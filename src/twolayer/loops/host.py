@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
-from twolayer.numerics.arguments import Monitor
+from twolayer.numerics.arguments import Monitor, Notes
 from twolayer.task.method import Evolution, Measure, Outcome, Snapshot
 
 __all__ = ["Keeper", "Monitor", "Record", "Silent", "Standing", "StartAgain", "follow", "settled"]
@@ -64,7 +64,7 @@ class Record:
     outcome: np.ndarray
     stop: np.ndarray
     interrupted: bool
-    notes: dict[str, Any]
+    notes: Notes
     extras: dict[str, tuple[tuple[str, ...], np.ndarray]] = field(default_factory=dict)
     left: Any = None
 

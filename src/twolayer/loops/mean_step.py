@@ -22,12 +22,12 @@ from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.step_spread import StepNodes
 from twolayer.gaussian.visits import LOG2_POINTS
-from twolayer.loops.averaged import Averaged, AveragedMotion, Averaging, Precision
+from twolayer.loops.averaged import AveragedMotion, Averaging, Precision, Sampled, averaged
 from twolayer.loops.host import settled
-from twolayer.loops.runge_kutta import Control
-from twolayer.loops.track import Equation
+from twolayer.loops.runge_kutta import Control, Equation
 from twolayer.loops.watching import Lane, Watch, accept, watched_value
-from twolayer.loops.windows import Motion, Pace, Window, control_of, quantity_of
+from twolayer.loops.windows import Motion, Pace, Window, Windows, control_of, quantity_of
+from twolayer.numerics.arguments import Notes
 from twolayer.task.method import Snapshot, Task
 from twolayer.task.tempo import Clock
 
@@ -194,9 +194,10 @@ class MeanStepMotion(AveragedMotion):
             return Snapshot.in_blocks(self.task.problem.inputs, *map(np.asarray, (states.gram, states.star, states.a)))
         return Snapshot(*map(np.asarray, self.equation().step.overlaps(states)))
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self, pace: Pace) -> Notes:
         """The rule for the terms beyond the averages."""
-        return {} if self.nodes is None else {"finite_dimension": self.nodes.label}
+        beyond = {} if self.nodes is None else {"finite_dimension": self.nodes.label}
+        return beyond | self.averaging.notes(pace)
 
     def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
         """Standard deviations of M and Q times d^(1/2), if they were followed."""
@@ -214,11 +215,11 @@ def mean_steps(
     weights: Weights,
     terms: Terms,
     blocks: Blocks | None = None,
-) -> Averaged[MeanStepMotion]:
+) -> Windows[MeanStepMotion] | Sampled[MeanStepMotion]:
     """A run of the map from all starts; ``blocks`` where inputs have several."""
 
-    def make(precision: Precision) -> tuple[MeanStepMotion, Iteration]:
+    def make(precision: Precision) -> tuple[MeanStepMotion, Pace]:
         motion = MeanStepMotion(task, Averaging(task, precision), rates, weights, terms, blocks)
         return motion, Iteration(motion)
 
-    return Averaged(make, precision)
+    return averaged(make, precision)

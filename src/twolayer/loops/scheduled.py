@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.step import Limit
-from twolayer.loops.runge_kutta import OK
-from twolayer.loops.track import Equation, Track
+from twolayer.loops.runge_kutta import OK, Equation, Track
 from twolayer.loops.windows import Integration, Motion, Pace, Window
+from twolayer.numerics.arguments import Notes
 from twolayer.task.method import Measure, Snapshot
 from twolayer.task.tempo import Clock, Tempo
 
@@ -84,9 +84,9 @@ class TimedMotion(Motion):
         """What is kept of states."""
         return self.inner.seen(states.y)
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self, pace: Pace) -> Notes:
         """What the motion has to say."""
-        return self.inner.notes()
+        return self.inner.notes(pace)
 
     def refine(self, end: Timed) -> bool:
         """Finer averages, if the present ones are too coarse."""

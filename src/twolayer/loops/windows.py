@@ -12,13 +12,13 @@ from __future__ import annotations
 import abc
 import warnings
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import jax
 import numpy as np
 
-from twolayer.loops.runge_kutta import OK, STAGES, Control
-from twolayer.loops.track import Equation, Track, watched_at
+from twolayer.loops.runge_kutta import OK, STAGES, Control, Equation, Track, watched_at
+from twolayer.numerics.arguments import Notes
 from twolayer.task.method import Evolution, Measure, Snapshot, Task
 
 __all__ = ["CostWarning", "Integration", "Motion", "Pace", "Window", "Windows", "control_of", "quantity_of"]
@@ -56,8 +56,8 @@ class Motion(abc.ABC):
         """What is kept of states (starts, save points, …)."""
 
     @abc.abstractmethod
-    def notes(self) -> dict[str, Any]:
-        """What the result should record about the numerics, after the run."""
+    def notes(self, pace: Pace) -> Notes:
+        """What the result should record about the numerics, after the run at this pace."""
 
     def refine(self, end: Any) -> bool:
         """Test the averages at the states ``end``: True if they have been made finer for another try."""
@@ -195,10 +195,13 @@ class Integration(Pace):
         return float(self.control.rtol)
 
 
-class Windows(Evolution):
+MotionT = TypeVar("MotionT", bound=Motion)
+
+
+class Windows(Evolution, Generic[MotionT]):
     """Several starts of a motion side by side, window after window."""
 
-    def __init__(self, motion: Motion, pace: Pace) -> None:
+    def __init__(self, motion: MotionT, pace: Pace) -> None:
         self.motion, self.pace = motion, pace
         self.points = motion.task.points
         self.length = max(1, -(-(len(self.points) - 1) // WINDOWS))
@@ -251,9 +254,9 @@ class Windows(Evolution):
         """What the motion leaves."""
         return self.motion.left(jax.tree.map(lambda x: x[:, -1], state[0]))
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> Notes:
         """What the motion has to say."""
-        return self.motion.notes()
+        return self.motion.notes(self.pace)
 
     def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
         """Variables of the motion."""

@@ -41,10 +41,10 @@ from twolayer.equations.structure import rules_of_rotations
 from twolayer.gaussian.batch_sums import Nodes, covariance_nodes, gaussian_sums, size_of_features, tail
 from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.nodes import target_frame
-from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
-from twolayer.loops.stepwise import Stepper, Stepwise
+from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, in_groups, lane_axes, lane_numbers
 from twolayer.loops.watching import Watch, accept, watched_value
 from twolayer.numerics import random
+from twolayer.numerics.arguments import Notes, Options
 from twolayer.numerics.errors import InputError, Refused, choice, keep_integers
 from twolayer.numerics.precision import float64
 from twolayer.numerics.wishart import GramFactor, GramFactors
@@ -181,7 +181,7 @@ def one_step(
 def advance(spec: ChainForm, block: int, params: ChainNumbers, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
     """Steps start … stop − 1 of all groups of seeds; all but shared parameters have leading axes (groups, lanes)."""
 
-    def group(own: dict[str, Any], keys: Any, carry: Any, start: Any, stop: Any) -> Any:
+    def group(own: Options, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
         return advance_group(spec, block, params._replace(**own), keys, carry, start, stop)
 
     return in_groups(group, lane_numbers(params), keys, carry, start, stop)
@@ -430,7 +430,7 @@ class ChainStepper(Stepper):
         carried = len(state.every) > 1 or state.extra is not None
         return jax.tree.map(self.lanes.unfold, state) if carried else None
 
-    def notes(self, diverged: bool) -> dict[str, Any]:
+    def notes(self, diverged: bool) -> Notes:
         """How the batches were summed."""
         return {"batch_sums": self._sums, "steps": "jax"}
 

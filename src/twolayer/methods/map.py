@@ -41,6 +41,7 @@ from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.step_spread import StepNodes
 from twolayer.loops.averaged import Precision, check_precision
 from twolayer.loops.mean_step import mean_steps, step_seconds
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import Refused, choice, keep_integers, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
@@ -195,7 +196,7 @@ def fluctuation(map_: MeanStep, task: Task, loudest: float = 1.0) -> float:
     """
     nodes = StepNodes.build(task.as_trained.problem, task.algorithm, *target_frame(task.problem.P))
     rates = map_.rates._replace(step=map_.rates.step * np.sqrt(loudest))
-    parts: dict[str, Any] = {"form": map_.form.flow, "terms": Terms(), "nodes": nodes, "light": None, "tempo": None}
+    parts: Options = {"form": map_.form.flow, "terms": Terms(), "nodes": nodes, "light": None, "tempo": None}
     step = dataclasses.replace(map_, rates=rates, **parts)
 
     def of_one(start: Any) -> Any:

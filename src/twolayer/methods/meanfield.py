@@ -30,10 +30,11 @@ from twolayer.gaussian.ensemble import Cloud, Ensemble
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.risk import irreducible
 from twolayer.gaussian.wide import INTERACTIONS, Fineness, Wide
+from twolayer.loops.runge_kutta import Equation
 from twolayer.loops.scheduled import integrated
-from twolayer.loops.track import Equation
-from twolayer.loops.windows import Motion, Windows
+from twolayer.loops.windows import Motion, Pace, Windows
 from twolayer.methods.ode import ODE
+from twolayer.numerics.arguments import Json, Notes
 from twolayer.numerics.errors import InputError, choice, finite_number, keep_integers, positive_integer, require
 from twolayer.task.algorithm import SGD
 from twolayer.task.losses import Loss
@@ -150,7 +151,7 @@ class CloudMotion(Motion):
         risk = np.asarray(_risks(self.equation().ensemble, Cloud(*map(jnp.asarray, states))))
         return Measure(np.asarray(states.A) @ self.L.T, np.asarray(states.s) ** 2, np.asarray(states.a), risk)
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self, pace: Pace) -> Notes:
         """The rule and its error."""
         ensemble, _ = self.wide.build(self.fineness)
         return {"regime": "mean field", "engine": ensemble.label, "engine_error": self.worst}
@@ -275,7 +276,7 @@ class MeanField(Method):
         n, k = _count(task), task.problem.k
         return int(24 * len(task.points) * n * (k + 2) + 8 * (COPIES * n * (k + 3) + self.wide(task, n).held))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """The knobs as plain values; an infinite dimension as a word."""
         return {**super().describe(), "dim": "inf" if math.isinf(self.dim) else self.dim}
 

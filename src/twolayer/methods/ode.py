@@ -23,11 +23,12 @@ from twolayer.equations.step import Limit
 from twolayer.equations.structure import rules_of_rotations
 from twolayer.gaussian.engines import SECONDS_PER_TERM, Averager, Engine, compile_seconds, select
 from twolayer.loops.adaptive import AdaptiveMotion
-from twolayer.loops.averaged import Averaged, AveragedMotion, Averaging, Precision, check_precision
+from twolayer.loops.averaged import AveragedMotion, Averaging, Precision, averaged, check_precision
+from twolayer.loops.runge_kutta import Equation
 from twolayer.loops.scheduled import integrated
-from twolayer.loops.track import Equation
 from twolayer.loops.watching import watched_value
 from twolayer.loops.windows import Pace
+from twolayer.numerics.arguments import Notes
 from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
@@ -92,9 +93,9 @@ class ODEMotion(AveragedMotion):
         Q, M, a = map(np.asarray, states)
         return Snapshot(Q, M, a) if self.blocks is None else Snapshot.in_blocks(self.task.problem.inputs, Q, M, a)
 
-    def notes(self) -> dict[str, Any]:
-        """The regime."""
-        return {"regime": regime_of(self.task.algorithm).name}
+    def notes(self, pace: Pace) -> Notes:
+        """The regime, and the averages."""
+        return {"regime": regime_of(self.task.algorithm).name, **self.averaging.notes(pace)}
 
 
 @register_method
@@ -222,4 +223,4 @@ class ODE(Method):
             control = (self.rtol or averaging.rtol, self.max_steps, precision.checked)
             return integrated(motion, *control, self.unit(task.algorithm))
 
-        return Averaged(make, self._precision)
+        return averaged(make, self._precision)

@@ -44,16 +44,15 @@ from twolayer.equations.structure import carried_in_blocks
 from twolayer.gaussian.descent import Descent, ReluDescent, descent_of, gradient_error
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
 from twolayer.gaussian.nodes import target_frame, vanishes
-from twolayer.loops.averaged import Averaged, AveragedMotion, Averaging, Precision
-from twolayer.loops.lanes import CPU_LANES, Lanes, in_groups, lane_axes, lane_numbers
+from twolayer.loops.averaged import AveragedMotion, Averaging, Precision, averaged
 from twolayer.loops.mean_step import mean_steps
+from twolayer.loops.runge_kutta import Equation
 from twolayer.loops.scheduled import integrated
-from twolayer.loops.stepwise import Stepper, Stepwise
-from twolayer.loops.track import Equation
+from twolayer.loops.stepwise import CPU_LANES, Lanes, Stepper, Stepwise, in_groups, lane_axes, lane_numbers
 from twolayer.loops.watching import Watch, accept, watched_value
 from twolayer.loops.windows import Motion, Pace, Windows
 from twolayer.methods.ode import ODEMotion
-from twolayer.numerics.arguments import End, Save
+from twolayer.numerics.arguments import End, Notes, Options, Save
 from twolayer.numerics.errors import InputError, choice, finite_number, keep_integers, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
@@ -111,7 +110,7 @@ def advance(spec: DescentForm, params: DescentNumbers, carry: Any, start: Any, s
         value = watched(spec.quantity, params.descent, new.now, params.noise)
         return accept(state, new, lane, size, value, params.watch, number, number < stop)
 
-    def group(own: dict[str, Any], carry: Any, start: Any, stop: Any) -> Any:
+    def group(own: Options, carry: Any, start: Any, stop: Any) -> Any:
         every = params._replace(**own)
         each = jax.vmap(single, (lane_axes(every), 0, 0, 0))
         body = lambda i, carry: each(every, stop, carry, start + i)  # noqa: E731
@@ -165,7 +164,7 @@ class Observer:
             "excess_risk": (("seed", "time"), risk),
         }
 
-    def notes(self, task: Task) -> dict[str, Any]:
+    def notes(self, task: Task) -> Notes:
         """How the averages were taken, and the error of the gradient at the start."""
         point = (*(x[0] for x in task.starts()), task.problem.noise)
         return {"engine": self.descent.label, "engine_error": gradient_error(self.descent, self.averager, *point)}
@@ -219,7 +218,7 @@ class DescentStepper(Stepper):
         """The rows before the last step too, where they are carried."""
         return jax.tree.map(self.lanes.unfold, state) if len(state.every) > 1 else None
 
-    def notes(self, diverged: bool) -> dict[str, Any]:
+    def notes(self, diverged: bool) -> Notes:
         """How the averages were taken, and the largest lr if a start diverged."""
         task = self.lanes.task
         found = self.observer.notes(task)
@@ -275,7 +274,7 @@ class RowMotion(Motion):
         """Overlaps of all starts, and what they would lose."""
         return self.observer.see(states)
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self, pace: Pace) -> Notes:
         """How the averages were taken."""
         return self.observer.notes(self.task)
 
@@ -409,4 +408,4 @@ class Population(Method):
             motion = ODEMotion(task, averaging, limit_of_flow(algorithm, problem.divisor))
             return integrated(motion, self.rtol or averaging.rtol, self.max_steps, precision.checked)
 
-        return Averaged(make, precision)
+        return averaged(make, precision)

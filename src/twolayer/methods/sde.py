@@ -25,8 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.blocks import blocks_of
-from twolayer.equations.state import Overlap, pack, tangent, unpack
-from twolayer.equations.step import Limit, limit_at, quickening
+from twolayer.equations.state import Overlap, pack, unpack
+from twolayer.equations.step import Limit, limit_at, quickening, tangent
 from twolayer.equations.structure import rules_of_rotations
 from twolayer.gaussian.block_spread import (
     BlockSpread,
@@ -38,12 +38,11 @@ from twolayer.gaussian.block_spread import (
 from twolayer.gaussian.engines import adapt_steps
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.spread import Spread, spread_of
-from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
-from twolayer.loops.stepwise import Stepper, Stepwise
+from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, in_groups, lane_axes, lane_numbers
 from twolayer.loops.watching import Lane, Watch, accept, watched_value
 from twolayer.methods.ode import ODE
 from twolayer.numerics import random
-from twolayer.numerics.arguments import End, Save
+from twolayer.numerics.arguments import End, Notes, Options, Save
 from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.numerics.special import symmetric_root
 from twolayer.pure import VectorField, field_with
@@ -173,7 +172,7 @@ def advance(params: DiffusionNumbers, quantity: str | None, keys: Any, carry: An
     size = packed(y.Q[0, 0], y.M[0, 0], y.a[0, 0], params.field.form.trained).shape[0]
     index = jnp.arange(size, dtype=jnp.uint32)
 
-    def group(own: dict[str, Any], keys: Any, carry: tuple[DiffusionState, Lane], start: Any, stop: Any) -> Any:
+    def group(own: Options, keys: Any, carry: tuple[DiffusionState, Lane], start: Any, stop: Any) -> Any:
         lanes = params._replace(**own)
 
         def single(params: DiffusionNumbers, key: Any, carry: Any, number: Any, stop: Any) -> Any:
@@ -232,7 +231,7 @@ class SDEStepper(Stepper):
             return Snapshot(Q, M, a)
         return Snapshot.in_blocks(self.lanes.task.problem.inputs, Q, M, a)
 
-    def notes(self, diverged: bool) -> dict[str, Any]:
+    def notes(self, diverged: bool) -> Notes:
         """Rules for drift and covariance, and how many steps of SGD one step stands for."""
         return {**self._notes, "engine_error": 0.0}
 

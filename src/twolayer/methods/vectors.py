@@ -29,10 +29,10 @@ from twolayer.equations.orthogonal import embed, overlaps, scaled_overlaps
 from twolayer.equations.samples import INPUTS_AT_ONCE, Batch, SampleForm, draw, draw_again, inputs
 from twolayer.equations.step import Coefficients, Layers, Memory, Products, descend, form_of, rates_now
 from twolayer.gaussian.nodes import target_frame
-from twolayer.loops.lanes import Lanes, in_groups, lane_axes, lane_numbers
-from twolayer.loops.stepwise import Stepper, Stepwise
+from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, in_groups, lane_axes, lane_numbers
 from twolayer.loops.watching import Watch, accept, watched_value
 from twolayer.numerics import random
+from twolayer.numerics.arguments import Json, Options
 from twolayer.numerics.errors import InputError, positive_integer, require
 from twolayer.task.algorithm import SGD
 from twolayer.task.data import Data
@@ -124,7 +124,7 @@ def step(
 def advance(spec: SampleForm, params: VectorNumbers, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
     """Steps start … stop − 1 of all groups of seeds; all but shared parameters have leading axes (groups, lanes)."""
 
-    def group(own: dict[str, Any], keys: Any, carry: Any, start: Any, stop: Any) -> Any:
+    def group(own: Options, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
         return advance_group(spec, params._replace(**own), keys, carry, start, stop)
 
     return in_groups(group, lane_numbers(params), keys, carry, start, stop)
@@ -200,7 +200,7 @@ def training_risks(spec: SampleForm, params: VectorNumbers, keys: Any, layers: L
 
         return scale * jax.lax.fori_loop(0, spec.visits, body, jnp.zeros(()))
 
-    def group(own: dict[str, Any], layers: Layers, taken: Any, keys: Any) -> Any:
+    def group(own: Options, layers: Layers, taken: Any, keys: Any) -> Any:
         mine = params._replace(**own)
         return jax.vmap(single, (lane_axes(params), 0, 0, 0))(mine, keys, layers, taken)
 
@@ -369,9 +369,9 @@ class Vectors(Stackable):
     def __repr__(self) -> str:
         return f"Vectors(dim={self.dim})" if self.data is None else f"Vectors(data={self.data!r})"
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """The knobs; of data only what they are."""
-        known: dict[str, Any] = {"name": self.name, "dim": self.dim}
+        known: Json = {"name": self.name, "dim": self.dim}
         return known if self.data is None else {**known, "data": repr(self.data)}
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What a user may write for an argument that many functions take, as types.
+"""What a user may write for an argument that many functions take, and tables that are handed on, as types.
 
 time=2.5, steps=[10, 100]     End
 save=200, "log", [0, 1, 10]   Save
@@ -8,11 +8,11 @@ progress=True, a monitor      Progress
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-__all__ = ["Array", "End", "Monitor", "Progress", "Save"]
+__all__ = ["Array", "End", "Json", "Monitor", "Notes", "Options", "Progress", "Save", "Variables"]
 
 
 class Monitor(Protocol):
@@ -39,3 +39,15 @@ Save: TypeAlias = int | str | Sequence[float] | np.ndarray
 
 Progress: TypeAlias = bool | Monitor | None
 """Whether to show how far a run is, or who listens; None where somebody waits."""
+
+Json: TypeAlias = dict[str, Any]
+"""An object of JSON: a description, a task, or an answer."""
+
+Notes: TypeAlias = dict[str, Any]
+"""What a result records about the numerics, by name."""
+
+Options: TypeAlias = dict[str, Any]
+"""Arguments that are handed on to a function, by name."""
+
+Variables: TypeAlias = dict[str, Any]
+"""Variables of a dataset by name, in any form that xarray reads."""

@@ -18,7 +18,10 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from twolayer.numerics.arguments import Options
 
 __all__ = ["LIMIT", "SETTING", "directory", "expect", "keep", "prune"]
 
@@ -64,7 +67,7 @@ def keep() -> None:
     prune(where)
     # an entry that another process is just writing or removing cannot be read: it is compiled, as if there were none
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
-    settings: dict[str, Any] = {
+    settings: Options = {
         "jax_compilation_cache_dir": str(where),
         "jax_persistent_cache_min_compile_time_secs": 0.0,
         "jax_persistent_cache_min_entry_size_bytes": -1,

@@ -6,8 +6,8 @@ the first call, so that modules of descriptions load without it.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
 from twolayer.numerics.compilation import keep
@@ -16,6 +16,15 @@ __all__ = ["float64"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+@contextmanager
+def _double() -> Iterator[None]:
+    import jax
+
+    keep()
+    with jax.enable_x64(True):
+        yield
 
 
 def float64(function: Callable[P, R]) -> Callable[P, R]:
@@ -27,13 +36,4 @@ def float64(function: Callable[P, R]) -> Callable[P, R]:
     >>> float64(lambda: jnp.ones(1).dtype.name)()
     'float64'
     """
-
-    @functools.wraps(function)
-    def inside(*args: P.args, **kwargs: P.kwargs) -> R:
-        import jax
-
-        keep()
-        with jax.enable_x64(True):
-            return function(*args, **kwargs)
-
-    return inside
+    return _double()(function)

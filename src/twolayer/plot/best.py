@@ -16,13 +16,14 @@ from matplotlib.figure import Figure
 
 from twolayer.analysis.thresholds.best import BestPossible
 from twolayer.analysis.thresholds.weak import Thresholds, written
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import reject
 from twolayer.plot.canvas import canvas
 from twolayer.plot.style import DIRECTIONS, GREY, house_style
 
 __all__ = ["best_line", "best_possible", "thresholds"]
 
-LOOKS: dict[str, Any] = {
+LOOKS: Options = {
     "informed": {"ls": ":", "lw": 1.4},
     "equilibrium": {"ls": "--", "lw": 1.4},
     "uninformed": {"ls": "-", "lw": 1.8},

@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
+from twolayer.numerics.arguments import Json, Options
 from twolayer.numerics.errors import InputError, choice
 from twolayer.numerics.strangers import reading
 from twolayer.plot.canvas import canvas
@@ -47,9 +48,9 @@ THEORY_LINES = ("--", ":", "-.")
 SIMULATION_LINES = ("-", "-.", ":")
 
 
-def _told(dataset: xr.Dataset) -> dict[str, Any]:
+def _told(dataset: xr.Dataset) -> Json:
     """The description of a result; of a run in stages, that of the first."""
-    told: dict[str, Any] = json.loads(dataset.attrs["description"])
+    told: Json = json.loads(dataset.attrs["description"])
     return told["stages"][0] if "stages" in told else told
 
 
@@ -149,7 +150,7 @@ def _band(ax: Axes, times: np.ndarray, values: np.ndarray, colour: str, label: s
         ax.fill_between(times, low, high, color=colour, alpha=0.22, lw=0)
 
 
-def _marks(i: int, points: int) -> dict[str, Any]:
+def _marks(i: int, points: int) -> Options:
     """Dash and marker of the i-th simulation; markers of different simulations stand at different places."""
     step = max(1, points // EVERY)
     return {
@@ -203,7 +204,7 @@ def trajectory(
         figure, (left, right), whole = canvas(2, (9.2, 3.6), figure, ax, overlay=True)
         colour = COLOURS.get(_word(dataset), COLOURS["other"])
         number = len({line.get_gid() for line in left.get_lines() if str(line.get_gid()).startswith("result")})
-        style: dict[str, Any] = {"ls": LINES[number % 4]} if number else {}
+        style: Options = {"ls": LINES[number % 4]} if number else {}
         if is_staged(dataset):
             draw_stages(left, right, dataset, colour, _label(dataset), style, quantity, clock)
         else:
@@ -232,7 +233,7 @@ def _training(ax: Axes, times: np.ndarray, dataset: xr.Dataset, colour: str, lab
         )
 
 
-def _curves(ax: Axes, times: np.ndarray, curves: list[tuple[str, np.ndarray]], style: dict[str, Any]) -> None:
+def _curves(ax: Axes, times: np.ndarray, curves: list[tuple[str, np.ndarray]], style: Options) -> None:
     """Every entry: bands of a few, thin lines of many; one colour for each direction, or for each entry of Q."""
     for i, (name, values) in enumerate(curves):
         colour = DIRECTIONS[_number(name, i)]
@@ -258,7 +259,7 @@ def _entry_axis(ax: Axes, names: list[str]) -> None:
         "m": "overlap  $m_r = \\langle M_{jr}^2 \\rangle_j^{1/2}$",
     }
     ax.set_ylabel(words[letters] if len(letters) == 1 else "overlaps " + ", ".join(letters))
-    named: dict[str, Any] = {}
+    named: Options = {}
     for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
         named.setdefault(name, handle)  # of several neurons or results, the first stands for the direction
     if len(named) > 1 or (letters != "M" and len(names) > 1):

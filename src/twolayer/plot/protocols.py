@@ -8,19 +8,19 @@ dotted       the best schedule with a name
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from twolayer.analysis.protocols.optimise import Optimum
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import reject
 from twolayer.plot.canvas import canvas
 from twolayer.plot.style import DIRECTIONS, house_style
 
 __all__ = ["optimum"]
 
-LOOKS: tuple[dict[str, Any], ...] = (
+LOOKS: tuple[Options, ...] = (
     {"color": "#1a1a1a", "lw": 1.8},
     {"color": DIRECTIONS[0], "ls": "--", "lw": 1.4},
     {"color": DIRECTIONS[1], "ls": ":", "lw": 1.6},

@@ -5,12 +5,11 @@ Seeds leave a stage at steps of their own, so there is no common time at which a
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
+from twolayer.numerics.arguments import Options
 from twolayer.plot.style import DIRECTIONS
 
 __all__ = ["draw_stages", "is_staged"]
@@ -29,7 +28,7 @@ def draw_stages(
     dataset: xr.Dataset,
     colour: str,
     label: str,
-    style: dict[str, Any],
+    style: Options,
     quantity: str = "risk",
     clock: str = "time",
 ) -> None:
@@ -37,7 +36,7 @@ def draw_stages(
     times, seeds = dataset[clock].values, dataset.sizes["seed"]
     stage = dataset.stage.values
     ends = np.flatnonzero(stage[1:] > stage[:-1])  # last save points of all stages but the last
-    line: dict[str, Any] = {"lw": 1.0, "alpha": max(0.15, min(1.0, FAINT / seeds)), **style}
+    line: Options = {"lw": 1.0, "alpha": max(0.15, min(1.0, FAINT / seeds)), **style}
 
     def draw(ax: Axes, values: np.ndarray, colour: str, name: str | None) -> None:
         for i in range(seeds):

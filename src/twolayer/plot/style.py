@@ -23,6 +23,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.font_manager import FontProperties
 from matplotlib.text import Text
 
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import InputError, choice, expect, path_of, short
 from twolayer.numerics.writing import write_atomically
 from twolayer.plot.screen import watched
@@ -67,7 +68,7 @@ MEANING = {
 LIGHT_DIRECTIONS = ("#0072b2", "#d55e00", "#00cccc", "#591b30", "#eba481", "#002b80", "#a60000")
 DARK_DIRECTIONS = ("#4aa8ff", "#ff8c1a", "#ffd4bf", "#805500", "#bfeaff", "#466380", "#8000ff")
 
-HOUSE: dict[str, Any] = {
+HOUSE: Options = {
     "figure.dpi": 110,
     "savefig.dpi": 160,
     "figure.constrained_layout.use": True,
@@ -88,7 +89,7 @@ HOUSE: dict[str, Any] = {
     "ps.fonttype": 42,
     "svg.fonttype": "path",
 }
-STYLES: dict[str, dict[str, Any]] = {
+STYLES: dict[str, Options] = {
     "house": {},
     "paper": {
         "font.size": 7.5,

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from twolayer.numerics.arguments import Json
+
 __all__ = ["algorithm_line", "inputs_text", "problem_line", "weights_text"]
 
 LAYERS = {"ones": "a = 1", "signs": "a = ±1", "gaussian": "a Gaussian"}
@@ -23,7 +25,7 @@ MANY = 4  # weights that are named one by one
 LONG = 70  # characters of a target
 
 
-def problem_line(problem: dict[str, Any], trained: bool = False) -> str:
+def problem_line(problem: Json, trained: bool = False) -> str:
     """The task: target, student, second layer, noise.
 
     Examples
@@ -56,7 +58,7 @@ def problem_line(problem: dict[str, Any], trained: bool = False) -> str:
     return "   ".join(parts)
 
 
-def inputs_text(inputs: dict[str, Any]) -> str:
+def inputs_text(inputs: Json) -> str:
     """The law of inputs that are not N(0, I).
 
     Examples
@@ -92,7 +94,7 @@ def weights_text(name: str, weights: Sequence[float]) -> str:
 SAMPLED = {"replacement": ", drawn with replacement", "reshuffled": ", reshuffled", "subset": ", random subsets"}
 
 
-def algorithm_line(algorithm: dict[str, Any]) -> str:
+def algorithm_line(algorithm: Json) -> str:
     """The algorithm: rate, batch, data set, and what is not plain SGD on the squared loss.
 
     Examples

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.arguments import End, Progress, Save
+from twolayer.numerics.arguments import End, Json, Options, Progress, Save
 from twolayer.numerics.errors import InputError, Interrupted, Refused, positive_integer, reject
 from twolayer.numerics.random import check_seed
 from twolayer.running.announcing import Announcer
@@ -36,7 +36,7 @@ MAX_VECTOR_WORK = 3e10  # numbers moved by Vectors beyond which it is left out u
 ALONE = 5.0  # starts below so many d^(−1/2) are ruled by the noise of single samples
 
 
-def default_methods(plan: Plan, dim: int | None, ends: dict[str, Any], seeds: int) -> list[Method]:
+def default_methods(plan: Plan, dim: int | None, ends: Options, seeds: int) -> list[Method]:
     """All methods that can, at the given dimension; explicit vectors only while they are cheap."""
     out: list[Method] = []
     for name in plan.support.methods:
@@ -136,7 +136,7 @@ def compare(
             # continuous methods are saved where the first stepwise one is
             own = grid if not method.stepwise and grid is not None else ends
             announcer.say(_described(method, seeds))
-            run: dict[str, Any] = {"save": save, "seeds": seeds, "seed": seed, "force": force}
+            run: Options = {"save": save, "seeds": seeds, "seed": seed, "force": force}
             run["progress"] = announcer.monitor
             try:
                 results[name] = plan.solve(method, start, own, throw=False, **run)
@@ -190,7 +190,7 @@ def foreseen(
     asked, start = _prepared(plan, methods, start, ends, seeds, seed)
     usable, _ = _usable(plan, asked)
     start = _placed(start, usable)
-    more: dict[str, Any] = {"save": save, "seeds": seeds, "seed": seed}
+    more: Options = {"save": save, "seeds": seeds, "seed": seed}
     runs = [(method, _tasks(plan, method, start, ends, more)) for method in usable]
     (first, _), *others = runs
     pilots: dict[Method, list[Task]] = {}
@@ -203,7 +203,7 @@ def foreseen(
     return [(method, task) for method, tasks in [*runs, *pilots.items()] for task in tasks]
 
 
-def _tasks(plan: Plan, method: Method, start: Overlaps, ends: dict[str, Any], more: dict[str, Any]) -> list[Task]:
+def _tasks(plan: Plan, method: Method, start: Overlaps, ends: Options, more: Options) -> list[Task]:
     """The run of a method as tasks, one for each stage."""
     if not plan.stages:
         return [make_task(plan.problem, plan.algorithm, method, start, **ends, **more)]
@@ -213,7 +213,7 @@ def _tasks(plan: Plan, method: Method, start: Overlaps, ends: dict[str, Any], mo
 
 def _planned(
     problem: Problem, algorithm: SGD | Sequence[Stage], time: End, steps: End, alpha: End
-) -> tuple[Plan, dict[str, Any]]:
+) -> tuple[Plan, Json]:
     """What is followed, and to which end; stages have their own."""
     plan = Plan.of(problem, algorithm)
     ends = {name: end for name, end in (("time", time), ("steps", steps), ("alpha", alpha)) if end is not None}
@@ -225,7 +225,7 @@ def _planned(
 
 
 def _prepared(
-    plan: Plan, methods: Any, start: Any, ends: dict[str, Any], seeds: int, seed: int
+    plan: Plan, methods: Any, start: Any, ends: Options, seeds: int, seed: int
 ) -> tuple[list[Method], Overlaps]:
     """The methods asked for, and the start of all."""
     if methods is not None and (not isinstance(methods, Sequence) or isinstance(methods, str)):
@@ -240,20 +240,20 @@ def _prepared(
     return _asked(plan, methods, start, ends, seeds), start
 
 
-def _told(plan: Plan, methods: list[Method], **arguments: Any) -> dict[str, Any]:
+def _told(plan: Plan, methods: list[Method], **arguments: Any) -> Json:
     """Methods and arguments as plain values, for a comparison to be run again."""
-    told: dict[str, Any] = {"methods": [m.describe() for m in methods], **_plain(**arguments)}
+    told: Json = {"methods": [m.describe() for m in methods], **_plain(**arguments)}
     if plan.stages:
         told["stages"] = [_plain(time=x.time, steps=x.steps, save=x.save) for x in plan.stages]
     return told
 
 
-def _plain(**values: Any) -> dict[str, Any]:
+def _plain(**values: Any) -> Json:
     plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in values.items()}
     return {name: value for name, value in plain.items() if value is not None}
 
 
-def _asked(plan: Plan, methods: Any, start: Overlaps, ends: dict[str, Any], seeds: int) -> list[Method]:
+def _asked(plan: Plan, methods: Any, start: Overlaps, ends: Options, seeds: int) -> list[Method]:
     """The methods to run, as given or all that apply of themselves."""
     if methods is None:
         found = default_methods(plan, start.dim, ends, seeds)

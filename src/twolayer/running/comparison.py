@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import reject
 from twolayer.numerics.html import card, curves, escaped, table
 from twolayer.numerics.significance import LEVEL
@@ -157,7 +158,7 @@ def tree_of(
     results: dict[str, xr.Dataset],
     rows: list[Judgement],
     skipped: dict[str, str],
-    run: dict[str, Any],
+    run: Options,
     complete: bool = True,
     universality: Sequence[str] = (),
 ) -> xr.DataTree:

@@ -28,7 +28,6 @@ import json
 import platform
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -37,6 +36,7 @@ from twolayer.gaussian.readings import readings
 from twolayer.gaussian.risk import excess_risks, irreducible
 from twolayer.loops.host import Record
 from twolayer.numerics import random
+from twolayer.numerics.arguments import Json, Options, Variables
 from twolayer.numerics.errors import InputError, expect
 from twolayer.numerics.strangers import check_format, reading
 from twolayer.running.meanings import with_meanings
@@ -83,7 +83,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def describe_problem(problem: Problem) -> dict[str, Any]:
+def describe_problem(problem: Problem) -> Json:
     """The arguments as plain values; callables are named but cannot be read back."""
     layer = problem.second_layer
     return {
@@ -121,8 +121,8 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
     outcome = scanned(record.outcome, snapshot, excess)
     clocks = task.clocks.coordinates(position, method.stepwise, unit)
     stops = task.clocks.coordinates(record.stop, method.stepwise, unit)
-    along: dict[str, Any] = {name: ("time", values, {"units": units}) for name, (values, units) in clocks.items()}
-    coords: dict[str, Any] = {name: along.pop(name) for name in ("time", "step", "sample", "alpha")}
+    along: Variables = {name: ("time", values, {"units": units}) for name, (values, units) in clocks.items()}
+    coords: Variables = {name: along.pop(name) for name in ("time", "step", "sample", "alpha")}
     coords |= {"seed": task.runs, "direction": np.arange(1, problem.k + 1)}
     start = task.start
     few = isinstance(start, Overlaps)
@@ -155,7 +155,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
     for name, (dims, values) in record.extras.items():
         if name not in dataset:
             dataset[name] = dims, values[tuple(slice(count) if dim == "time" else slice(None) for dim in dims)]
-    run: dict[str, Any] = {"seeds": task.seeds, "seed": task.seed, "first": task.first, "start_dim": start.dim}
+    run: Options = {"seeds": task.seeds, "seed": task.seed, "first": task.first, "start_dim": start.dim}
     if task.until is not None:
         run["until"] = [task.until.quantity, task.until.value, task.until.relative]
     if count < len(task.points) and not record.interrupted:  # all had stopped: the save points that were not met
@@ -210,7 +210,7 @@ def _risks(problem: Problem, record: Record) -> tuple[np.ndarray, str]:
     return excess_risks(problem, snapshot.Q, snapshot.M, snapshot.a)
 
 
-def _more(task: Task, snapshot: Snapshot | Measure, excess: np.ndarray) -> tuple[dict[str, Any], dict[str, str]]:
+def _more(task: Task, snapshot: Snapshot | Measure, excess: np.ndarray) -> tuple[Variables, dict[str, str]]:
     """What else is read off overlaps, with the rules of averages."""
     if not isinstance(snapshot, Snapshot):
         return {}, {}
@@ -226,7 +226,7 @@ def _more(task: Task, snapshot: Snapshot | Measure, excess: np.ndarray) -> tuple
     return variables, {name: how for name, (_, how) in read.items()}
 
 
-def _average(problem: Problem, snapshot: Snapshot) -> dict[str, Any]:
+def _average(problem: Problem, snapshot: Snapshot) -> Variables:
     """The average of the iterates, if it was followed."""
     Q, M, a = snapshot.Q_average, snapshot.M_average, snapshot.a_average
     if Q is None or M is None or a is None:
@@ -241,7 +241,7 @@ def _average(problem: Problem, snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _blocks(problem: Problem, snapshot: Snapshot) -> dict[str, Any]:
+def _blocks(problem: Problem, snapshot: Snapshot) -> Variables:
     """Overlaps in each block, where there are several; one is a multiple of the fields."""
     if snapshot.Q_block is None or snapshot.M_block is None or not problem.inputs.several:
         return {}
@@ -253,21 +253,21 @@ def _blocks(problem: Problem, snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _orthogonal(task: Task, snapshot: Snapshot | Measure) -> dict[str, Any]:
+def _orthogonal(task: Task, snapshot: Snapshot | Measure) -> Variables:
     """Q, or what a mean field knows of it."""
     square = ("seed", "time", "neuron", "neuron_")
     if isinstance(snapshot, Snapshot):
         return {"Q": (square, snapshot.Q)}
     start, n = task.start, snapshot.q.shape[2]
     weight = start.weights if isinstance(start, Particles) else np.full(n, 1 / n)
-    known: dict[str, Any] = {"q": (("seed", "time", "neuron"), snapshot.q), "weight": (("neuron",), weight)}
+    known: Variables = {"q": (("seed", "time", "neuron"), snapshot.q), "weight": (("neuron",), weight)}
     if isinstance(start, Overlaps):
         inside = snapshot.M @ pseudo_inverse(start.P) @ np.swapaxes(snapshot.M, -1, -2)
         known["Q"] = (square, inside + snapshot.q[..., None] * np.eye(n))
     return known
 
 
-def _start(task: Task) -> dict[str, Any]:
+def _start(task: Task) -> Variables:
     """The start, exactly."""
     problem, start = task.problem, task.start
     if isinstance(start, Particles):
@@ -277,7 +277,7 @@ def _start(task: Task) -> dict[str, Any]:
     a = problem.a(task.seed) if start.a is None else start.a
     lead = ("start",) if start.batch else ()
     block_rows = (*lead, "block", "neuron") if start.blocks else (*lead, "neuron")
-    kept: dict[str, Any] = {
+    kept: Variables = {
         "start_Q": ((*block_rows, "neuron_"), start.Q),
         "start_M": ((*block_rows, "direction"), start.M),
         "start_a": ((*lead, "neuron"), np.broadcast_to(a, (*start.batch, problem.p))),
@@ -294,12 +294,12 @@ def quantities(dataset: xr.Dataset) -> dict[str, np.ndarray]:
     return {"risk": risk.values} | {f"m{r + 1}": m[:, :, r] for r in range(m.shape[2])}
 
 
-def description_of(dataset: xr.Dataset, name: str = "dataset") -> dict[str, Any]:
+def description_of(dataset: xr.Dataset, name: str = "dataset") -> Json:
     """What a dataset says about itself; argument ``name`` is refused where that is not what results say."""
     what = f"Argument `{name}`"
     check_format(what, expect(xr.Dataset, name, dataset, " from solve").attrs.get("schema"), SCHEMA)
     with reading(what):
-        found: dict[str, Any] = json.loads(dataset.attrs["description"])
+        found: Json = json.loads(dataset.attrs["description"])
         for part in found.get("stages", [found]):
             problem, method = part["problem"], part["method"]
             counts = [problem["width"], *([method["dim"]] if method.get("dim") not in (None, "inf") else [])]
@@ -312,7 +312,7 @@ def description_of(dataset: xr.Dataset, name: str = "dataset") -> dict[str, Any]
     return found
 
 
-def check_result(dataset: xr.Dataset, name: str = "dataset") -> dict[str, Any]:
+def check_result(dataset: xr.Dataset, name: str = "dataset") -> Json:
     """Refuse what is not the whole result of a run; its description.
 
     Examples
@@ -342,7 +342,7 @@ def check_result(dataset: xr.Dataset, name: str = "dataset") -> dict[str, Any]:
     return found
 
 
-def parts_of(description: dict[str, Any]) -> tuple[Problem, SGD, Method]:
+def parts_of(description: Json) -> tuple[Problem, SGD, Method]:
     """Problem, algorithm and method of a description."""
     for part in ("target", "activation"):
         value = description["problem"][part]
@@ -357,7 +357,7 @@ def parts_of(description: dict[str, Any]) -> tuple[Problem, SGD, Method]:
         return problem, algorithm, method_of(description["method"])
 
 
-def method_of(described: dict[str, Any]) -> Method:
+def method_of(described: Json) -> Method:
     """The method that describes itself so.
 
     Examples
@@ -383,7 +383,7 @@ def start_of(dataset: xr.Dataset, problem: Problem, dim: int | None) -> Overlaps
         return Overlaps(dataset.start_Q.values, M, P, a, dim)
 
 
-def unpack(dataset: xr.Dataset) -> dict[str, Any]:
+def unpack(dataset: xr.Dataset) -> Options:
     """Problem, algorithm, method, start and run of a dataset, ready to be solved again."""
     description = description_of(dataset)
     if "stages" in description:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import InputError, Refused
 from twolayer.running.finite_size import left_by_the_mean_step, rounding, slowest
 from twolayer.running.solve import solve
@@ -100,7 +101,7 @@ class Plan:
         """By how much samples are off their laws because they are whole, of all parts."""
         return max(rounding(algorithm, dim) for _, algorithm in self.parts)
 
-    def work(self, dim: int, ends: dict[str, Any]) -> float:
+    def work(self, dim: int, ends: Options) -> float:
         """Samples that a run draws, at the batches without their schedules."""
         total = 0.0
         for i, (problem, algorithm) in enumerate(self.parts):
@@ -110,7 +111,7 @@ class Plan:
             total += float(at[-1]) * algorithm.batch_at(dim)
         return total
 
-    def solve(self, method: Method, start: Overlaps, ends: dict[str, Any], **run: Any) -> xr.Dataset:
+    def solve(self, method: Method, start: Overlaps, ends: Options, **run: Any) -> xr.Dataset:
         """A run, to the given end; of stages, with save points at given times if there are any."""
         if not self.stages:
             return solve(self.problem, self.algorithm, method, start, **ends, **run)

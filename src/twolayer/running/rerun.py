@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.arguments import Progress
+from twolayer.numerics.arguments import Json, Options, Progress
 from twolayer.numerics.errors import InputError, choice, positive_integer
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
@@ -112,7 +112,7 @@ def _comparison(known: Comparison, seed: int | None, progress: Progress, force: 
     return compare(**arguments, progress=progress, force=force)
 
 
-def _asked(known: Comparison, seed: int | None) -> dict[str, Any]:
+def _asked(known: Comparison, seed: int | None) -> Options:
     """The arguments of a comparison, as its file has them."""
     arguments = json.loads(known.tree.attrs["run"])
     methods = [method_of(knobs) for knobs in arguments.pop("methods")]
@@ -135,7 +135,7 @@ def _asked(known: Comparison, seed: int | None) -> dict[str, Any]:
 
 
 def _stages(
-    dataset: xr.Dataset, stages: list[dict[str, Any]], seed: int | None, progress: Progress, throw: bool, force: bool
+    dataset: xr.Dataset, stages: list[Json], seed: int | None, progress: Progress, throw: bool, force: bool
 ) -> xr.Dataset:
     with reading("The description of this result"):
         run, legs = stages[0]["run"], []

@@ -17,7 +17,7 @@ import xarray as xr
 from twolayer.gaussian.moments import check_start
 from twolayer.loops.host import Keeper, Record, follow
 from twolayer.numerics import random
-from twolayer.numerics.arguments import End, Progress, Save
+from twolayer.numerics.arguments import End, Options, Progress, Save
 from twolayer.numerics.errors import (
     InputError,
     Interrupted,
@@ -76,7 +76,7 @@ class HeavyTailWarning(UserWarning):
     """
 
 
-def method_by_name(word: str, dim: int | None, knobs: dict[str, Any]) -> Method:
+def method_by_name(word: str, dim: int | None, knobs: Options) -> Method:
     """The method that files and flags call by this word, with its knobs.
 
     Examples
@@ -195,7 +195,7 @@ def solve(
     Returns
     -------
     xarray.Dataset
-        See `twolayer.running.dataset` for the schema.
+        Overlaps, risks and outcomes over seed and time, with all clocks; the guide to results lists its variables.
 
     Examples
     --------
@@ -206,7 +206,7 @@ def solve(
     >>> result.M.shape, set(result.outcome.values)
     ((4, 201, 1, 1), {'ok'})
     """
-    ends: dict[str, Any] = {"time": time, "steps": steps, "alpha": alpha}
+    ends: Options = {"time": time, "steps": steps, "alpha": alpha}
     task = make_task(problem, algorithm, method, start, **ends, save=save, seeds=seeds, seed=seed, until=until)
     check_work([(task, method)], force)
     return finish(task, method, progress, throw, checkpoint_of(checkpoint, task, method))

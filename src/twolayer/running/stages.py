@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.arguments import End, Progress, Save
+from twolayer.numerics.arguments import End, Json, Options, Progress, Save, Variables
 from twolayer.numerics.errors import InputError, Refused, expect, positive_integer, reject
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
@@ -93,7 +93,7 @@ class Stage:
             expect(Until, "until", self.until)
 
     @property
-    def ends(self) -> dict[str, Any]:
+    def ends(self) -> Options:
         """The end, by the name of its clock."""
         given = {"time": self.time, "steps": self.steps, "alpha": self.alpha}
         return {name: end for name, end in given.items() if end is not None}
@@ -292,7 +292,7 @@ class StagePart(NamedTuple):
 def _joined(parts: Sequence[StagePart]) -> xr.Dataset:
     """One dataset of all stages, with the clocks of every seed."""
     every = [part.data for part in parts]
-    passed: dict[str, Any] = dict.fromkeys(CLOCKS, 0.0)
+    passed: Json = dict.fromkeys(CLOCKS, 0.0)
     clocks: dict[str, list[np.ndarray]] = {clock: [] for clock in CLOCKS}
     states: dict[str, list[np.ndarray]] = {name: [] for name in STATES if any(name in part for part in every)}
     rates, numbers = [], []
@@ -307,13 +307,13 @@ def _joined(parts: Sequence[StagePart]) -> xr.Dataset:
             values = part[name].values if name in part else _absent(every, part, name)
             states[name].append(values[:, first:])
         numbers += [number + 1] * rates[-1].shape[1]
-    variables: dict[str, Any] = {
+    variables: Variables = {
         name: (("seed", "point", *STATES[name]), np.concatenate(pieces, axis=1)) for name, pieces in states.items()
     }
     variables["lr"] = (("seed", "point"), np.concatenate(rates, axis=1), dict(every[0].lr.attrs))
     variables["outcome"] = (("seed", "stage_number"), np.stack([part.outcome.values for part in every], axis=1))
     variables["stop_step"] = (("seed", "stage_number"), np.stack([part.stop_step.values for part in every], axis=1))
-    coords: dict[str, Any] = {
+    coords: Variables = {
         clock: (("seed", "point"), np.concatenate(pieces, axis=1), dict(every[0][clock].attrs))
         for clock, pieces in clocks.items()
     }

@@ -3,7 +3,7 @@
     unit = a cell and some of its seeds, within one block of SEED_BLOCK        batch = units sent to a worker together
 
 Every number of a unit is a function of the unit alone. Random starts are drawn in whole blocks, lanes keep their place
-(methods/stepwise.py), deterministic methods take their starts one by one, and the rule for the risk is chosen for one
+(loops/stepwise.py), deterministic methods take their starts one by one, and the rule for the risk is chosen for one
 run at a time; so engine, batching and order change no bit.
 """
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import InputError, path_of, short
 from twolayer.numerics.precision import float64
 from twolayer.numerics.strangers import reading
@@ -32,7 +33,7 @@ class _Cell:
 class StoredGrid:
     """The grid that stores describe themselves, as far as reading and merging need one."""
 
-    def __init__(self, *headers: dict[str, Any]) -> None:
+    def __init__(self, *headers: Json) -> None:
         self.hash, self.description = headers[0]["hash"], headers[0]["description"]
         self.axes: dict[str, list[Any]] = {}
         for key in headers[0]["axes"]:
@@ -144,7 +145,7 @@ def merge_sweeps(into: str | os.PathLike[str], *stores: str | os.PathLike[str]) 
         return _merged(into, stores, headers)
 
 
-def _merged(into: Any, stores: tuple[Any, ...], headers: dict[str, dict[str, Any]]) -> xr.Dataset:
+def _merged(into: Any, stores: tuple[Any, ...], headers: dict[str, Json]) -> xr.Dataset:
     names, known = list(headers), list(headers.values())
     for name, header in headers.items():
         if header["hash"] != known[0]["hash"]:

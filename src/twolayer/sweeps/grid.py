@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from twolayer.numerics import random
+from twolayer.numerics.arguments import Json, Options
 from twolayer.numerics.errors import InputError, choice, closest, positive_integer, reject, require
 from twolayer.running.dataset import describe_problem
 from twolayer.sweeps.fingerprint import fingerprint_of
@@ -54,7 +55,7 @@ class Run:
     streams: str = "independent"
     alpha: Any = None
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """As plain values; a given start by a hash of its numbers."""
         start: Any = self.start
         if isinstance(start, Overlaps):
@@ -149,7 +150,7 @@ class Cell:
     """One point of the grid with everything needed to run it."""
 
     index: tuple[int, ...]
-    values: dict[str, Any]
+    values: Json
     problem: Problem
     algorithm: SGD
     method: Method
@@ -206,14 +207,14 @@ class Grid:
         self.shape = tuple(len(values) for values in self.axes.values())
         self.description = self._describe(reduction)
         self.hash = digest(self.description)
-        self._parts: dict[str, Any] = {}
+        self._parts: Json = {}
         for index in self:  # every cell is made once now: bad values are told before any work
             self.cell(index)
         self.names = {key: [_name(key, value) for value in axis] for key, axis in self.axes.items()}
 
     def keys(self) -> list[str]:
         """All keys that can be swept."""
-        parts: dict[str, Any] = {"problem": self.problem, "algorithm": self.algorithm, "method": self.method}
+        parts: Options = {"problem": self.problem, "algorithm": self.algorithm, "method": self.method}
         keys = [f"{name}.{f.name}" for name, part in parts.items() for f in dataclasses.fields(part)]
         keys += [f"problem.inputs.{name}" for name in self.problem.inputs.describe() if name != "kind"]
         return keys + [f"run.{name}" for name in RUN_KEYS]
@@ -224,7 +225,7 @@ class Grid:
     def __len__(self) -> int:
         return int(np.prod(self.shape))
 
-    def _describe(self, reduction: str) -> dict[str, Any]:
+    def _describe(self, reduction: str) -> Json:
         swept = set(self.axes)
         if "problem.target" in swept:
             swept |= {"problem.gram", "problem.directions"}
@@ -259,7 +260,7 @@ class Grid:
     def cell(self, index: tuple[int, ...]) -> Cell:
         """The cell at an index; parts that cells share are made once."""
         values = {key: axis[i] for (key, axis), i in zip(self.axes.items(), index, strict=True)}
-        made: dict[str, Any] = {}
+        made: Options = {}
         for part in ("problem", "algorithm", "method", "run"):
             own = {k.removeprefix(f"{part}."): v for k, v in values.items() if k.startswith(f"{part}.")}
             if part == "method" and "run.dim" in values and hasattr(self.method, "dim"):
@@ -279,7 +280,7 @@ class Grid:
         named = {k: _name(k, v) for k, v in values.items()}
         return Cell(index, values, **made, key=digest([self.hash, named]), seed=seed)
 
-    def _part(self, part: str, own: dict[str, Any]) -> Any:
+    def _part(self, part: str, own: Options) -> Any:
         if part == "run":
             if not own:
                 return self.run

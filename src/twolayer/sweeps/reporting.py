@@ -8,6 +8,7 @@ import time as wall
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TextIO
 
+from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import reject
 
 __all__ = ["Events", "Progress", "Quiet", "Reporter", "Screen", "SweepLines", "reporter_for"]
@@ -35,7 +36,7 @@ class Progress:
         rate = self.rate
         return (self.total - self.kept - self.done - self.failed) / rate if rate > 0 else None
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Json:
         """As plain values."""
         left = self.left
         counts = {k: v for k, v in asdict(self).items() if k != "began"}

@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import InputError, RunFailed, path_of, short
 from twolayer.numerics.passing import clear_stale, draft_of, passing
 from twolayer.numerics.strangers import check_format, check_size, reading
@@ -77,7 +78,7 @@ def checksum(values: Values) -> int:
     return total
 
 
-def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_header(path: str | os.PathLike[str]) -> Json:
     """What the group says about the sweep it holds, or an error that it is none of ours."""
     where = path_of("store", path)
     try:
@@ -92,7 +93,7 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
         return _checked_header(header, what)
 
 
-def _checked_header(header: dict[str, Any], what: str) -> dict[str, Any]:
+def _checked_header(header: Json, what: str) -> Json:
     """A header whose names stay inside the store, and whose arrays fit into memory."""
     axes, variables = header["axes"], header["variables"]
     if header["seed_block"] != SEED_BLOCK or not isinstance(header["hash"], str):
@@ -195,7 +196,7 @@ class Store:
         with reading(f"The store {short(str(self.path), 200)}"):
             self._find_places(header)
 
-    def _find_places(self, header: dict[str, Any]) -> None:
+    def _find_places(self, header: Json) -> None:
         known = {key: {text_of(v): i for i, v in enumerate(axis)} for key, axis in header["axes"].items()}
         self._places = [[known[key].get(text_of(v)) for v in axis] for key, axis in self.grid.names.items()]
         # the store keeps its own order of axes
@@ -368,7 +369,7 @@ class Store:
             for index, low, result in results:
                 cell, place = self.grid.cell(index), self._place(index)
                 assert place is not None
-                entry: dict[str, Any] = {"place": place, "key": cell.key, "seed": cell.seed, "low": low}
+                entry: Json = {"place": place, "key": cell.key, "seed": cell.seed, "low": low}
                 if result.values is None:
                     entry["error"] = result.error
                 else:
@@ -384,7 +385,7 @@ class Store:
             ) from error
         self._read.add(name)
 
-    def _write_values(self, place: Index, low: int, values: Values) -> dict[str, Any]:
+    def _write_values(self, place: Index, low: int, values: Values) -> Json:
         """Put values into their chunks; what the journal is to say about them."""
         block, at = divmod(low, SEED_BLOCK)
         count = len(next(iter(values.values()))[1])
@@ -414,7 +415,7 @@ class Store:
             for index, unit, _ in self.units(fresh):
                 self._load_unit(table, index, unit)
 
-    def units(self, names: list[str]) -> Iterator[tuple[Index, dict[str, Any], dict[str, str]]]:
+    def units(self, names: list[str]) -> Iterator[tuple[Index, Json, dict[str, str]]]:
         """Units of journal files that belong to the grid: index, entry, and the versions they were run with."""
         wanted = {self._place(index): index for index in self.grid}
         for name in names:
@@ -431,7 +432,7 @@ class Store:
         self._read.clear()
         self.load(table)
 
-    def _load_unit(self, table: ResultTable, index: Index, unit: dict[str, Any]) -> None:
+    def _load_unit(self, table: ResultTable, index: Index, unit: Json) -> None:
         low = unit["low"]
         if "error" in unit:
             if low < table.seeds and not table.done[index][low]:
@@ -445,7 +446,7 @@ class Store:
             table.allocate({k: Quantity(dims, x.shape[1:], x.dtype.str) for k, (dims, x) in values.items()})
             table.write(index, low, {k: (dims, x[: high - low]) for k, (dims, x) in values.items()})
 
-    def values_of(self, place: Index, unit: dict[str, Any]) -> Values | None:
+    def values_of(self, place: Index, unit: Json) -> Values | None:
         """The values that the journal speaks of, or None where the bytes are not those that were written."""
         block, at = divmod(unit["low"], SEED_BLOCK)
         values: Values = {}
@@ -456,10 +457,10 @@ class Store:
         return values if checksum(values) == unit["checksum"] else None
 
 
-def difference(header: dict[str, Any], grid: Layout) -> str:
+def difference(header: Json, grid: Layout) -> str:
     """The first key in which a store's description and a grid's differ, as a clause."""
 
-    def flat(value: Any, name: str = "") -> dict[str, Any]:
+    def flat(value: Any, name: str = "") -> Json:
         if not isinstance(value, dict):
             return {name: value}
         return {k: v for key, part in value.items() for k, v in flat(part, f"{name}.{key}" if name else key).items()}

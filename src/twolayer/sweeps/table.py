@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import xarray as xr
 
+from twolayer.numerics.arguments import Json, Variables
 from twolayer.numerics.errors import InputError
 from twolayer.running.dataset import versions
 from twolayer.running.meanings import with_meanings
@@ -32,7 +33,7 @@ class Layout(Protocol):
     names: dict[str, list[Any]]
     shape: tuple[int, ...]
     hash: str
-    description: dict[str, Any]
+    description: Json
 
     def __iter__(self) -> Iterator[Index]:
         """Indices of all cells."""
@@ -136,7 +137,7 @@ class ResultTable:
         """The result, with the swept names as dimensions."""
         axes = tuple(self.grid.axes)
         cut = (*(slice(None) for _ in axes), slice(0, seeds))
-        data: dict[str, Any] = {}
+        data: Variables = {}
         for name, variable in self.variables.items():
             array = self.arrays[name][cut]
             if name == "outcome":
@@ -146,7 +147,7 @@ class ResultTable:
         cells = [self.grid.cell(index) for index in self.grid]
         data["cell_seed"] = (axes, np.array([cell.seed for cell in cells], np.uint64).reshape(self.grid.shape))
         labels = self.grid.labels()
-        coords: dict[str, Any] = {**labels, **law_values(labels, self.grid.description), "seed": np.arange(seeds)}
+        coords: Variables = {**labels, **law_values(labels, self.grid.description), "seed": np.arange(seeds)}
         failures = [
             {"cell": self._named(index), "first_seed": low, "error": error}
             for (index, low), error in sorted(self.failures.items())
@@ -164,5 +165,5 @@ class ResultTable:
         }
         return with_meanings(xr.Dataset(data, coords, attrs))
 
-    def _named(self, index: Index) -> dict[str, Any]:
+    def _named(self, index: Index) -> Json:
         return {key: labels[i] for (key, labels), i in zip(self.grid.labels().items(), index, strict=True)}

@@ -13,6 +13,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require
 from twolayer.numerics.tracing import traced
 from twolayer.task.losses import Loss
@@ -314,7 +315,7 @@ class SGD:
             choice("changes", name, known)
         return SGD(**{**known, **changes})
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """The arguments as plain values, as written to files."""
         return {
             "lr": str(self.lr),

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from twolayer.numerics.arguments import End, Save
+from twolayer.numerics.arguments import End, Options, Save
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
@@ -124,7 +124,7 @@ class Clocks:
     def _factors(self, law: Scaling) -> tuple[Factor, ...]:
         return () if law.schedule is None else law.schedule.factors
 
-    def _lengths(self, factor: Factor, law: Scaling, exponents: dict[str, float]) -> dict[str, Any]:
+    def _lengths(self, factor: Factor, law: Scaling, exponents: dict[str, float]) -> Options:
         """Lengths of a factor as numbers: at the dimension, or in units of the clock's power of d."""
 
         def value(length: Scaling) -> float:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.numerics.arguments import Array
+from twolayer.numerics.arguments import Array, Json
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require, short
 
 __all__ = ["Inputs"]
@@ -200,7 +200,7 @@ class Inputs:
         return cls._of_spectrum(np.concatenate([values, np.zeros(X.shape[1] - len(values))]), blocks)
 
     @classmethod
-    def of(cls, value: Inputs | dict[str, Any] | str | None) -> Inputs:
+    def of(cls, value: Inputs | Json | str | None) -> Inputs:
         """Inputs from what a problem, a file or a description holds.
 
         Parameters
@@ -214,12 +214,13 @@ class Inputs:
         >>> Inputs.of({"kind": "blocks", "variances": [2.0, 0.5], "fractions": [0.5, 0.5]}).count
         2
         """
-        if value is None or value == "isotropic":
-            return cls.isotropic()
         if isinstance(value, Inputs):
             return value
+        if value is None or (isinstance(value, str) and value == "isotropic"):
+            return cls.isotropic()
         if not isinstance(value, dict):
-            reject("inputs", value, "Inputs such as Inputs.blocks(…), or a table with their `kind`")
+            accepted = "Inputs such as Inputs.blocks(…) or Inputs.from_covariance(C), or a table with their `kind`"
+            reject("inputs", value, accepted)
         arguments = dict(value)
         makers = {"isotropic": cls.isotropic, "blocks": cls.blocks, "power_law": cls.power_law}
         make: Any = makers[choice("inputs.kind", arguments.pop("kind", "blocks"), makers)]
@@ -232,7 +233,7 @@ class Inputs:
         made: Inputs = make(**arguments)
         return made
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """The call that made it, as plain values."""
         return dict(self.made)
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from twolayer.numerics.arguments import End, Save
+from twolayer.numerics.arguments import End, Json, Notes, Save
 from twolayer.numerics.errors import choice, finite_number, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps, save_times
@@ -317,7 +317,7 @@ class Evolution(abc.ABC):
         """What the next stage needs to know of a ``state`` beyond the overlaps; None where they say everything."""
         return None
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> Notes:
         """What the result should record about the numerics, after the run; ``advice`` by outcome is shown with it."""
         return {}
 
@@ -435,7 +435,7 @@ class Method(abc.ABC):
             return save_steps(clocks, time, steps, save, alpha)
         return save_times(clocks, time, steps, save, self.unit(clocks.algorithm), alpha)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """The knobs as plain values."""
         return {"name": self.name, **{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}}
 

@@ -147,13 +147,7 @@ class Overlaps:
         r is the rank of P; rows of (A, B) are the weights in an orthonormal basis whose first r vectors span
         the target directions.
         """
-        values, vectors = np.linalg.eigh(self.P)
-        keep = values > TOLERANCE * max(values[-1], 1e-300)
-        if np.allclose(self.P, np.eye(self.k), atol=0, rtol=0):
-            L_P, inverse = np.eye(self.k), np.eye(self.k)
-        else:
-            root = np.sqrt(values[keep])
-            L_P, inverse = vectors[:, keep] * root, (vectors[:, keep] / root).T
+        L_P, inverse = factor_of(self.P)
         A = self.M @ np.swapaxes(inverse, -1, -2)
         return L_P, A, host_root(self.Q - A @ np.swapaxes(A, -1, -2))
 
@@ -215,7 +209,7 @@ class Overlaps:
         check_size("Argument `size`", 32 * count * problem.p * (problem.p + problem.k))
         runs = positive_integer("first", first, 0) + np.arange(count)
         p, rest = problem.p, dim - rank
-        frame = cls(np.eye(p), np.zeros((p, problem.k)), problem.P).factors()[0]
+        frame = factor_of(problem.P)[0]
         A = random.host_normal(seed, random.Role.START, p * rank, 2 * runs).reshape(len(runs), p, rank)
         B = draw_factor(seed, random.Role.START, p, rest, 2 * runs + 1)
         norm = np.full(A.shape[:2], np.sqrt(dim)) if law == "gaussian" else np.sqrt((A**2).sum(-1) + (B**2).sum(-1))
@@ -332,6 +326,22 @@ def pseudo_inverse(P: np.ndarray) -> np.ndarray:
     return np.asarray(np.linalg.pinv(P, rcond=TOLERANCE, hermitian=True))
 
 
+def factor_of(P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """L (k, r) with P = L Lᵀ and its left inverse (r, k).
+
+    Examples
+    --------
+    >>> factor_of(np.ones((2, 2)))[0].shape
+    (2, 1)
+    """
+    values, vectors = np.linalg.eigh((P + P.T) / 2)
+    keep = values > TOLERANCE * max(values[-1], 1e-300)
+    if np.array_equal(P, np.eye(len(P))):
+        return np.eye(len(P)), np.eye(len(P))
+    root = np.sqrt(values[keep])
+    return vectors[:, keep] * root, (vectors[:, keep] / root).T
+
+
 def rank_of(P: np.ndarray) -> int:
     """The number of independent directions of a Gram matrix.
 
@@ -365,7 +375,7 @@ def _target_in_blocks(problem: Problem, sizes: tuple[int, ...], seed: int) -> np
     from twolayer.numerics import random
 
     s, d = np.asarray(problem.inputs.variances), sum(sizes)
-    L = Overlaps(np.eye(1), np.zeros((1, problem.k)), problem.P).factors()[0]
+    L = factor_of(problem.P)[0]
     rank = L.shape[1]
     require(d >= rank, "dim", d, f"at least the {rank} independent directions of the target")
     if min(sizes) >= rank:
@@ -397,7 +407,7 @@ def _random_in_blocks(problem: Problem, dim: int, seed: int, runs: np.ndarray, l
     p, sizes = problem.p, problem.inputs.sizes(dim)
     P = _target_in_blocks(problem, sizes, seed) if given is None else finite_array("P", given)
     require(P.shape == (len(sizes), problem.k, problem.k), "P", P, f"an array {(len(sizes), problem.k, problem.k)}")
-    frames = [Overlaps(np.eye(1), np.zeros((1, problem.k)), one).factors()[0] for one in P]
+    frames = [factor_of(one)[0] for one in P]
     ranks = [L.shape[1] for L in frames]
     outside = [GramFactor(p, n - r) for n, r in zip(sizes, ranks, strict=True)]
     cuts = np.cumsum([n for r, factor in zip(ranks, outside, strict=True) for n in (p * r, factor.draws)])

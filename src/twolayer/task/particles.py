@@ -16,12 +16,12 @@ import numpy as np
 
 from twolayer.numerics.errors import InputError, choice, expect, failed, positive_integer, reject, require, short
 from twolayer.numerics.random import check_seed
-from twolayer.task.overlaps import TOLERANCE, Overlaps, pseudo_inverse
+from twolayer.task.overlaps import TOLERANCE, Overlaps, factor_of, pseudo_inverse
 from twolayer.task.problem import Problem, finite_array
 
 __all__ = ["Particles"]
 
-Law = Callable[[np.random.Generator, int], tuple[Any, Any]]
+Sampler = Callable[[np.random.Generator, int], tuple[Any, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ class Particles:
 
     @classmethod
     def sample(
-        cls, problem: Problem, size: int, law: str | Law = "sphere", dim: int | None = None, seed: int = 0
+        cls, problem: Problem, size: int, law: str | Sampler = "sphere", dim: int | None = None, seed: int = 0
     ) -> Particles:
         """Independent particles from a law of (m, q).
 
@@ -167,7 +167,7 @@ class Particles:
         choice("law", law, ("sphere", "gaussian"))
         if dim is None:
             raise InputError(f"Argument `dim` must be given for the law {law!r} of random rows in R^dim.")
-        L = Overlaps(np.eye(1), np.zeros((1, problem.k)), problem.P).factors()[0]
+        L = factor_of(problem.P)[0]
         rank = L.shape[1]
         dim = positive_integer("dim", dim)
         require(dim >= rank, "dim", dim, f"at least the {rank} independent directions of the target")

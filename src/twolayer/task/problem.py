@@ -18,7 +18,7 @@ import numpy as np
 from twolayer.functions.activation import Activation, ActivationLike
 from twolayer.functions.normalisation import NORMALISATIONS, divisor
 from twolayer.functions.target import Target, TargetLike
-from twolayer.numerics.arguments import Array
+from twolayer.numerics.arguments import Array, Json
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, require, short
 from twolayer.numerics.tracing import traced
 from twolayer.task.inputs import Inputs
@@ -89,7 +89,7 @@ class Problem:
         normalisation: str = "mean",
         noise_law: str = "gaussian",
         flips: float = 0.0,
-        inputs: Inputs | dict[str, Any] | None = None,
+        inputs: Inputs | Json | None = None,
     ) -> None:
         width = positive_integer("width", width)
         noise = finite_number("noise", noise, minimum=0.0, accepted="a finite variance Δ ≥ 0")

@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import InputError, choice, closest, finite_number, finite_numbers, reject, require
 from twolayer.numerics.later import Later
 from twolayer.numerics.tracing import traced
@@ -106,7 +107,7 @@ class Factor:
     form: Callable[..., Any]
     bends: tuple[float, ...] = ()  # of a custom function
 
-    def breaks(self, lengths: dict[str, Any]) -> list[float]:
+    def breaks(self, lengths: Options) -> list[float]:
         """Where f jumps or bends, in units of the clock, given the values of the lengths."""
         if self.name in ("piecewise", "table"):
             found = list(lengths["at"])
@@ -217,7 +218,7 @@ def _share(name: str, value: Any) -> float:
     return finite_number(name, value, minimum=0.0, accepted="a finite number ≥ 0: learning rates and batches are")
 
 
-def _one(name: str, clock: str, lengths: dict[str, Any], numbers: dict[str, Any]) -> Schedule:
+def _one(name: str, clock: str, lengths: Options, numbers: Options) -> Schedule:
     choice("clock", clock, CLOCKS)
     return Schedule((Factor(name, clock, tuple(lengths.items()), tuple(numbers.items()), FORMS[name]),))
 

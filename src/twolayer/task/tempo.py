@@ -16,6 +16,8 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.numerics.arguments import Options
+
 __all__ = ["Clock", "Course", "Tempo"]
 
 
@@ -38,7 +40,7 @@ class Course(eqx.Module):
     form: Callable[..., Any] = eqx.field(static=True)
     clock: str = eqx.field(static=True)  # of Clock
     unit: Any
-    numbers: dict[str, Any]
+    numbers: Options
     ends: tuple[Any, Any] | None = None
 
     def __call__(self, clock: Clock) -> Any:

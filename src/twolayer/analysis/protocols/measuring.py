@@ -10,7 +10,6 @@ further from zero than its standard error allows (numerics/significance.py).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +17,7 @@ import numpy as np
 import xarray as xr
 
 from twolayer.analysis.protocols.motion import Objective
+from twolayer.numerics.arguments import Json
 from twolayer.numerics.html import card, table
 from twolayer.numerics.significance import limit_of
 from twolayer.task.overlaps import Overlaps
@@ -115,5 +115,5 @@ def _judged(mean: float, error: float, allowed: float) -> str:
 
 def contest_of(objective: Objective, problem: Problem, runs: dict[str, xr.Dataset], dim: int, clock: str) -> Contest:
     """A contest from the runs of each protocol."""
-    values: dict[str, Any] = {name: measured(objective, problem, run, clock) for name, run in runs.items()}
+    values: Json = {name: measured(objective, problem, run, clock) for name, run in runs.items()}
     return Contest(dim, len(next(iter(values.values()))), objective.name, values, objective.large)

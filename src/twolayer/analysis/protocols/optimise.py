@@ -26,7 +26,7 @@ from twolayer.analysis.protocols.search import Found, Search, Spent
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.chain import Chain
 from twolayer.methods.ode import ODE
-from twolayer.numerics.arguments import Progress
+from twolayer.numerics.arguments import Json, Options, Progress
 from twolayer.numerics.errors import InputError, Interrupted, choice, finite_number, positive_integer, reject, require
 from twolayer.numerics.html import card, curves
 from twolayer.numerics.precision import float64
@@ -162,7 +162,7 @@ class Optimum:
         }  # fmt: skip
         return contest_of(self._goal, self.problem, runs, dim, self.clock)
 
-    def _length(self) -> dict[str, Any]:
+    def _length(self) -> Options:
         return length_of(self.clock, self.horizon)
 
     def __str__(self) -> str:
@@ -197,7 +197,7 @@ def _told(algorithm: SGD) -> str:
     return ", ".join(parts + ([f"weight_decay = {algorithm.weight_decay:.5g}"] if algorithm.weight_decay else []))
 
 
-def length_of(clock: str, horizon: float) -> dict[str, Any]:
+def length_of(clock: str, horizon: float) -> Options:
     """The argument of `solve` that ends a run.
 
     Examples
@@ -383,7 +383,7 @@ class _Task:
         course = self.course()
         scanned = course if self.method.stepwise else self.course(FINER[0])
         search = Search(course, scanned, budget, monitor, self.algorithm.weight_decay)
-        state: dict[str, Any] = {"named": {}, "restarts": [], "refinement": math.nan}
+        state: Options = {"named": {}, "restarts": [], "refinement": math.nan}
         try:
             with contextlib.suppress(Spent):
                 self._stages(search, state)
@@ -398,7 +398,7 @@ class _Task:
             )
         return self._result(search, state, not search.spent)
 
-    def _stages(self, search: Search, state: dict[str, Any]) -> None:
+    def _stages(self, search: Search, state: Options) -> None:
         shapes = {name: constant(1.0, self.limits[name]) for name in self.forms}
         if "weight_decay" in shapes:
             shapes["weight_decay"] = constant(0.1, self.limits["weight_decay"])
@@ -428,13 +428,13 @@ class _Task:
             self._free(search, state, moving)
         self._polish(search, state)
 
-    def _finish(self, search: Search, state: dict[str, Any]) -> None:
+    def _finish(self, search: Search, state: Options) -> None:
         """Whole batches, where they are numbers."""
         for key in ("constant", "best"):
             state[key] = self._whole(search, state[key])
         state["named"] = {name: self._whole(search, found) for name, found in state["named"].items()}
 
-    def _polish(self, search: Search, state: dict[str, Any]) -> None:
+    def _polish(self, search: Search, state: Options) -> None:
         """Go on with shorter steps of the integrator while the method's own run says that they are too long."""
         for finer in FINER:
             state["run"] = state["best"], *self._protocol("optimum", state["best"])
@@ -478,7 +478,7 @@ class _Task:
             return np.unique(np.round(np.linspace(0, last, min(n, last) + 1)))
         return np.linspace(0.0, self.horizon, n + 1)
 
-    def _free(self, search: Search, state: dict[str, Any], moving: list[str]) -> None:
+    def _free(self, search: Search, state: Options, moving: list[str]) -> None:
         """Free functions from several first guesses, then finer ones."""
         levels = [n for n in (self.pieces // 8, self.pieces // 4, self.pieces // 2, self.pieces) if n >= 2]
         levels = levels or [self.pieces]
@@ -510,9 +510,9 @@ class _Task:
             state["refinement"] = abs(finer.value / best.value - 1) if best.value else math.nan
             best, state["best"] = finer, self._better(finer, state["best"])
 
-    def _laws(self, found: Found) -> dict[str, Any]:
+    def _laws(self, found: Found) -> Options:
         """The arguments of SGD that a find stands for."""
-        laws: dict[str, Any] = {}
+        laws: Json = {}
         for name, shape in found.shapes.items():
             if name == "weight_decay":
                 laws[name] = float(found.numbers[name][0])
@@ -559,7 +559,7 @@ class _Task:
             value = -math.inf if self.goal.large else math.inf
         return Protocol(name, algorithm, value), path
 
-    def _result(self, search: Search, state: dict[str, Any], complete: bool) -> Optimum:
+    def _result(self, search: Search, state: Options, complete: bool) -> Optimum:
         self._finish(search, state)
         best, laws = state["best"], self._laws(state["best"])
         last = state.get("run", (None,))

@@ -13,13 +13,14 @@ import numpy as np
 
 import twolayer as tl
 from twolayer.gallery.shared.parts import part
+from twolayer.numerics.arguments import Options, Variables
 
 if TYPE_CHECKING:
     from twolayer.analysis.weak_recovery import WeakRecovery
 
 __all__ = ["ALGORITHMS", "SHARE", "batch_of", "hermite", "law", "recovered", "rounding"]
 
-ALGORITHMS: dict[str, dict[str, Any]] = {
+ALGORITHMS: dict[str, Options] = {
     "SGD": {"loss": "squared", "geometry": "projected"},
     "correlation": {"loss": "correlation", "geometry": "projected"},
     "spherical": {"loss": "squared", "geometry": "spherical"},
@@ -54,7 +55,7 @@ def recovered(
     """Measured weak recovery, kept as a piece of the figure."""
     from twolayer.analysis.weak_recovery import WeakRecovery, growth_of
 
-    def compute() -> dict[str, Any]:
+    def compute() -> Variables:
         runs = tl.weak_recovery(problem, algorithm, dims, seed=seed, **options)
         return {"steps": runs.steps, "limits": runs.limits, "gaussian": [s == "gaussian" for s in runs.batch_sums]}
 

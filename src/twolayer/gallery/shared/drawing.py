@@ -17,6 +17,8 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from twolayer.numerics.arguments import Options
+
 if TYPE_CHECKING:
     import twolayer as tl
 
@@ -34,7 +36,7 @@ __all__ = [
     "told",
 ]
 
-ALGORITHMS: dict[str, dict[str, Any]] = {
+ALGORITHMS: dict[str, Options] = {
     "SGD": {"marker": "o", "ls": "-", "label": "squared loss, projected"},
     "correlation": {"marker": "s", "ls": "--", "label": "correlation loss"},
     "spherical": {"marker": "^", "ls": "-.", "label": "squared loss, spherical"},

@@ -1,7 +1,7 @@
 """Pictures of the gallery that are small enough to be kept, each with what it shows, and its data.
 
-    images/gallery/NAME.webp         1000 pixels wide, at most 50 kB
-    images/gallery/NAME.nc           the data it is drawn from, where they take at most 100 kB
+    images/gallery/NAME.webp         1200 pixels wide, at most 80 kB
+    images/gallery/NAME.nc           the data it is drawn from, where they take at most 1 MB
     images/gallery/pictures.json     NAME: version, settings, seed and fingerprint of the data; hash of the picture
 
 A picture of a full version stays until its settings are no longer those of the figure.
@@ -14,12 +14,12 @@ import io
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import xarray as xr
 
 from twolayer.files.results import load, save
 from twolayer.gallery.shared.registry import Plate, draw
+from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import reject
 from twolayer.numerics.writing import write_atomically
 
@@ -28,18 +28,18 @@ __all__ = ["FOLDER", "keep", "known", "redraw"]
 FOLDER = Path("images", "gallery")
 """Where pictures are, beside a file of verdicts."""
 
-WIDTH = 1000
-LARGEST = 50_000
-LARGEST_DATA = 100_000
+WIDTH = 1200
+LARGEST = 80_000
+LARGEST_DATA = 1_000_000
 
 
-def known(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
+def known(folder: str | os.PathLike[str]) -> dict[str, Json]:
     """What the pictures of a folder show, by figure."""
     file = Path(folder) / "pictures.json"
     return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
 
 
-def keep(plate: Plate, folder: str | os.PathLike[str], shown: dict[str, Any], full: dict[str, Any]) -> Path | None:
+def keep(plate: Plate, folder: str | os.PathLike[str], shown: Json, full: Json) -> Path | None:
     """Put the picture of a figure and its data into a folder; None where those of the full version stay.
 
     Parameters
@@ -72,7 +72,7 @@ def redraw(name: str, folder: str | os.PathLike[str]) -> Path:
     return _put(draw(data), Path(folder), every, every[name])
 
 
-def _put(plate: Plate, folder: Path, every: dict[str, dict[str, Any]], shown: dict[str, Any]) -> Path:
+def _put(plate: Plate, folder: Path, every: dict[str, Json], shown: Json) -> Path:
     name, picture = plate.data.attrs["gallery"], _small(plate)
     every[name] = {**shown, "picture": f"sha256:{hashlib.sha256(picture).hexdigest()}"}
     text = json.dumps(dict(sorted(every.items())), indent=1, ensure_ascii=False) + "\n"

@@ -15,12 +15,13 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from twolayer.gallery.shared import pictures
 from twolayer.gallery.shared.registry import Entry, Plate, figures
+from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import InputError, choice
 from twolayer.numerics.writing import write_atomically
 
@@ -54,7 +55,7 @@ def fingerprint(data: xr.Dataset) -> str:
     return f"sha256:{found.hexdigest()}"
 
 
-def settings_of(entry: Entry, version: str) -> dict[str, Any]:
+def settings_of(entry: Entry, version: str) -> Json:
     """Settings of a version of a figure, as JSON has them.
 
     Examples
@@ -63,16 +64,16 @@ def settings_of(entry: Entry, version: str) -> dict[str, Any]:
     >>> settings_of(figures()["mediocrity"], "quick")["dims"]
     [4, 8, 16]
     """
-    known: dict[str, Any] = json.loads(json.dumps({**entry.settings, **(entry.quick if version == "quick" else {})}))
+    known: Json = json.loads(json.dumps({**entry.settings, **(entry.quick if version == "quick" else {})}))
     return known
 
 
-def line_of(version: str, entry: dict[str, Any]) -> str:
+def line_of(version: str, entry: Json) -> str:
     """The line of a page."""
     return f"Verdict ({version}, {entry['cost']}): {entry['outcome']}. {entry['text']}"
 
 
-def read(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
+def read(path: str | os.PathLike[str]) -> dict[str, Json]:
     """The entries of a file by figure and version; none where there is no file yet."""
     source = Path(path)
     if not source.exists():
@@ -84,7 +85,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     return dict(found)
 
 
-def record(plate: Plate, path: str | os.PathLike[str], version: str, cost: str) -> dict[str, Any]:
+def record(plate: Plate, path: str | os.PathLike[str], version: str, cost: str) -> Json:
     """Put a figure into a file of verdicts, its line into the page and its picture into the folder beside it.
 
     Parameters
@@ -138,7 +139,7 @@ def record(plate: Plate, path: str | os.PathLike[str], version: str, cost: str) 
     return entry
 
 
-def _with_lines(page: str, name: str, entries: dict[str, Any]) -> str:
+def _with_lines(page: str, name: str, entries: Json) -> str:
     """A page with the verdicts of a figure where its old ones were, or at the end of its section."""
     lines = "".join(f"{line_of(version, entries[version])}\n\n" for version in VERSIONS if version in entries)
 

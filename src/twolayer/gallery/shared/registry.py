@@ -29,6 +29,7 @@ from matplotlib.figure import Figure
 
 from twolayer.gallery.shared.judging import Check, Verdict
 from twolayer.gallery.shared.parts import keeping
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import InputError, choice, closest, reject, short
 
 __all__ = [
@@ -123,7 +124,7 @@ class Entry:
     animate: Callable[[xr.Dataset], Animation] | None = None
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Options:
         """Names and values of the settings of the full version."""
         parameters = inspect.signature(self.compute).parameters.values()
         return {p.name: p.default for p in parameters if p.name != "seed"}

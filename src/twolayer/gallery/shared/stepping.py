@@ -17,6 +17,7 @@ import xarray as xr
 import twolayer as tl
 from twolayer.gallery.shared.judging import Check, largest
 from twolayer.gallery.shared.parts import part
+from twolayer.numerics.arguments import Options
 
 __all__ = ["StepPair", "agree", "follow", "orthogonal", "strength"]
 
@@ -83,7 +84,7 @@ def follow(
 ) -> StepPair:
     """Both lenses, saved at every step; each is kept as a piece of the figure."""
     start = orthogonal(problem) if start is None else start
-    arguments: dict[str, Any] = {"steps": steps, "save": steps, "seed": seed}
+    arguments: Options = {"steps": steps, "save": steps, "seed": seed}
     exact = part(f"{key}-theory", lambda: tl.solve(problem, algorithm, theory, start, **arguments))
     runs = part(f"{key}-runs", lambda: tl.solve(problem, algorithm, experiment, start, seeds=seeds, **arguments))
     return StepPair(exact, runs)

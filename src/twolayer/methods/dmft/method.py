@@ -27,6 +27,7 @@ from twolayer.methods.dmft.ensemble import Replicas, Watcher, standard_error
 from twolayer.methods.dmft.patterns import Pattern
 from twolayer.methods.dmft.points import KINDS, SOBOL, Points
 from twolayer.methods.dmft.replicate import Setting, Start, room_for
+from twolayer.numerics.arguments import Notes
 from twolayer.numerics.errors import choice, finite_number, keep_integers, reject, require
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
@@ -131,7 +132,7 @@ class DMFTEvolution(Evolution):
         """Everything: weights, samples and what they owe to each other."""
         return self.ensembles
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> Notes:
         """How the averages were taken, their largest error, and words for what went wrong."""
         method, polynomial = self.method, self.task.problem.activation.polynomial
         kind = "Sobol" if method.points == "sobol" else "random"
@@ -143,7 +144,7 @@ class DMFTEvolution(Evolution):
                 "heavy tails: use one that grows no faster than linearly"
             )
         diverged = f"the weights grow without bound: use a smaller lr or geometry='projected'{tails}"
-        notes: dict[str, Any] = {"engine": engine, "advice": {Outcome.DIVERGED: diverged}}
+        notes: Notes = {"engine": engine, "advice": {Outcome.DIVERGED: diverged}}
         if method.replicates > 1:
             error = max(e.error(t) for e in self.ensembles for t in range(e.at + 1))
             notes |= {"engine_error": error, "tolerance": method.tolerance}
