@@ -72,7 +72,7 @@ class StateEvolution:
                 return new
             if last is not None:
                 ratio = float((change * last).sum() / (last * last).sum())
-                if ratio < 1 and size * max(ratio, 0.0) / (1 - ratio) < ENOUGH:
+                if ratio < 1 and size * abs(ratio) / (1 - ratio) < ENOUGH:
                     return new
                 if 0.2 < ratio < 1:
                     new = bounded(new + min(ratio / (1 - ratio), FARTHEST) * change)
