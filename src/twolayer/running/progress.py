@@ -5,6 +5,7 @@ A clock of its own shows the first sign of life while code is still being compil
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time as wall
@@ -160,7 +161,7 @@ def in_notebook() -> bool:
 def monitor_for(progress: Progress) -> Monitor:
     """The monitor that an argument ``progress`` asks for."""
     if progress is None or progress is True:
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":  # which cannot go back to the start of a line
             return Bar(patience=PATIENCE if progress is None else 0.0)
         if in_notebook():
             return Lines(again=True)
