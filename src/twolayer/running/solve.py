@@ -292,11 +292,11 @@ def told(task: Task, method: Method, record: Record, throw: bool) -> xr.Dataset:
     dataset = to_dataset(task, method, record)
     if record.interrupted:
         raise Interrupted(dataset)
-    failed = record.outcome == Outcome.MAX_STEPS
-    if failed.any() and throw:
+    met = set(dataset.outcome.values.tolist())  # comparing word by word takes long
+    if Outcome.MAX_STEPS in met and throw:
         raise RunFailed(f"{type(method).__name__} stopped early: {Outcome.ADVICE[Outcome.MAX_STEPS]}.")
-    lost = record.outcome == Outcome.DIVERGED
-    if lost.any():
+    if Outcome.DIVERGED in met:
+        lost = record.outcome == Outcome.DIVERGED
         first = float(np.nanmin(np.where(lost, dataset.stop_time, np.nan)))
         step = f"step {int(np.nanmin(record.stop[lost]))}, " if method.stepwise else ""
         warnings.warn(
@@ -305,8 +305,8 @@ def told(task: Task, method: Method, record: Record, throw: bool) -> xr.Dataset:
             DivergenceWarning,
             stacklevel=5,  # through told, finish, solve and its decorator to the caller
         )
-    stray = dataset.outcome.values == Outcome.NOT_FINITE
-    if stray.any():
+    if Outcome.NOT_FINITE in met:
+        stray = dataset.outcome.values == Outcome.NOT_FINITE
         warnings.warn(
             f"{int(stray.sum())} of {task.seeds} runs hold numbers that are not finite: "
             f"{Outcome.ADVICE[Outcome.NOT_FINITE]}.",
