@@ -32,7 +32,7 @@ RANGES = {1: 64, 2: 64, 3: 4, 4: 1}
 @figure(
     "recovery-samples",
     "probability of finding the direction below and above the critical number of samples",
-    quick={"dims": (4, 12), "seeds": 32},
+    quick={"dims": (20, 40), "seeds": 64},
     group="recovery",
     papers=("benarous2021",),
 )
@@ -41,7 +41,7 @@ def recovery_samples(
     seed: int = 0,
     exponents: tuple[int, ...] = (1, 2, 3),
     dims: tuple[int, ...] = (16, 48, 144),
-    seeds: int = 96,
+    seeds: int = 256,
 ) -> Finding:
     """First passages through η from random starts on the half sphere; dimensions are multiplied where k is small."""
     require_exponents(exponents)
