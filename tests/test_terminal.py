@@ -224,6 +224,8 @@ def test_closed_forms_load_no_jax() -> None:
         "phase-diagram --ell 3 --mu 1 --delta 0",
         "escape --width 10 --dim 300",
         "analyse z1*z2",
+        "thresholds z1**2",
+        "thresholds z1*z2",
     )
     script = (
         "import sys\nfrom twolayer.cli import main\n"

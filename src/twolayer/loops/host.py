@@ -18,7 +18,7 @@ import numpy as np
 from twolayer.numerics.arguments import Monitor, Notes
 from twolayer.task.method import Evolution, Measure, Outcome, Snapshot
 
-__all__ = ["Keeper", "Monitor", "Record", "Silent", "Standing", "StartAgain", "follow", "settled"]
+__all__ = ["Keeper", "Monitor", "Record", "Standing", "StartAgain", "follow", "settled"]
 
 
 class StartAgain(Exception):
@@ -37,19 +37,6 @@ def settled(arrays: Any) -> Any:
         wall.sleep(pause)
         pause = min(2 * pause, 0.002)
     return arrays
-
-
-class Silent:
-    """A monitor that does nothing."""
-
-    def begin(self, label: str, end: float) -> None:
-        """Ignore."""
-
-    def update(self, position: float) -> None:
-        """Ignore."""
-
-    def finish(self) -> None:
-        """Ignore."""
 
 
 @dataclass(frozen=True, eq=False)

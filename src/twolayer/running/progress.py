@@ -11,14 +11,26 @@ import threading
 import time as wall
 from typing import Any
 
-from twolayer.loops.host import Silent
 from twolayer.numerics.arguments import Monitor, Progress
 from twolayer.numerics.errors import reject
 
-__all__ = ["Bar", "Lines", "in_notebook", "monitor_for"]
+__all__ = ["Bar", "Lines", "Silent", "in_notebook", "monitor_for"]
 
 PATIENCE = 0.7  # seconds before progress is worth showing
 LONGER = 1.5  # factor between the waiting times of plain lines, the first one a second
+
+
+class Silent:
+    """A monitor that does nothing."""
+
+    def begin(self, label: str, end: float) -> None:
+        """Ignore."""
+
+    def update(self, position: float) -> None:
+        """Ignore."""
+
+    def finish(self) -> None:
+        """Ignore."""
 
 
 class Shown:
