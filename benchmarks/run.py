@@ -10,7 +10,7 @@ methods    each method: import, first call, second call, the same in a second pr
 growth     seconds against d, p, k, n_b, seeds, steps, particles and cores, with fitted exponents
 general    whole runs without closed averages, or with many neurons, steps or particles
 precision  error against seconds: engines of averages, runs of the ODE and of DMFT
-device     chain-steps per second of many seeds on the device that JAX finds, and what setting up takes
+device     chain-steps per second of many seeds on the device that JAX finds, what setting up takes, inputs of Vectors
 blocks     seconds of a chain step against the number of blocks of the inputs
 """
 
@@ -32,12 +32,14 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import limit
 import numpy as np
 import plain
 
 import twolayer as tl
 from twolayer import d
+from twolayer.numerics import random
 
 DIM = 10_000
 SIZES = ((1, 1), (4, 1), (8, 2))
@@ -375,6 +377,39 @@ def device() -> list[dict[str, Any]]:
         setting = job(4 * seeds, 1)
         out.append({**row, "G steps/s": seeds * steps / again / 1e9, f"set-up of {4 * seeds} seeds s": setting})
     table(f"Many seeds on {kind}", list(out[0]), [[*r.values()] for r in out])
+    return [*out, *vectors_on_device(large)]
+
+
+def generator_rate(seeds: int, dim: int) -> float:
+    """Inputs of `Vectors` per second, drawn and written to memory and nothing else."""
+    keys = random.stream(0, random.Role.INPUTS, np.arange(seeds))
+    index = jnp.arange(dim // 2, dtype=jnp.uint32)
+
+    def draw(step: Any, _: Any) -> Any:
+        return random.normal_32(keys[:, None, :], jnp.uint32(step), index)
+
+    blank = (jnp.zeros((seeds, dim // 2), jnp.float32),) * 2
+    job = jax.jit(lambda blank: jax.lax.fori_loop(0, 200, draw, blank))
+    return 200 * seeds * dim / seconds(lambda: jax.block_until_ready(job(blank)))
+
+
+def vectors_on_device(large: bool) -> list[dict[str, Any]]:
+    """Inputs per second of `Vectors`: of steps alone, from runs of two lengths, and of a whole run."""
+    generator = generator_rate(1024, DIM) if large else generator_rate(16, DIM)
+    out = []
+    for p, dim, batch, seeds in ((1, DIM, 1, 1024), (1, DIM, 64, 64), (4, DIM, 16, 256), (1, 1000, 64, 1024)):
+        count = seeds if large else seeds // 64
+        steps = max(4, (4000 if large else 64) * 1024 * DIM // (batch * dim * seeds))
+        problem = he2(p)
+        options: dict[str, Any] = {"save": 1, "seeds": count, "progress": False}
+        start, algorithm = tl.Overlaps.random(problem, dim), PROJECTED.replace(batch=batch)
+        job = partial(tl.solve, problem, algorithm, tl.Vectors(dim), start, **options)
+        long, short = (seconds(partial(job, steps=n), 2) for n in (steps, steps // 4))
+        inputs = batch * dim * count
+        row = {"p": p, "d": dim, "n_b": batch, "seeds": count, "steps": steps}
+        row["G inputs/s, steps alone"] = (steps - steps // 4) * inputs / (long - short) / 1e9
+        out.append({**row, "whole run": steps * inputs / long / 1e9, "generator alone": generator / 1e9})
+    table("Vectors, thousand million inputs per second", list(out[0]), [[*r.values()] for r in out])
     return out
 
 

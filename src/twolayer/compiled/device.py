@@ -237,7 +237,7 @@ class DeviceStepper(WrittenStepper):
 
     def start(self) -> Any:
         """Numbers (numbers of a state, places) on the devices; one column where all seeds start alike."""
-        self.seeds, devices = len(self.lanes.points), jax.devices()
+        self.seeds, devices = self.lanes.shape[0], jax.devices()
         whole = TOGETHER * len(devices)
         self.places = -(-self.seeds // whole) * whole
         self.mesh = Mesh(np.array(devices), ("seeds",))

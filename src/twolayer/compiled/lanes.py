@@ -42,7 +42,7 @@ class CompiledStepper(WrittenStepper):
 
     def start(self) -> np.ndarray:
         """One row of numbers for each seed."""
-        lanes = len(self.lanes.points)
+        lanes = self.lanes.shape[0]
         numbers = np.broadcast_to(self.numbers, (lanes, self.numbers.shape[1]))
         keys = np.asarray(self.lanes.keys(*STREAMS)).reshape(-1, 4)
         self.ensemble = LaneGroup(self.shape, numbers, keys, self.shared)

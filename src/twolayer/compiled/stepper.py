@@ -80,7 +80,7 @@ class WrittenStepper(Stepper):
     ) -> None:
         self.at, self.lanes, self.layout, problem = at, lanes, layout, lanes.task.problem
         self.L, self.inverse = (np.asarray(x) for x in target_frame(problem.P))
-        n = 1 if len(dims) == 1 and lanes.watch is None else len(lanes.points)
+        n = 1 if len(dims) == 1 and lanes.watch is None else lanes.shape[0]
         spread = (lambda values: np.asarray(values, float)) if n == 1 else lanes.spread
         rates = [coefficients_of(x.algorithm, x.problem.divisor, dim) for x, dim in zip(lanes.tasks, dims, strict=True)]
         noise = [task.problem.noise for task in lanes.tasks]

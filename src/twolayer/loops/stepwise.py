@@ -13,6 +13,7 @@ group differently in the last bit (vectors first, then a remainder), so a run ke
 from __future__ import annotations
 
 import dataclasses
+import math
 import time as wall
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
@@ -113,7 +114,7 @@ class Lanes:
     shape : tuple
         (groups, lanes).
     points : array (groups · lanes, save points)
-        Step numbers at the save points, counted from the first stage on the same fixed set.
+        Step numbers at the save points, counted from the first stage on the same fixed set; one row where all share it.
     before : array (groups · lanes,)
         Steps that earlier stages have taken on it.
     quantity, engine, watch
@@ -146,10 +147,10 @@ class Lanes:
         self.quantity = None if until is None else until.quantity
         risky = self.quantity in ("risk", "excess_risk")
         self.engine = select(self.task.problem, "squared").engine if risky else None
-        points = self.per_lane(lambda task: np.broadcast_to(task.points, (task.seeds, len(task.points))))
-        self.before = self.per_lane(steps_before)
-        self.points = points + self.before[:, None]
-        self.points[~self.taken] = 0
+        self.before, self.points = self.per_lane(steps_before), self.task.points[None]
+        if len(tasks) > 1 or self.task.after is not None:
+            points = self.per_lane(lambda task: np.broadcast_to(task.points, (task.seeds, len(task.points))))
+            self.points = np.where(self.taken[:, None], points + self.before[:, None], 0)
         self.bookkeeping, self.watch = self._bookkeeping()
 
     @cached_property
@@ -168,8 +169,9 @@ class Lanes:
         return self.per_lane(lambda task: np.repeat(np.asarray(next(given), float)[None], task.seeds, axis=0))
 
     def fold(self, x: Any) -> Any:
-        """Fold a row of lanes into groups."""
-        return jnp.asarray(x).reshape(*self.shape, *np.shape(x)[1:])
+        """Fold a row of lanes into groups; a single value is that of all of them."""
+        every = (math.prod(self.shape), *np.shape(x)[1:])
+        return jnp.broadcast_to(jnp.asarray(x), every).reshape(*self.shape, *every[1:])
 
     def fold_seeds(self, x: np.ndarray) -> Any:
         """Put an array with one entry per seed into groups of lanes."""
@@ -294,7 +296,7 @@ class Stepwise(Evolution):
     def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Snapshot]:
         """To the next save point, in as many calls as it takes."""
         start, end, block = self._points[:, first], self._points[:, first + 1], self.stepper.block
-        at, longest, own = 0, int((end - start).max()), self.lanes.index[0]
+        at, longest, own = 0, int((end - start).max()), self.lanes.index[0] % len(start)
         while at < longest and (np.asarray(state[1].code) == 0).any():
             # whole blocks: a call that cuts one throws away the random numbers drawn for the rest of it
             stop = min(longest, at + self._blocks * block)
@@ -305,7 +307,7 @@ class Stepwise(Evolution):
             if blocks == self._blocks or seconds > CALL_SECONDS:
                 self._blocks = int(np.clip(CALL_SECONDS * blocks / seconds, 1, 8 * self._blocks))
             at = stop
-            tick(float(min(start[own] + at, end[own]) - self.lanes.before[own]) * self.stride)
+            tick(float(min(start[own] + at, end[own]) - self.lanes.before[self.lanes.index[0]]) * self.stride)
         return state, self.snapshot(state)
 
     def snapshot(self, state: Any) -> Snapshot:

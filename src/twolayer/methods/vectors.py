@@ -207,6 +207,9 @@ def training_risks(spec: SampleForm, params: VectorNumbers, keys: Any, layers: L
     return in_groups(group, lane_numbers(params), layers, taken, keys)
 
 
+seen = jax.jit(overlaps)
+
+
 def spec_of(dim: int, task: Task, given: int = 0) -> SampleForm:
     """What fixes the compiled code of a task."""
     algorithm, quantity = task.algorithm, None if task.until is None else task.until.quantity
@@ -282,8 +285,8 @@ class VectorsStepper(Stepper):
             memory = Memory.at_rest(self.spec.form, W, self.lanes.fold(a), self.params.tempo)
             return VectorState(memory, (W**2).sum(-1), taken)
         A, B = embed(Q, M, self.inverse, min(self.lanes.task.problem.p, self.spec.dim - rank))
-        blank = np.zeros((*A.shape[:-1], self.spec.dim - rank - B.shape[-1]))
-        W = self.lanes.fold(np.concatenate([A, B, blank], axis=-1))
+        W = self.lanes.fold(np.concatenate([A, B], axis=-1))
+        W = jnp.pad(W, [(0, 0)] * (W.ndim - 1) + [(0, self.spec.dim - W.shape[-1])])
         square = self.lanes.fold(np.diagonal(Q, axis1=1, axis2=2))
         return VectorState(Memory.at_rest(self.spec.form, W, self.lanes.fold(a), self.params.tempo), square, taken)
 
@@ -307,10 +310,13 @@ class VectorsStepper(Stepper):
 
     def _seen(self, layers: Layers, taken: Any) -> tuple[Any, ...]:
         """Q, M, a and the training risk of all seeds at these layers."""
-        W, a = (self.lanes.unfold(x)[:, None] for x in layers)
         risk = None
         if self.spec.remembers:
             risk = self.lanes.unfold(training_risks(self.spec, self.params, self.streams, layers, taken))[:, None]
+        a = self.lanes.unfold(layers.a)[:, None]
+        if self.layout is None and jax.default_backend() != "cpu":  # weights stay on the accelerator
+            return *(self.lanes.unfold(x)[:, None] for x in seen(layers.W, self.L)), a, risk
+        W = self.lanes.unfold(layers.W)[:, None]
         if self.layout is None:
             return *map(np.asarray, overlaps(W, self.L)), a, risk
         return *scaled_overlaps(W, self.L, self.layout.scale), a, risk
