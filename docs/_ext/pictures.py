@@ -117,7 +117,7 @@ def settings_table(name: str, verdicts: dict[str, dict[str, Any]]) -> list[str]:
         for key, value in records.settings_of(entry, "full").items()
     ]
     for version, stored in verdicts.get(name, {}).items():
-        made = ", ".join(f"{package} {stored['versions'][package]}" for package in PACKAGES)
+        made = ", ".join(f"{word} {stored['versions'][word]}" for word in PACKAGES if word in stored["versions"])
         lines += ["", f"The {version} version was recorded at seed {stored['seed']} with {made}; its data have the "]
         lines[-1] += f"fingerprint `{stored['data'].removeprefix('sha256:')[:16]}…` in [gallery.json](gallery.json)."
     return [*lines, "", "Another value: `--set key=value`.", "", *published(name), ":::", ""]
