@@ -829,6 +829,7 @@ def test_formulas_of_isotropic_inputs_say_so() -> None:
         lambda: tl.recovery(square, projected, dim=100),
         lambda: tl.weak_recovery(square, projected, dim=100),
         lambda: tl.rates(*three()[:1], tl.SGD(1 / d), three()[1]),
+        lambda: tl.optimise(*three()[:1], tl.SGD(1 / d), three()[1], horizon=2),
         lambda: tl.pure.averages(square),
         lambda: tl.pure.chain_step(square, projected, 100),
     ):

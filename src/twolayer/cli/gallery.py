@@ -93,7 +93,8 @@ def _show(args: argparse.Namespace, wanted: str) -> int:
     print(f"takes {listed.full}, with --quick {listed.quick}\n")
     rows = []
     for key, value in entry.settings.items():
-        quick = f"   (quick: {_written(entry.quick[key])})" if key in entry.quick else ""
+        fewer = _written(entry.quick.get(key, value))
+        quick = f"   (quick: {fewer})" if fewer != _written(value) else ""
         rows.append((f"  {key}", f"{_written(value)}{quick}"))
     print(wrapped(rows))
     first, value = min(entry.settings.items(), key=lambda item: len(_written(item[1])))

@@ -136,11 +136,12 @@ def draw(data: xr.Dataset) -> Figure:
             ax.axvline(place, color=colour, ls="--", lw=1)
             ax.annotate(
                 text,
-                (place, 0.02),
+                (place, 0.98),
                 (side, 0),
                 xycoords=("data", "axes fraction"),
                 textcoords="offset points",
                 ha=align,
+                va="top",
                 color=colour,
                 fontsize=8,
             )

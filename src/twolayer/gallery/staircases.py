@@ -49,8 +49,8 @@ def staircases(
     seed: int = 0,
     targets: tuple[str, ...] = TARGETS,
     activations: tuple[str, ...] = ACTIVATIONS,
-    dim: int = 1000,
-    seeds: int = 768,
+    dim: int = 8000,
+    seeds: int = 96,
     alpha: float = 4.0,
     lr: float = 4.0,
     steps: int = 4,
@@ -59,7 +59,9 @@ def staircases(
 ) -> Finding:
     """Projected steps of four neurons that start orthogonal to the target.
 
-    Overlaps that stay zero are told from small ones, which asks for more ``log2_points`` than a risk does.
+    Overlaps that stay zero are told from small ones, which asks for more ``log2_points`` than a risk does. The map is
+    that of the limit, which means of runs miss by a multiple of 1/d: 768 runs at d = 1000 see that (11 standard
+    errors), 96 at d = 8000 scatter as little and should not.
     """
     positive_integer("seeds", seeds, 2)
     positive_integer("steps", steps, 3)

@@ -280,6 +280,7 @@ def optimise(
     ('0.2700/d', 0.020142)
     """
     check_description(problem, algorithm)
+    problem.require_isotropic("optimise")
     algorithm.check_constant("optimise")
     forms = _forms(over, form)
     method = ODE() if method is None else method
