@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from twolayer.numerics.arguments import ArrayFunction
+
 __all__ = [
     "FUNCTIONS",
     "LEAK",
@@ -85,13 +87,13 @@ Node = Number | Variable | Negative | Binary | Power | Call
 class Function:
     """An entry of `FUNCTIONS`: on arrays of NumPy or JAX, on a number, in LaTeX, and whether it is analytic."""
 
-    array: Callable[[Any], Any]
+    array: ArrayFunction
     number: Callable[[float], float]
     latex: str
     smooth: bool = True
 
 
-def _either(path: str, host: Callable[[Any], Any], **options: Any) -> Callable[[Any], Any]:
+def _either(path: str, host: ArrayFunction, **options: Any) -> ArrayFunction:
     """A function of JAX by dotted name, and its like for arrays of NumPy, for which JAX is not imported."""
 
     def call(x: Any) -> Any:
@@ -109,7 +111,7 @@ def _either(path: str, host: Callable[[Any], Any], **options: Any) -> Callable[[
     return call
 
 
-def _special(name: str) -> Callable[[Any], Any]:
+def _special(name: str) -> ArrayFunction:
     """A function of SciPy, imported at the first call."""
 
     def call(x: Any) -> Any:

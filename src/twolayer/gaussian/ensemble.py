@@ -26,6 +26,7 @@ import numpy as np
 from twolayer.gaussian.forms import Forms
 from twolayer.gaussian.targets import RidgeTarget
 from twolayer.numerics.types import Layer, Numbers
+from twolayer.task.losses import LossFunction
 
 __all__ = ["Cloud", "Ensemble", "NodeEnsemble", "PairEnsemble", "QuadraticEnsemble", "Velocity"]
 
@@ -120,7 +121,7 @@ class NodeEnsemble(Ensemble):
     student: float = eqx.field(static=True)
     own: bool = eqx.field(static=True)
     rule: str = eqx.field(static=True)
-    residual: Callable[[Any, Any], Any] | None = eqx.field(static=True)
+    residual: LossFunction | None = eqx.field(static=True)
     keep: float = eqx.field(static=True)
     xi: np.ndarray
     weights: np.ndarray

@@ -9,7 +9,6 @@ once, with panels that end where ℓ bends or f changes its sign.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -21,6 +20,7 @@ from twolayer.equations.kernel import Kernel
 from twolayer.gaussian.full import FullRule
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.risk import excess_risks, irreducible
+from twolayer.numerics.arguments import ArrayFunction
 from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import sobol_normals
 from twolayer.task.labels import LabelNoise
@@ -114,7 +114,7 @@ def _error(problem: Problem, Q: np.ndarray, M: np.ndarray, a: np.ndarray, count:
     return labels.flips + labels.keep * wrong, rule
 
 
-def _keeps_sign(sigma: Callable[[Any], Any]) -> bool:
+def _keeps_sign(sigma: ArrayFunction) -> bool:
     """Whether σ(x) has the sign of x."""
     x = np.linspace(0.01, 9.0, 900)
     return bool((np.asarray(sigma(x)) > 0).all() and (np.asarray(sigma(-x)) < 0).all())

@@ -25,11 +25,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from twolayer.equations.blocks import blocks_of
 from twolayer.equations.mean import MeanStep, Rows, Terms, Weights
@@ -43,6 +44,7 @@ from twolayer.loops.averaged import Precision, check_precision
 from twolayer.loops.mean_step import mean_steps, step_seconds
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import Refused, choice, keep_integers, reject
+from twolayer.numerics.types import Tree
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
@@ -199,7 +201,7 @@ def fluctuation(map_: MeanStep, task: Task, loudest: float = 1.0) -> float:
     parts: Options = {"form": map_.form.flow, "terms": Terms(), "nodes": nodes, "light": None, "tempo": None}
     step = dataclasses.replace(map_, rates=rates, **parts)
 
-    def of_one(start: Any) -> Any:
+    def of_one(start: Tree) -> Array:
         now = Overlap(*start)
         done = step.mean(Rows(*now), step.engine)
         own = nodes.own_covariance(*step.around(now, done))

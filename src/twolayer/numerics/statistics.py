@@ -86,11 +86,10 @@ def wilson(successes: int, trials: int, level: float = 0.95) -> Fraction:
     positive_integer("trials", trials)
     if not 0 <= successes <= trials:
         reject("successes", successes, f"an integer from 0 to {trials}")
-    z = special.ndtri((1 + _level(level)) / 2)
-    fraction, share = successes / trials, z**2 / trials
-    centre = (fraction + share / 2) / (1 + share)
-    half = np.sqrt(share * (fraction * (1 - fraction) + share / 4)) / (1 + share)
-    return Fraction(fraction, float(max(0.0, centre - half)), float(min(1.0, centre + half)))
+    from scipy.stats import binomtest  # takes a second to import
+
+    interval = binomtest(successes, trials).proportion_ci(_level(level), method="wilson")
+    return Fraction(successes / trials, float(interval.low), float(interval.high))
 
 
 def median(values: Any, level: float = 0.95) -> Median:

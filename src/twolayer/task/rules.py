@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from twolayer.functions.syntax import FUNCTIONS
+from twolayer.numerics.arguments import ArrayFunction
 from twolayer.numerics.errors import (
     InputError,
     choice,
@@ -101,7 +102,7 @@ class Sight(NamedTuple):
     e: Any
     size: Any
     shift: Callable[[Any, Any], Any]
-    at: Callable[[Any], Any]
+    at: ArrayFunction
     p: float
     batch: Any
     rate: Any

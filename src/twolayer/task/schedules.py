@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from twolayer.numerics.arguments import Options
+from twolayer.numerics.arguments import ArrayFunction, Options
 from twolayer.numerics.errors import InputError, choice, closest, finite_number, finite_numbers, reject, require
 from twolayer.numerics.later import Later
 from twolayer.numerics.tracing import traced
@@ -397,7 +397,7 @@ def table(at: Sequence[Length], values: Sequence[float], clock: str = "alpha") -
     return _one("table", clock, {"at": places}, {"values": shares})
 
 
-def custom(function: Callable[[Any], Any], clock: str = "alpha", breaks: Sequence[float] = ()) -> Schedule:
+def custom(function: ArrayFunction, clock: str = "alpha", breaks: Sequence[float] = ()) -> Schedule:
     """Any function of a clock, made of operations that NumPy and JAX share (or of ``jax.numpy``).
 
     Parameters
