@@ -93,10 +93,10 @@ class Function:
     smooth: bool = True
 
 
-def _either(path: str, host: ArrayFunction, **options: Any) -> ArrayFunction:
+def _either(path: str, host: ArrayFunction, **options: object) -> ArrayFunction:
     """A function of JAX by dotted name, and its like for arrays of NumPy, for which JAX is not imported."""
 
-    def call(x: Any) -> Any:
+    def call(x: object) -> Any:
         if isinstance(x, np.ndarray | np.generic):
             return host(x)
         if isinstance(x, int | float):  # a constant such as sqrt(2), which JAX may take in single precision
@@ -114,7 +114,7 @@ def _either(path: str, host: ArrayFunction, **options: Any) -> ArrayFunction:
 def _special(name: str) -> ArrayFunction:
     """A function of SciPy, imported at the first call."""
 
-    def call(x: Any) -> Any:
+    def call(x: object) -> Any:
         from scipy import special
 
         return getattr(special, name)(x)

@@ -23,6 +23,7 @@ from twolayer.gaussian.risk import excess_risks, irreducible
 from twolayer.numerics.arguments import ArrayFunction
 from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import sobol_normals
+from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.labels import LabelNoise
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem
@@ -36,7 +37,7 @@ LINES = (12, 11, 10, 9)  # Sobol lines (log2), as many as can be afforded
 MAX_DIMENSION = 3
 
 
-def _wrong(y: Any, f: Any) -> Any:
+def _wrong(y: Number, f: Number) -> Real:
     """1 where the sign is wrong, ½ where there is none."""
     return jnp.where(y * f < 0, 1.0, jnp.where(y * f == 0, 0.5, 0.0))
 
@@ -55,10 +56,10 @@ def binary(problem: Problem) -> bool:
 
 
 @eqx.filter_jit
-def _means(rule: FullRule, scale: Any, noise: Any, points: Any) -> Any:
+def _means(rule: FullRule, scale: Number, noise: Number, points: Tree) -> Real:
     """E[ℓ] at points (n, …), one after the other."""
 
-    def at(point: Any) -> Any:
+    def at(point: Tree) -> Any:
         Q, M, a = point
         student, target, w = rule.fields(Q, M, scale * a)
         return w @ rule.residual(student, target, scale * a, noise).mean

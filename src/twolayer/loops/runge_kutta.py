@@ -118,7 +118,7 @@ class Steps(NamedTuple):
     dense: Tree
 
 
-def begin(y: Tree, t: float, guess: Any = 0.0) -> Starts:
+def begin(y: Tree, t: float, guess: Number = 0.0) -> Starts:
     """Starts with a leading axis, before their first step, for which there may be a guess."""
     n = len(jax.tree.leaves(y)[0])
     y = jax.tree.map(lambda x: np.asarray(x, float), y)
@@ -246,7 +246,7 @@ class Track:
         y: Tree,
         times: np.ndarray,
         max_steps: int,
-        guess: Any = 0.0,
+        guess: Number = 0.0,
         code: Any = 0,
     ) -> None:
         self.equation, self.quantity, self.control = equation, quantity, control

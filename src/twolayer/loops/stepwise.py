@@ -79,7 +79,7 @@ def lane_axes(params: Tree) -> Tree:
 
 
 @partial(jax.jit, static_argnums=0)
-def watched_values(quantity: str, engine: Any, Q: Real, M: Real, a: Real, noise: Number) -> Array:
+def watched_values(quantity: str, engine: object, Q: Real, M: Real, a: Real, noise: Number) -> Array:
     """The watched quantity of all lanes, one group after the other."""
     group = jax.vmap(lambda Q, M, a, noise: watched_value(quantity, engine, Q, M, a, noise))
     return in_groups(group, Q, M, a, noise)
@@ -216,7 +216,7 @@ class Lanes:
         tempo: Tempo = jax.tree.map(lambda *x: self.fold(self.spread(x)), *(task.clocks.tempo for task in self.tasks))
         return tempo
 
-    def see(self, form: Form, extra: Real) -> None:
+    def see(self, form: Form, extra: Tree) -> None:
         """Put aside the rate that a rule has in force, relative to the law, at a save point."""
         if form.rule is not None and form.rule.adapts is not None:
             self._rates.append(1 / np.sqrt(form.rule.adapts**2 + self.unfold(extra)))

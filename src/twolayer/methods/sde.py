@@ -126,7 +126,7 @@ def pull_back_blocks(y: Overlap, inverse: Real, normalised: bool) -> Overlap:
     return Overlap(Q, M, y.a)
 
 
-def kicked(params: DiffusionNumbers, y: Overlap, normals: Any) -> Overlap:
+def kicked(params: DiffusionNumbers, y: Overlap, normals: Real) -> Overlap:
     """The noise of one step, from F normals."""
     field, trained = params.field, params.field.form.trained
     if field.blocks is not None:
@@ -146,7 +146,7 @@ def kicked(params: DiffusionNumbers, y: Overlap, normals: Any) -> Overlap:
     return Overlap(*unpack(symmetric_root(sigma) @ normals, p, k, trained))
 
 
-def one_step(params: DiffusionNumbers, quantity: str | None, carry: Tree, number: Any, on: Any, normals: Any) -> Tree:
+def one_step(params: DiffusionNumbers, quantity: str | None, carry: Tree, number: Any, on: Any, normals: Real) -> Tree:
     """One step of one seed from F normals."""
     (y, clock), lane = carry
     params, after = scheduled(params, clock)

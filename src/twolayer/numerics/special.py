@@ -84,7 +84,7 @@ def _arcsine_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
     return arcsine(x), jnp.where(fine, jax.lax.rsqrt(jnp.where(fine, inside, 1.0)), 0.0) * dx
 
 
-def symmetric_root(C: Any) -> Any:
+def symmetric_root(C: Real) -> Any:
     """C^{1/2} of positive semidefinite matrices; rounding below zero is cut off. NumPy in, NumPy out.
 
     The derivative is that of the root wherever it exists, also where eigenvalues coincide; in directions that would

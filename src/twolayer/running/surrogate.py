@@ -38,8 +38,8 @@ class Surrogate(NamedTuple):
 def surrogate(
     problem: Problem,
     X: Any,
-    y: Any,
-    target: Any = None,
+    y: object,
+    target: object = None,
     *,
     blocks: int = BLOCKS,
     seed: int = 0,
@@ -78,7 +78,7 @@ def surrogate(
     return Surrogate(found, Vectors(data=data), Overlaps.random(found, data.dim, seed, size, law, P=P))
 
 
-def over_data(problem: Problem, methods: Any, start: Any, seed: int) -> tuple[Problem, Any, Any]:
+def over_data(problem: Problem, methods: object, start: object, seed: int) -> tuple[Problem, Any, Any]:
     """What `compare` follows where a method runs over data and the problem does not say which inputs it has.
 
     The problem and the random start are then those of the Gaussian surrogate, and where no other method is asked for it

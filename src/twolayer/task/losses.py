@@ -186,7 +186,7 @@ def _huber(delta: float) -> Loss:
     return Loss(f"huber({delta:.15g})", residual, kinks=(-delta, delta), value=value)
 
 
-def _built_in(word: Any) -> Loss | None:
+def _built_in(word: object) -> Loss | None:
     """The package's own loss of that name, or None."""
     if not isinstance(word, str):
         return None
