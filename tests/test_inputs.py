@@ -99,6 +99,7 @@ def test_sizes_sum_to_the_dimension() -> None:
         (lambda: Inputs.of({"kind": "power_law", "exponent": 1.0}), "need `dim`"),
         (lambda: Inputs.of({"kind": "power", "dim": 3}), "did you mean 'power_law'"),
         (lambda: Inputs.of(3), "`inputs` must be Inputs"),
+        (lambda: tl.Problem("z1", "linear", inputs=np.eye(2)), r"Inputs\.from_covariance\(C\)"),
     ],
 )  # fmt: skip
 def test_bad_inputs_get_one_sentence(make: Any, words: str) -> None:

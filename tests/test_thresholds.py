@@ -26,6 +26,7 @@ from twolayer.analysis.thresholds.posterior import Posterior
 from twolayer.analysis.thresholds.prediction import mmse_of
 from twolayer.cli import main
 from twolayer.functions.target import Target
+from twolayer.gallery import reuse_minibatch, reuse_or_fresh
 
 ONE_DIRECTION = [
     ("z1**2", 0.0, 0.5),
@@ -250,13 +251,24 @@ def test_the_hard_phase_of_several_directions_is_that_of_the_curve() -> None:
     assert "α_alg = beyond 2.2" in str(dataclasses.replace(best, algorithm=math.inf))
 
 
-@pytest.mark.parametrize("module", ["reuse_patterns", "reuse_variants"])
+@pytest.mark.parametrize("module", ["reuse_patterns", "reuse_variants", "reused_samples"])
 def test_the_best_possible_of_the_figures(module: str) -> None:
     """The dashed lines are numbers in the files of the figures; here they are computed."""
     figure = importlib.import_module(f"twolayer.gallery.{module}")
     (target, alpha, noise), risk = figure.BEST
     best = tl.best_possible(target, alpha, noise=noise)
     assert abs(float(best.data.mmse.sel(branch="equilibrium")[0]) / 2 - risk) < 2e-3
+
+
+@pytest.mark.parametrize("target", [*reuse_or_fresh.TARGETS[:-1], reuse_minibatch.TARGET])
+def test_sharp_labels_of_the_figures_show_all_directions(target: str) -> None:
+    """From nothing to exact recovery at the α of the figures of reused samples, and not at a fifth of it.
+
+    Sampled averages are off by their bins, which counts most where α is the number of directions.
+    """
+    alpha = reuse_minibatch.EXACT if target == reuse_minibatch.TARGET else reuse_or_fresh.EXACT
+    q = np.linalg.eigvalsh(tl.best_possible(target, [alpha / 5, alpha]).overlap)
+    assert q[0].min() < 0.9 and q[1].min() > 0.98
 
 
 STAIRCASES = [

@@ -1,8 +1,8 @@
 """The page of the gallery with its pictures: gallery.md is read, and what is stored about each figure is put in.
 
-A table of thumbnails comes first. Each section gets its picture, with the version that it shows, its verdicts folded
-away check by check, its settings and versions, its data where they are small, and what opens the same dynamics in the
-playground or the explorer.
+A table of thumbnails comes first. Each section gets its picture with the verdict and the version that it shows, its
+data, the commands that make it, open it in the explorer and draw it again, its verdicts folded away check by check, and
+its settings and versions.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ TITLES = {
     "giant-steps": "Giant steps and reused samples",
 }
 
+PACKAGES = ("twolayer", "jax", "numpy", "python")
+
 ONE_NEURON = "p=1&gamma=0.1&noise=0.0001&start=random&time=4&dim=3000&seed=1&size=log"
 COMMITTEE = "activation=erf&k=2&a=2,2&teacher=2,2&gamma=1.5&noise=0&geometry=free&start=random&time=120&dim=500&runs=16"
 PLAYGROUND = {
@@ -44,22 +46,37 @@ PLAYGROUND = {
 """States of the playground with the dynamics of a figure; it has up to four neurons, erf, quadratic or ReLU."""
 
 
+BADGES = {"agrees": "success", "undecided": "warning", "differs": "danger"}
+
+
+def badge(stored: dict[str, Any], version: str) -> str:
+    """The verdict in a colour, and what the version took."""
+    return f"{{bdg-{BADGES[stored['outcome']]}}}`{stored['outcome']}` {version}, {stored['cost']}"
+
+
+def sentence(title: str) -> str:
+    return f"{title[0].upper()}{title[1:]}."
+
+
+def heading(group: str) -> str:
+    return TITLES.get(group, group.replace("-", " ").capitalize())
+
+
 def thumbnails(kept: dict[str, dict[str, Any]], verdicts: dict[str, dict[str, Any]]) -> str:
-    """All pictures, group by group."""
+    """All pictures, group by group: three in a row where there is room, with caption, verdict and time."""
     lines = []
     for group in GROUPS:
         names = [name for name, entry in figures().items() if entry.group == group and name in kept]
         if not names:
             continue
-        title = TITLES.get(group, group.replace("-", " ").capitalize())
-        lines += [f"**{title}**", "", "::::{grid} 2 3 4 4", ":gutter: 2", ""]
+        lines += [f"**{heading(group)}**", "", ":::::{grid} 1 2 2 3", ":gutter: 3", ""]
         for name in names:
-            version = "full" if "full" in verdicts[name] else "quick"
-            outcome = f"{verdicts[name][version]['outcome']} ({version})"
-            lines += [":::{grid-item-card}", f":img-top: images/gallery/{name}.webp", f":link: gallery-{name}"]
-            lines += [":link-type: ref", ":class-card: thumbnail", f":img-alt: {figures()[name].title}", ""]
-            lines += [f"**{name}** · {outcome}", ":::"]
-        lines += ["::::", ""]
+            version = kept[name]["version"]
+            lines += [f"::::{{grid-item-card}} {name}", f":img-top: images/gallery/{name}.webp"]
+            lines += [f":link: gallery-{name}", ":link-type: ref", ":class-card: thumbnail"]
+            lines += [f":img-alt: {figures()[name].title}", "", sentence(figures()[name].title)]
+            lines += [":::{card-footer}", badge(verdicts[name][version], version), ":::", "::::"]
+        lines += [":::::", ""]
     missing = [f"[{name}](#{name})" for name in figures() if name not in kept]
     lines += [f"No picture is kept yet of {', '.join(missing)}.", ""] if missing else []
     return "\n".join(lines)
@@ -89,42 +106,50 @@ def verdict(line: str) -> str:
     return "\n".join(lines)
 
 
-def details(name: str, root: Path, kept: dict[str, dict[str, Any]], verdicts: dict[str, dict[str, Any]]) -> str:
-    """The picture of a figure, and below it what is stored about it."""
-    entry = figures()[name]
-    lines = []
-    if name in kept:
-        shown = kept[name]
-        stored = verdicts[name][shown["version"]]
-        told = f"{entry.title[0].upper()}{entry.title[1:]}. Shown is the {shown['version']} version ({stored['cost']})."
-        lines += [f":::{{figure}} images/gallery/{name}.webp", f":alt: {entry.title}", "", told, ":::", ""]
-    lines += [":::{dropdown} Settings, versions and data", "", "| setting | full | quick |", "|---|---|---|"]
+def settings_table(name: str, verdicts: dict[str, dict[str, Any]]) -> list[str]:
+    """Settings of both versions, and what each was recorded with."""
+    entry, lines = figures()[name], [":::{dropdown} Settings, seed and versions", ""]
     quick = records.settings_of(entry, "quick")
+    lines += ["| setting | full | quick |", "|---|---|---|"]
     lines += [
         f"| `{key}` | {words(value)} | {words(quick[key])} |"
         for key, value in records.settings_of(entry, "full").items()
     ]
     for version, stored in verdicts.get(name, {}).items():
-        made = ", ".join(
-            f"{package} {stored['versions'][package]}" for package in ("twolayer", "jax", "numpy", "python")
-        )
-        lines += ["", f"Data of the {version} version: `{name}.nc`, written by the command"]
-        lines[-1] += (
-            f"{' with `--quick`' if version == 'quick' else ''} at seed {stored['seed']}; recorded with {made}; "
-        )
+        made = ", ".join(f"{package} {stored['versions'][package]}" for package in PACKAGES)
+        lines += ["", f"The {version} version was recorded at seed {stored['seed']} with {made}; its data have the "]
         lines[-1] += f"fingerprint `{stored['data'].removeprefix('sha256:')[:16]}…` in [gallery.json](gallery.json)."
-    lines += [":::", ""]
+    return [*lines, "", "Another value: `--set key=value`.", ":::", ""]
+
+
+def doors(name: str, root: Path) -> list[str]:
+    """Ways on from a picture: its data, the explorer, the playground."""
+    ways = []
     data = root / pictures.FOLDER / f"{name}.nc"
     if data.exists():
         size = f"{data.stat().st_size / 1000:.0f} kB"
-        lines += [f"Data of the picture: [{name}.nc]({pictures.FOLDER.as_posix()}/{name}.nc) ({size}), drawn again by "]
-        lines[-1] += f"`twolayer plot {name}.nc`."
-    if any(entry["name"] == name for entry in catalogue()["figures"]):
-        lines += ["", f"Open in the explorer: `twolayer explore`, then *Open* and *{name}*.", ""]
+        ways.append(f"{{download}}`Data ({size}) <{pictures.FOLDER.as_posix()}/{name}.nc>`")
     if name in PLAYGROUND:
-        address = f"{ADDRESS}#{PLAYGROUND[name]}"
-        lines += [f'<a class="explore" href="{address}">Open these dynamics in the playground</a>', ""]
-    return "\n".join(lines)
+        ways.append(f'<a class="explore" href="{ADDRESS}#{PLAYGROUND[name]}">Open in the playground</a>')
+    lines = [":::{container} doors", " ".join(ways), ":::", ""] if ways else []
+    told = [f"twolayer gallery run {name}"]
+    told += [f"twolayer explore --figure {name}"] if any(x["name"] == name for x in catalogue()["figures"]) else []
+    told += [f"twolayer plot {name}.nc --out {name}.pdf"] if data.exists() else []
+    what = ["make it again: picture, data and verdict", "open it in the explorer", "draw it again from its data"]
+    width = max(map(len, told))
+    return [*lines, "```sh", *(f"{x:<{width}}  # {y}" for x, y in zip(told, what, strict=False)), "```", ""]
+
+
+def details(name: str, root: Path, kept: dict[str, dict[str, Any]], verdicts: dict[str, dict[str, Any]]) -> str:
+    """The picture of a figure with its verdict, and below it the ways on."""
+    entry = figures()[name]
+    lines = []
+    if name in kept:
+        version = kept[name]["version"]
+        told = f"{sentence(entry.title)} {badge(verdicts[name][version], version)}"
+        lines += [f":::{{figure}} images/gallery/{name}.webp", f":alt: {entry.title}", "", told]
+        lines += [":::", ""]
+    return "\n".join([*lines, *doors(name, root)])
 
 
 def rewrite(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -135,6 +160,7 @@ def rewrite(app: Sphinx, docname: str, source: list[str]) -> None:
     first, *sections = re.split(r"(?m)^(?=##? )", source[0])[1:]
     title, what, how = first.split("\n\n", 2)  # pictures before instructions
     pages = [
+        "---\nhide-toc: true\n---\n\n",  # the pictures are the table of contents
         f"{title}\n\n{what}\n\n",
         thumbnails(kept, verdicts),
         f"## How to use it\n\n{how}## Escaping mediocrity\n\n",
@@ -146,8 +172,9 @@ def rewrite(app: Sphinx, docname: str, source: list[str]) -> None:
             continue
         name = heading.removeprefix("## ")
         text = re.sub(r"(?m)^Verdict \(.*$", lambda line: verdict(line[0]), text)
-        command, _, rest = text.strip().partition("\n")
-        pages.append(f"(gallery-{name})=\n### {name}\n\n{command}\n\n{details(name, root, kept, verdicts)}\n{rest}\n\n")
+        _, _, rest = text.strip().partition("\n")  # the command, which stands below the picture
+        below = "\n".join(settings_table(name, verdicts))
+        pages.append(f"(gallery-{name})=\n### {name}\n\n{details(name, root, kept, verdicts)}\n{rest}\n\n{below}\n\n")
     source[0] = "".join(pages)
 
 

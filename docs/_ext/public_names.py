@@ -5,6 +5,12 @@
     Problem SGD Overlaps
     :::
     :::{summary}                          a table of all of them with their first sentences
+    :::{returned}                         classes that functions return, with all that they have
+    twolayer.running.support.Support
+    :::
+    :::{parts}                            classes that stand in signatures, with their first sentences
+    twolayer.task.clocks.Clocks
+    :::
 
 A public name in backticks, `tl.solve` or `Chain(dim)`, becomes a link to its entry.
 """
@@ -100,6 +106,24 @@ class Names(Rst):
         return self.parsed(lines)
 
 
+class Returned(Rst):
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        lines = [line for name in self.content for line in (f".. autoclass:: {name}()", "   :members:", "")]
+        return [nodes.container("", *self.parsed(lines), classes=["returned"])]
+
+
+class Parts(Rst):
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        lines = []
+        for name in self.content:
+            lines += [f".. py:class:: {name}", "", f"   {without_bars(first_sentence(name))}", ""]
+        return [nodes.container("", *self.parsed(lines), classes=["returned"])]
+
+
 class Summary(Rst):
     def run(self) -> list[nodes.Node]:
         lines = [".. list-table::", "   :header-rows: 1", "   :widths: 34 66", "", "   * - name", "     - what it is"]
@@ -139,6 +163,19 @@ def link_names(app: Sphinx, doctree: nodes.document) -> None:
         target += literal
 
 
+def find_short(app: Sphinx, env: Any, node: pending_xref, shown: nodes.Node) -> nodes.Node | None:
+    """The type of an argument by its last name, where autodoc has not found out where it comes from."""
+    target = node.get("reftarget", "")
+    if node.get("refdomain") != "py" or ("." in target and not target.startswith("twolayer.")):
+        return None
+    domain, last = env.get_domain("py"), target.rpartition(".")[2]
+    found = {known.node_id: name for name, known in domain.objects.items() if name.rpartition(".")[2] == last}
+    if len(found) != 1:
+        return None
+    name = next(iter(found.values()))
+    return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, shown)
+
+
 def escape_bars(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     """|g| is a norm here, and would be a substitution there."""
     lines[:] = [without_bars(line) for line in lines]
@@ -151,7 +188,10 @@ def without_bars(line: str) -> str:
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("names", Names)
     app.add_directive("summary", Summary)
+    app.add_directive("returned", Returned)
+    app.add_directive("parts", Parts)
     app.connect("doctree-read", link_names)
     app.connect("autodoc-process-docstring", escape_bars)
+    app.connect("missing-reference", find_short)
     app.add_role("name", referred)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -46,7 +46,7 @@ def giant_step(
     ells: tuple[int, ...] = (2, 3),
     dims: tuple[int, ...] = (400, 4000),
     count: int = 9,
-    seeds: int = 64,
+    seeds: int = 128,
 ) -> Finding:
     """Means over runs of the overlap after one step."""
     ratios = np.geomspace(0.1, 10, count)

@@ -5,7 +5,8 @@
 In the first pass every sample is new. What a visit leaves in the weights fades at the rate of learning, so that with
 many samples a second visit finds hardly anything of the first, and passes stay online; with few it meets itself at
 once, and the risk on the samples parts from that on all inputs. The theory of the few is the limit of small batches,
-DMFT at batches of d/8 and d/16 and one step of Richardson.
+DMFT at batches of d/8 and d/16 and one step of Richardson. Dashed: the best possible with as many samples, all fresh; a
+set of α d samples cannot end below its value at α.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from twolayer.numerics.significance import limit_of
 
 HUES = ("#440154", "#443983", "#31688e", "#21918c", "#35b779", "#90d743", "#d8c020")
 PER_DIMENSION = 3.0  # what a finite dimension may add to a risk, over d
+TARGET = "tanh(2*z1)"
+BEST_AT = 25  # numbers of samples at which the best possible is known
 OFF = 0.05  # a run is no longer online where its excess risk is off by this part
 
 
@@ -55,7 +58,7 @@ def passes(
     positive_integer("passes", passes, 2)
     for alpha in alphas:
         require(alpha * dim == round(alpha * dim), "alphas", alpha, f"numbers that give whole sets at dim = {dim}")
-    problem = tl.Problem("tanh(2*z1)", "erf", second_layer=[1.5], noise=noise)
+    problem = tl.Problem(TARGET, "erf", second_layer=[1.5], noise=noise)
     start = tl.Overlaps([[1.0]], [[0.1]])
     fresh = tl.SGD(lr=gamma / tl.d)
     data = xr.Dataset(coords={"alpha": list(alphas), "passed": np.arange(passes + 1)})
@@ -72,6 +75,10 @@ def passes(
     ]
     for name in limits[0] if limits else ():
         data[f"{name}_limit"] = ("theory", "passed"), np.stack([x[name].values for x in limits])
+    seen = np.geomspace(min(alphas), passes * max(alphas), BEST_AT)
+    best = part("best", lambda: {"risk": tl.best_possible(TARGET, seen, noise=noise).excess_risk})
+    data["best"] = ("seen",), best.risk.values
+    data = data.assign_coords(seen=seen)
     return Finding(data, _verdict(data, noise, seeds, dim), task_of(problem))
 
 
@@ -161,6 +168,8 @@ def _verdict(data: xr.Dataset, noise: float, seeds: int, dim: int) -> Verdict:
 
 def draw(data: xr.Dataset) -> Figure:
     """Excess and training risk after every pass, and how many passes are online."""
+    from twolayer.plot.best import best_line
+
     drawn, (risks, training, answer) = sheet(3)
     passed, shown = data.passed.values, {float(a): i for i, a in enumerate(data.theory.values)}
     for i, alpha in enumerate(data.alpha.values):
@@ -178,6 +187,7 @@ def draw(data: xr.Dataset) -> Figure:
             if alpha in shown:
                 limit = data[f"{name}_limit"].values[shown[alpha]]
                 ax.plot(seen[1:], limit[1:], color=hue, lw=1.4)
+    best_line(risks, data.seen, data.best)
     counts = online_passes(data)
     answer.plot(data.alpha.values, counts, "o-", color="#1a1a1a")
     last = data.sizes["passed"] - 1
@@ -188,7 +198,7 @@ def draw(data: xr.Dataset) -> Figure:
         ax.set(xscale="log", xlabel="samples seen / $d$")
     risks.set(yscale="log", title="excess risk after every pass")
     training.set(title="training risk")
-    risks.legend(fontsize=7)
+    risks.legend(fontsize=7, ncols=2)
     headline(
         drawn,
         data,

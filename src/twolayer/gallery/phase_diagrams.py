@@ -25,6 +25,7 @@ from twolayer.numerics.errors import choice, positive_integer
 RESOLUTION = 0.5  # of θ
 QUIET, LOUD = 0.1, 20.0  # ratio of noise to drift where learning is expected, and where it is not
 MOST = 2.0**52  # samples in a batch
+SMALL = 64  # smallest dimension, and a quarter of the least largest one
 FAR = 100_000_000  # dimension at which fluctuations no longer learn what the drift does not
 
 
@@ -39,7 +40,7 @@ def phase_diagrams(
     seed: int = 0,
     ells: tuple[int, ...] = (2, 3, 4),
     algorithms: tuple[str, ...] = tuple(ALGORITHMS),
-    seeds: int = 32,
+    seeds: int = 48,
     steps: int = 6000,
     last: int = 1_000_000,
     batch_sums: str = "auto",
@@ -91,7 +92,7 @@ def _measure(
     theta = point.theta or 0.0
     growth = ell * gamma * max(ell - 2, 0.2)
     largest = min(_largest(algorithm, last), (steps * growth) ** (1 / theta) if theta > 0 else np.inf)
-    dims = tuple(int(x) for x in np.geomspace(max(largest / 100, 100), max(largest, 400), 3).round())
+    dims = tuple(int(x) for x in np.geomspace(max(largest / 100, SMALL), max(largest, 4 * SMALL), 3).round())
     return recovered(key, problem, algorithm, dims, seed, **options)
 
 

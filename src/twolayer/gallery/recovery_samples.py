@@ -41,7 +41,7 @@ def recovery_samples(
     seed: int = 0,
     exponents: tuple[int, ...] = (1, 2, 3),
     dims: tuple[int, ...] = (16, 48, 144),
-    seeds: int = 96,
+    seeds: int = 256,
 ) -> Finding:
     """First passages through η from random starts on the half sphere; dimensions are multiplied where k is small."""
     require_exponents(exponents)

@@ -22,7 +22,7 @@ from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import InputError
 from twolayer.numerics.statistics import Fit, median, median_power_law
 
-RANGES = {1: (100, 100_000, 6), 2: (100, 100_000, 6), 3: (64, 1024, 5), 4: (32, 96, 4)}
+RANGES = {1: (100, 100_000, 6), 2: (100, 100_000, 6), 3: (64, 1024, 5), 4: (32, 128, 4)}
 PATIENCE = {1: 6.0, 2: 6.0, 3: 10.0, 4: 10.0}  # fewer than a quarter of the runs may be censored
 RESOLUTION = 1.0  # of the exponent of the search: that of the next k
 RATIO = 0.5  # of the exponent of the ratio: that of the next k
@@ -37,7 +37,7 @@ ALLOWANCE = 0.05  # of the exponent, relative: finite sizes
     papers=("benarous2021",),
 )
 def recovery_times(
-    *, seed: int = 0, exponents: tuple[int, ...] = (1, 2, 3, 4), largest: int = 100_000, seeds: int = 48
+    *, seed: int = 0, exponents: tuple[int, ...] = (1, 2, 3, 4), largest: int = 100_000, seeds: int = 192
 ) -> Finding:
     """Search times of all exponents at dimensions up to the largest, and fits of their medians."""
     require_exponents(exponents)

@@ -5,6 +5,7 @@
 Fresh batches of any size α d see neither part: its information exponent is 3. The second visit to a sample sees
 functions of the label that are not linear, so z4 is learned, from the second step of the full batch or the second
 pass of mini-batches on, and in mini-batches drawn with replacement as soon as samples repeat; z1, z2, z3 are not.
+The best possible with as many samples is all four exactly: neurons along them, an overlap as long as they.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from twolayer.numerics.errors import positive_integer
 from twolayer.numerics.significance import limit_of
 
 PARTS = 5  # mini-batches to a set
+TARGET = "z1*z2*z3 + He3(z4)"
+EXACT = 5.0  # n/d from which on `best_possible` ends at exact recovery
 
 
 @figure(
@@ -38,12 +41,12 @@ def reuse_minibatch(
     seeds: int = 64,
     alpha: float = 5.0,
     eta: float = 0.2,
-    passes: int = 4,
+    passes: int = 3,
     tolerance: float = 8e-3,
 ) -> Finding:
     """Overlaps with each direction, signed by the second layer and averaged over the neurons."""
     positive_integer("seeds", seeds, 2)
-    problem = tl.Problem("z1*z2*z3 + He3(z4)", "relu", width=4, second_layer=[2.0, -2.0, 2.0, -2.0])
+    problem = tl.Problem(TARGET, "relu", width=4, second_layer=[2.0, -2.0, 2.0, -2.0])
     pairs = {}
     for word in schedules:
         share = alpha if word == "full" else alpha / PARTS
@@ -82,6 +85,8 @@ def _data(pairs: dict[str, StepPair]) -> xr.Dataset:
         values = {"": _signed(pair.theory)[0], "_error": _error(pair), "_runs": mean, "_runs_error": se}
         for suffix, x in values.items():
             data[f"overlap_{word}{suffix}"] = dims, x
+        lengths = np.sqrt(np.diagonal(pair.theory.Q.values[0], axis1=1, axis2=2))
+        data[f"length_{word}"] = dims[:1], lengths.mean(1)
     return data
 
 
@@ -119,11 +124,13 @@ def _verdict(data: xr.Dataset, schedules: tuple[str, ...], dim: int, seeds: int,
     return verdict(claim, checks, f"Overlap with z4 at d = {dim}: {'; '.join(notes)}")
 
 
+LINEAR, TICKS = 0.1, (-1, -0.3, -0.1, 0, 0.1, 0.3, 1)  # the axis: linear to here, then logarithmic
 TITLES = {"full": "full batch", "sequence": "batches of n/5 in sequence", "replacement": "of n/5, with replacement"}
 
 
 def draw(data: xr.Dataset) -> Figure:
     """A panel for each way through the samples; z4 is the only direction that leaves zero."""
+    from twolayer.plot.best import best_line
     from twolayer.plot.style import DIRECTIONS
 
     chosen = told(data)
@@ -139,6 +146,12 @@ def draw(data: xr.Dataset) -> Figure:
             ax.fill_between(t, low, high, color=colour, alpha=0.2, lw=0)
             at = t + 0.012 * steps * (r - (k - 1) / 2)
             points(ax, at, mean[:, r], se[:, r], colour, f"runs, $z_{r + 1}$", "os^D"[r % 4])
+        if chosen.alpha >= EXACT:
+            best_line(ax, t[1:], data[f"length_{word}"][1:], "best possible, up to the sign")
+            best_line(ax, t[1:], -data[f"length_{word}"][1:], "_")
+        ax.set_yscale("symlog", linthresh=LINEAR, linscale=2)
+        ax.set(ylim=(-2, 2), yticks=TICKS, yticklabels=[f"{x:g}" for x in TICKS])
+        ax.minorticks_off()
         mark_steps(ax, steps)
         ax.set_title(TITLES[word])
     panels[0].set_ylabel(r"overlap, mean of sign$(a_j)\, M_{jr}$")

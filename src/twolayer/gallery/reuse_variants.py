@@ -43,7 +43,7 @@ def reuse_variants(
     target: str = "tanh(z1 + He3(z2))",
     activation: str = "relu",
     dim: int = 2000,
-    seeds: int = 24,
+    seeds: int = 96,
     alpha: float = 3.0,
     eta: float = 0.2,
     noise: float = 0.1,

@@ -37,7 +37,7 @@ def second_layer(
     dim: int = 1000,
     rho: float = 0.05,
     noise: float = 0.0,
-    seeds: int = 16,
+    seeds: int = 32,
     time: float = 1.6,
     level: float = 0.4,
 ) -> Finding:

@@ -50,7 +50,7 @@ def staircases(
     targets: tuple[str, ...] = TARGETS,
     activations: tuple[str, ...] = ACTIVATIONS,
     dim: int = 1000,
-    seeds: int = 32,
+    seeds: int = 768,
     alpha: float = 4.0,
     lr: float = 4.0,
     steps: int = 4,

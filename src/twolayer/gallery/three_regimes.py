@@ -45,7 +45,7 @@ def three_regimes(
     dim: int = 10_000,
     steps: int = 10_000,
     noise: float = 0.01,
-    seeds: int = 8,
+    seeds: int = 24,
     overlap: float = 0.1,
     activation: str = "erf",
     geometry: str = "projected",

@@ -197,7 +197,7 @@ def solve(
     Returns
     -------
     xarray.Dataset
-        See `twolayer.running.dataset` for the schema.
+        Overlaps, risks and outcomes over seed and time, with all clocks; the guide to results lists its variables.
 
     Examples
     --------

@@ -214,12 +214,13 @@ class Inputs:
         >>> Inputs.of({"kind": "blocks", "variances": [2.0, 0.5], "fractions": [0.5, 0.5]}).count
         2
         """
-        if value is None or value == "isotropic":
-            return cls.isotropic()
         if isinstance(value, Inputs):
             return value
+        if value is None or (isinstance(value, str) and value == "isotropic"):
+            return cls.isotropic()
         if not isinstance(value, dict):
-            reject("inputs", value, "Inputs such as Inputs.blocks(…), or a table with their `kind`")
+            accepted = "Inputs such as Inputs.blocks(…) or Inputs.from_covariance(C), or a table with their `kind`"
+            reject("inputs", value, accepted)
         arguments = dict(value)
         makers = {"isotropic": cls.isotropic, "blocks": cls.blocks, "power_law": cls.power_law}
         make: Any = makers[choice("inputs.kind", arguments.pop("kind", "blocks"), makers)]

@@ -21,7 +21,7 @@ from twolayer.task.problem import Problem, finite_array
 
 __all__ = ["Particles"]
 
-Law = Callable[[np.random.Generator, int], tuple[Any, Any]]
+Sampler = Callable[[np.random.Generator, int], tuple[Any, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ class Particles:
 
     @classmethod
     def sample(
-        cls, problem: Problem, size: int, law: str | Law = "sphere", dim: int | None = None, seed: int = 0
+        cls, problem: Problem, size: int, law: str | Sampler = "sphere", dim: int | None = None, seed: int = 0
     ) -> Particles:
         """Independent particles from a law of (m, q).
 

@@ -49,7 +49,7 @@ class BestPossible:
     target : Target
     noise : float
     data : xarray.Dataset
-        ``overlap`` (branch, alpha, direction, direction_) and ``mmse`` (branch, alpha), with their errors; the
+        ``overlap (branch, alpha, direction, direction_)`` and ``mmse (branch, alpha)``, with their errors; the
         branches are uninformed, informed and equilibrium.
     spinodal, information, algorithm : float or None
         Where an informed fixed point appears, where it becomes the equilibrium, and where it is reached from nothing;

@@ -33,6 +33,7 @@ CELLS = {1: 128, 2: 40}
 SPACING = {2: 0.5, 3: 0.7}  # of the lines, where they form a grid
 FEW_CELLS, SCATTERED = 32, 8  # cells for more directions, and log₂ of the number of lines that do not form a grid
 CHUNK = 600_000  # values of h at once
+TOGETHER = 256  # labels at once, however many there are: one shape to compile
 NARROW = 0.3  # cells across which h moves by less than this many √Δ
 
 
@@ -157,7 +158,7 @@ class Posterior:
     def __call__(self, y: np.ndarray, omega: np.ndarray, V: np.ndarray) -> PosteriorMoments:
         """Moments for labels (n,), guesses (n, k) and one covariance (k, k)."""
         n, k = omega.shape
-        step = min(self.chunk, 1 << max(3, (n - 1).bit_length()))
+        step = min(self.chunk, TOGETHER)
         parts = []
         for at in range(0, n, step):
             some = min(step, n - at)

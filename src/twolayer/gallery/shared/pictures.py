@@ -1,7 +1,7 @@
 """Pictures of the gallery that are small enough to be kept, each with what it shows, and its data.
 
-    images/gallery/NAME.webp         1000 pixels wide, at most 50 kB
-    images/gallery/NAME.nc           the data it is drawn from, where they take at most 100 kB
+    images/gallery/NAME.webp         1200 pixels wide, at most 80 kB
+    images/gallery/NAME.nc           the data it is drawn from, where they take at most 1 MB
     images/gallery/pictures.json     NAME: version, settings, seed and fingerprint of the data; hash of the picture
 
 A picture of a full version stays until its settings are no longer those of the figure.
@@ -28,9 +28,9 @@ __all__ = ["FOLDER", "keep", "known", "redraw"]
 FOLDER = Path("images", "gallery")
 """Where pictures are, beside a file of verdicts."""
 
-WIDTH = 1000
-LARGEST = 50_000
-LARGEST_DATA = 100_000
+WIDTH = 1200
+LARGEST = 80_000
+LARGEST_DATA = 1_000_000
 
 
 def known(folder: str | os.PathLike[str]) -> dict[str, Json]:
