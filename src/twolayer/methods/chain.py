@@ -61,6 +61,7 @@ __all__ = ["Chain"]
 
 SAMPLES_AT_ONCE = 2**14  # normals of one seed held at once
 STEPS_AT_ONCE = 64
+More = Real | None  # what only some rules draw
 EXACT_BATCH = 2**17  # smaller batches are drawn sample by sample unless asked otherwise
 QUIET = 100  # and larger ones up to so many times the tail of g, where the Gaussian limit begins,
 LARGEST_SIZED = 128  # samples of a batch whose Gram matrix is drawn
@@ -134,9 +135,7 @@ class ChainNumbers(NamedTuple):
         return self if self.tempo is None else self._replace(rates=rates_now(self.rates, self.tempo, state))
 
 
-def streamed_sums(
-    spec: ChainForm, frame: Frame, layers: Layers, key: Real, number: Real, own: Real | None = None
-) -> Sums:
+def streamed_sums(spec: ChainForm, frame: Frame, layers: Layers, key: Real, number: Real, own: More = None) -> Sums:
     """Sums over a batch too large to hold: chunk after chunk of samples; ``own`` is the key of a rule that draws."""
     at, chunk = spec.at, spec.chunk
     index = jnp.arange(chunk * at.width, dtype=jnp.uint32)
@@ -159,9 +158,7 @@ def streamed_sums(
     return jax.lax.fori_loop(0, -(-at.batch // chunk), add, (empty, draw(jnp.asarray(0))))[0]
 
 
-def sums_of(
-    spec: ChainForm, params: ChainNumbers, layers: Layers, normals: Real, T: Tree, key: Real | None = None
-) -> Sums:
+def sums_of(spec: ChainForm, params: ChainNumbers, layers: Layers, normals: Real, T: Tree, key: More = None) -> Sums:
     """Sums of a batch from all its normals: sample by sample, or drawn from their Gaussian limit."""
     at, (W, a) = spec.at, layers
     if not spec.gaussian:
@@ -173,7 +170,7 @@ def sums_of(
 
 
 def one_step(
-    spec: ChainForm, params: ChainNumbers, carry: Tree, number: Real, on: Real, sums: Sums, T: Tree, jitter: Real | None
+    spec: ChainForm, params: ChainNumbers, carry: Tree, number: Real, on: Real, sums: Sums, T: Tree, jitter: More
 ) -> Tree:
     """Take step ``number`` of one seed unless it has stopped."""
     state, lane = carry
@@ -205,7 +202,7 @@ def advance_group(
         index = jnp.arange(count, dtype=jnp.uint32)
         return random.normal(keys[None, :, None, role], numbers.astype(jnp.uint32)[:, :, None], index)
 
-    def jitter_of(numbers: Real) -> Real | None:
+    def jitter_of(numbers: Real) -> More:
         """Noise on the steps along the known directions, (…, p, r + c)."""
         at = spec.at
         if not at.form.jitter:
@@ -213,7 +210,7 @@ def advance_group(
         count = at.p * (at.rank + at.columns)
         return normals_of(2, numbers, count).reshape(*numbers.shape, at.p, at.rank + at.columns)
 
-    def keys_of(numbers: Real) -> Real | None:
+    def keys_of(numbers: Real) -> More:
         """Keys of a rule that draws random numbers, one for each step."""
         return random.rule_key(keys[None, :, 2], numbers) if spec.draws_more else None
 
@@ -224,14 +221,7 @@ def advance_group(
         T = factor.build(normals_of(1, numbers, factor.draws), params.table)
 
         def single(
-            params: ChainNumbers,
-            stop: Real,
-            carry: Tree,
-            number: Real,
-            normals: Real,
-            T: Tree,
-            jitter: Real | None,
-            key: Real | None,
+            params: ChainNumbers, stop: Real, carry: Tree, number: Real, normals: Real, T: Tree, jitter: More, key: More
         ) -> Tree:
             here = params.now(carry[0])
             sums = sums_of(spec, here, carry[0].aimed(spec.at.form, here.rates), normals, T, key)
@@ -249,14 +239,7 @@ def advance_group(
         jitter, drawn = (None if x is None else x[0] for x in (jitter_of(numbers[None]), keys_of(numbers[None])))
 
         def single(
-            params: ChainNumbers,
-            key: Real,
-            number: Real,
-            stop: Real,
-            carry: Tree,
-            T: Tree,
-            jitter: Real | None,
-            own: Real | None,
+            params: ChainNumbers, key: Real, number: Real, stop: Real, carry: Tree, T: Tree, jitter: More, own: More
         ) -> Tree:
             here = params.now(carry[0])
             sums = streamed_sums(spec, here.frame, carry[0].aimed(spec.at.form, here.rates), key, number, own)
