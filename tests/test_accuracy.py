@@ -15,8 +15,9 @@ import pytest
 import twolayer as tl
 from twolayer import d
 from twolayer.loops import windows
-from twolayer.loops.host import Silent, follow
+from twolayer.loops.host import follow
 from twolayer.running import progress
+from twolayer.running.progress import Silent
 from twolayer.running.solve import make_task
 
 # a ReLU student of a target that is no ridge: chi is sampled

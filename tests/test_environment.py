@@ -16,7 +16,6 @@ import pytest
 
 import twolayer as tl
 from twolayer.files import environment
-from twolayer.loops.host import Silent
 from twolayer.numerics.precision import float64
 from twolayer.running import progress
 
@@ -118,8 +117,8 @@ class Terminal(io.StringIO):
 
 def test_a_bar_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    assert isinstance(progress.monitor_for(None), Silent)
-    assert isinstance(progress.monitor_for(False), Silent)
+    assert isinstance(progress.monitor_for(None), progress.Silent)
+    assert isinstance(progress.monitor_for(False), progress.Silent)
     assert isinstance(progress.monitor_for(True), progress.Lines)
     monkeypatch.setattr(sys, "stderr", Terminal())
     bar = progress.monitor_for(None)

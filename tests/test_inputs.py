@@ -22,9 +22,11 @@ from twolayer import Inputs, d
 from twolayer.equations.blocks import blocks_of
 from twolayer.equations.layout import BlockLayout
 from twolayer.equations.state import Overlap
+from twolayer.files.rows import read_rows
 from twolayer.files.taskfile import read_task
 from twolayer.gaussian.block_spread import block_spread_of, pack_blocks
 from twolayer.running.blocking import blocking_error
+from twolayer.running.cost import cost_of_comparison
 from twolayer.running.surrogate import surrogate
 from twolayer.task.data import Data
 from twolayer.task.overlaps import rank_of
@@ -441,6 +443,38 @@ def test_the_chain_has_the_law_of_vectors(case: str, monkeypatch: pytest.MonkeyP
     assert min(values) * len(values) < LEVEL
 
 
+def test_blocks_have_independent_lengths() -> None:
+    """What a batch adds outside the known directions is drawn for every block; a chain that shares it fails."""
+    rng, seeds, dims, s = np.random.default_rng(9), 4000, np.array([10, 10]), np.array([1.5, 0.5])
+    problem, start = task(Inputs.blocks(s, dims=dims.tolist()), scalars(0.5, 0.5), scalars(0.1, 0.2), scalars(0.5, 0.5))
+
+    def plain(shared: bool) -> np.ndarray:
+        """The coordinates (A, B) of one neuron in both blocks, three steps."""
+        L = np.sqrt(0.5)
+        A = np.tile(np.array([0.1, 0.2]) / L, (seeds, 1))
+        B = np.sqrt(0.5 - A**2)
+        for _ in range(3):
+            star, own = rng.normal(size=(2, seeds, 2))
+            field = (np.sqrt(s) * (star * A + own * B)).sum(1)
+            e = erf((np.sqrt(s) * star * L).sum(1) / np.sqrt(2)) - erf(field / np.sqrt(2))
+            push = (2.0 * np.sqrt(2 / np.pi) * np.exp(-(field**2) / 2) * e)[:, None] * np.sqrt(s)
+            outside = rng.chisquare(dims - 2, size=(seeds, 2))
+            A, B = A + push * star, np.hypot(B + push * own, push * np.sqrt(outside[:, :1] if shared else outside))
+        return np.asarray(A**2 + B**2)
+
+    def package(method: Any) -> np.ndarray:
+        result = tl.solve(problem, tl.SGD(2.0), method, start, steps=3, save=[3], seeds=seeds)
+        return np.asarray(result.Q_block.values[:, 0, :, 0, 0])
+
+    def apart(Q: np.ndarray) -> np.ndarray:
+        return np.log((Q[:, 0] / s[0]) / (Q[:, 1] / s[1]))
+
+    vectors = apart(package(tl.Vectors(20)))
+    for right in (package(tl.Chain(20)), plain(False)):
+        assert stats.ks_2samp(vectors, apart(right)).pvalue * 2 > LEVEL
+    assert stats.ks_2samp(vectors, apart(plain(True))).pvalue < LEVEL
+
+
 def test_the_chain_at_large_dimensions_follows_the_ode() -> None:
     """Blocks with triangular factors; the bias at d = 4000 is far below the standard errors."""
     problem, start = three()
@@ -522,8 +556,8 @@ def test_methods_that_cannot_say_why() -> None:
     problem, start = three()
     found = tl.support(problem, tl.SGD(1 / d))
     assert {"ODE", "SDE", "Chain", "Vectors", "Map", "Population"} <= set(found.methods)
-    assert "knows inputs N(0, I) only" in found.reasons["MeanField"]
-    with pytest.raises(tl.errors.Refused, match="knows inputs"):
+    assert "not by those of its parts in the blocks" in found.reasons["MeanField"]
+    with pytest.raises(tl.errors.Refused, match="one process stands here for all coordinates"):
         tl.solve(problem, tl.SGD(0.3, batch=2 * d, dataset=2 * d), tl.DMFT(), start, steps=1)
     with pytest.raises(tl.errors.Refused, match="with momentum the rows of the step before"):
         tl.solve(problem, tl.SGD(0.3, batch=50, momentum=0.5), tl.Map(50), start, steps=1)
@@ -589,6 +623,10 @@ def test_inputs_in_task_files_sweeps_and_titles(tmp_path: Path) -> None:
                      '{variances = [1.5, 0.5], fractions = [0.5, 0.5]}') + blocks,
         encoding="utf-8",
     )  # fmt: skip
+    runs = tl.compare(problem, tl.SGD(0.2 / d), [tl.ODE(), tl.Chain(40)], "random", time=0.1, save=1, seeds=2)
+    assert {row.verdict for row in runs.verdicts} == {"undecided"} and "have given sizes" in runs.verdicts[0].reason
+    cost = cost_of_comparison(problem, tl.SGD(0.2 / d), [tl.ODE(), tl.Chain(40)], "random", time=0.1, seeds=2)
+    assert "runs" in str(cost)
     start = read_task(path).start(problem)
     assert start.blocks == 2 and start.dim == 40
     with pytest.raises(tl.InputError, match="Unknown swept key"):
@@ -660,6 +698,25 @@ def test_passes_over_rows() -> None:
     assert np.ptp(one.train_risk[:, 0].values) < 1e-12 and not np.allclose(one.M[0, -1], one.M[1, -1])
 
 
+def test_full_batches_of_rows_are_a_plain_loop() -> None:
+    """Gradient descent on all rows, from weights that overlaps in blocks of one dimension tell."""
+    X, y, star = rows_of_a_feature_map(40, 4, 6, 5)
+    problem = tl.Problem("tanh(z1)", "erf")
+    given = surrogate(problem, X, y, star)
+    assert given.problem.inputs.dims == (1, 1, 1, 1)
+    V = np.linalg.eigh(np.cov(X.T, bias=True))[1][:, ::-1]
+    W, centred = np.array([0.4, -0.3, 0.2, 0.5]), X - X.mean(0)
+    parts = [scalars(*x) for x in ((W @ V) ** 2, (W @ V) * (star[0] @ V), (star[0] @ V) ** 2)]
+    algorithm = tl.SGD(0.8, batch=40, dataset=40)
+    result = tl.solve(given.problem, algorithm, given.method, tl.Overlaps.in_blocks(*parts, dim=4), steps=6, save=6)
+    for step in range(7):
+        field = centred @ W
+        error = y - erf(field / np.sqrt(2))
+        assert float(result.train_risk[0, step]) == pytest.approx((error**2).mean() / 2, rel=1e-10)
+        assert float(result.M[0, step, 0, 0]) == pytest.approx((field * (centred @ star[0])).mean(), rel=1e-10)
+        W = W + 0.8 * (error * np.sqrt(2 / np.pi) * np.exp(-(field**2) / 2)) @ centred / 40
+
+
 def test_the_direction_of_least_squares_and_bad_data() -> None:
     X, y, w = rows_of_a_feature_map(4000, 6, 60, 2)
     found = Data((X, y)).target[0]
@@ -683,6 +740,14 @@ def test_the_direction_of_least_squares_and_bad_data() -> None:
     elsewhere = tl.Overlaps.random(given.problem, 6)
     with pytest.raises(tl.InputError, match="overlaps of the data's target"):
         tl.solve(given.problem, tl.SGD(0.1 / d), given.method, elsewhere, steps=1)
+    alone = tl.solve(problem, tl.SGD(0.1 / d), tl.Vectors(data=(X, y, w)), "hemisphere", steps=4, save=1, seeds=2)
+    assert alone.M_block.shape == (2, 2, 6, 1, 1) and (alone.M.values[:, 0] > 0).all()
+    other = problem.replace(inputs=given.problem.inputs)
+    assert tl.solve(other, tl.SGD(0.1 / d), given.method, "random", steps=2, save=1).sizes["block"] == 3
+    with pytest.raises(tl.InputError, match="must be those of the data"):
+        tl.solve(problem.replace(inputs=Inputs.power_law(1, 6)), tl.SGD(0.1 / d), given.method, "random", steps=2)
+    with pytest.raises(tl.InputError, match="with one for each"):
+        tl.solve(tl.Problem("z1*z2", "erf"), tl.SGD(0.1 / d), given.method, "random", steps=2)
     assert tl.Vectors(data=(X, y)) == tl.Vectors(data=(X, y)) != tl.Vectors(6)
     with pytest.raises(tl.InputError, match="not kept in files"):
         tl.Vectors(**{k: v for k, v in given.method.describe().items() if k != "name"})
@@ -706,6 +771,51 @@ def test_a_comparison_tells_how_far_data_are_from_gaussian() -> None:
     assert not said["normals"].startswith("universality fails")
 
 
+def test_rows_from_files_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The numbers of `compare` in Python, and one sentence for what cannot be read."""
+    from twolayer.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    X, y, w = rows_of_a_feature_map(300, 8, 3, 4)
+    np.savez("rows.npz", X=X, y=y, W_star=w)
+    np.savetxt("rows.csv", np.column_stack([X, y]), delimiter=",", header="a,b,c,d,e,f,g,h,label", comments="")
+    Path("task.toml").write_text(
+        '[problem]\ntarget = "tanh(z1)"\nactivation = "erf"\n[algorithm]\nlr = "1/d"\n'
+        "[run]\nsteps = 200\nsave = 2\nseeds = 4\n",
+        encoding="utf-8",
+    )
+    assert main(["compare", "task.toml", "--data", "rows.npz", "--json", "--methods", "chain"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    problem, algorithm = tl.Problem("tanh(z1)", "erf"), tl.SGD(1 / d)
+    given = surrogate(problem, X, y, w)
+    run = {"steps": 200, "save": 2, "seeds": 4}
+    both = tl.compare(given.problem, algorithm, [tl.Chain(8), given.method], given.start, **run)
+    assert said["universality"] == both.universality and len(said["rows"]) == len(both.verdicts)
+    read = read_rows("rows.csv")
+    np.testing.assert_allclose(np.column_stack(read), np.column_stack([X, y]))
+    np.savez("other.npz", A=X)
+    np.savez("nan.npz", X=np.where(X[0, 0] == X, np.nan, X), y=y)
+    Path("words.csv").write_text("1,2\n3,x\n", encoding="utf-8")
+    Path("text.npz").write_text("hello", encoding="utf-8")
+    for line, words in (
+        ("other.npz", "holds A"),
+        ("nan.npz", "must be finite, but holds nan"),
+        ("words.csv", "must hold numbers"),
+        ("text.npz", "what numpy.savez writes"),
+        ("none.csv", "must exist"),
+        ("rows.txt", "end in .npz or .csv"),
+        ("rows.npz --dim 9", "`run.dim` must be 8"),
+        ("rows.npz --set run.steps=301", "within one pass of 300 rows"),
+        ("rows.csv --set problem.target=z1*z2", "with one for each"),
+        ("rows.npz --set problem.inputs.kind=isotropic", "its own `problem.inputs`"),
+    ):
+        assert main(["compare", "task.toml", "--data", *line.split()]) == 2
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert words in error and error.count(". ") == 0, error
+
+
 # --- analysis ---------------------------------------------------------------------------------------------------------
 
 
@@ -725,7 +835,8 @@ def test_formulas_of_isotropic_inputs_say_so() -> None:
         with pytest.raises(tl.InputError, match=r"holds for inputs N\(0, I\)"):
             call()
     found = tl.analyse("He2(z1)", inputs=inputs)
-    assert found.effective_fraction == pytest.approx(0.34) and "0.34 d" in str(found)
+    assert found.effective_fraction == pytest.approx(0.34) and "0.34 d for directions of largest" in str(found)
+    assert found.even_fraction == pytest.approx(0.68**2 / 0.928) and "0.4983 d for those spread evenly" in str(found)
     assert found.information == tl.analyse("He2(z1)").information
     with pytest.raises(tl.InputError, match="`inputs` must be Inputs"):
         tl.analyse("He2(z1)", inputs=[1, 2])
@@ -733,6 +844,31 @@ def test_formulas_of_isotropic_inputs_say_so() -> None:
     fields = start.fields(problem.inputs)
     plain = tl.moments(problem.replace(inputs=None), fields)
     assert tl.moments(problem, start).risk == pytest.approx(plain.risk)
+
+
+def test_recovery_counts_powers_of_the_effective_dimension_of_the_target() -> None:
+    """Steps to half the overlap, phase retrieval: D log(√D/2)/4γ wherever the target lies, and not tr Σ/‖Σ‖ of them.
+
+    D = tr Σ · Σ s P/Σ s² P goes from tr Σ/‖Σ‖ = d/4 in the widest directions to 4 d in the others.
+    """
+    s, w, dim, rate, seeds = np.array([4.0, 0.25]), np.array([0.2, 0.8]), 200, 0.02, 48
+    inputs = Inputs.blocks(s, w)
+    problem = tl.Problem("He2(z1)", "He2", inputs=inputs)
+    algorithm, found = tl.SGD(rate / d, loss="correlation", geometry="projected"), {}
+    for P in ([0.25, 0.0], [0.2, 0.8], [0.0, 4.0]):
+        D = dim * (s @ P) / (s**2 @ P)
+        start = tl.Overlaps.random(problem, dim, seed=3, size=seeds, P=scalars(*P))
+        runs = tl.solve(problem, algorithm, tl.Chain(dim), start, steps=int(2.5 * D / rate), save=400)
+        overlap = np.abs(runs.M.values[:, :, 0, 0]) / np.sqrt(runs.Q.values[:, :, 0, 0])
+        steps = np.array([np.append(runs.step.values[x > 0.5], np.inf)[0] for x in overlap])
+        found[D / dim] = np.median(steps), D * np.log(np.sqrt(D) / 2) / (4 * rate)
+        # the square of a normal has a standard deviation of √2
+        assert abs((overlap[:, 0] ** 2).mean() * D - 1) < sigmas(3) * np.sqrt(2 / seeds)
+    np.testing.assert_allclose([*found][:2], [inputs.effective_fraction, inputs.even_fraction])
+    for steps, expected in found.values():
+        assert 0.7 < steps / expected < 2.5
+    (top, expected), _, (bottom, _) = found.values()
+    assert bottom / expected > 10 > 2.5 > top / expected
 
 
 def test_the_error_of_blocking_is_measured() -> None:

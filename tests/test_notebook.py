@@ -43,6 +43,7 @@ OBJECTS = {  # what is typed as the last line of a cell, and what its HTML holds
     ),
     "tl.Problem('z1*z2', 'relu', width=2, second_layer=[1, -1])": ("directions k = 2", ">-1<", "<svg"),
     "tl.SGD(1 / (12 * tl.d), geometry='projected')": ("<math>", "0.0833333/d", "Saad–Solla", "<svg", "<circle"),
+    "tl.schedules.warmup(1) * tl.schedules.inverse(scale='2*d', after=1)": ("2*d", "x/horizon", "at d = 1000", "<svg"),
     "tl.Overlaps([[1.0, 0.25], [0.25, 1.0]], [[0.5], [-0.125]])": (">0.25<", ">-0.125<", "<rect"),
     "seen": ("<math>", "information exponent", "at step 2", "<rect"),
     "tl.phase_diagram(ell=3, loss='correlation')": ("δ = 3/2 − μ", "optimum", "<rect", "in one step"),

@@ -256,7 +256,7 @@ def test_starts_that_say_two_things_or_too_little(text: str, message: str, tmp_p
         ("algorithm.batch=[1]", "`algorithm.batch` must be text or an integer or a number, but got [1]."),
         ("run.save=[1, 'a']", "`run.save[1]` must be a number, but got 'a'."),
         ("run.steps=[1, 2.5]", "`run.steps[1]` must be an integer, but got 2.5."),
-        ("run.until.relative=1", "the key `run.until.quantity` is missing."),
+        ("run.until.relative=1", "the key `run.until.quantity` is missing; 'twolayer help tasks' shows a task file."),
         ("problem.str=1", "unknown key 'problem.str'; [problem] accepts target, activation, width, noise, gram,"),
         ("problem.integrator=1", "unknown key 'problem.integrator'; [problem]"),
         ("methods.ode.rtol=1", "unknown key 'methods' (did you mean 'method'?); the file accepts problem,"),

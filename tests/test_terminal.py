@@ -86,7 +86,7 @@ GROUPS = {
 }
 WRITTEN = {
     "lists": ("target.png",),
-    "files": ("moments.png", "slow.png", "both.nc", "task.pdf", "s.png", "task.bib"),
+    "files": ("moments.png", "slow.png", "both.nc", "rows.nc", "task.pdf", "s.png", "task.bib"),
     "measured": ("escape.png", "r.png", "phases.png"),
     "searched": ("best.png", "plateaus.png"),
 }
@@ -109,6 +109,8 @@ def test_examples_run(
     )
     Path("task.toml").write_text(small)
     Path("sweep.toml").write_text(small.replace('["ode", "chain"]', '["chain"]') + SWEEP)
+    X = np.tile(np.kron([[8], [-8]], np.diag(np.repeat([2.0, 0.5], 32))), (8, 1))  # with two variances
+    np.savez("rows.npz", X=X, y=X[:, 0], W_star=np.eye(1, 64))
     wrong: list[Any] = []
     for name, line in EXAMPLES:
         # processes start others, and the packages are tried with the check
@@ -158,7 +160,8 @@ def test_a_flag_that_would_do_nothing_is_refused(line: str, flag: str, capsys: p
 
 
 ACTING = {  # a command, and for each of its flags a value that changes what comes out
-    "analyse 'z1 + z1*z2'": ("--activation erf", "--directions 3", "--latex", "--json"),
+    "analyse 'z1 + z1*z2'": ("--activation erf", "--directions 3", "--latex", "--json",
+                             "--inputs '{variances = [4, 1], dims = [9, 90]}'"),
     "escape --width 2 --dim 500": ("--noise 0.2", "--lr 0.1/d", "--batch 2", "--threshold 0.05", "--ode", "--json",
                                    "--measure 4", "--measure 400 --dry-run"),
     "escape --width 2 --dim 500 --measure 4": ("--seed 1",),
@@ -221,6 +224,8 @@ def test_closed_forms_load_no_jax() -> None:
         "phase-diagram --ell 3 --mu 1 --delta 0",
         "escape --width 10 --dim 300",
         "analyse z1*z2",
+        "thresholds z1**2",
+        "thresholds z1*z2",
     )
     script = (
         "import sys\nfrom twolayer.cli import main\n"

@@ -260,7 +260,7 @@ def test_the_best_possible_of_the_figures(module: str) -> None:
     assert abs(float(best.data.mmse.sel(branch="equilibrium")[0]) / 2 - risk) < 2e-3
 
 
-@pytest.mark.parametrize("target", [*reuse_or_fresh.TARGETS[:-1], reuse_minibatch.TARGET])
+@pytest.mark.parametrize("target", [*reuse_or_fresh.TARGETS, reuse_minibatch.TARGET])
 def test_sharp_labels_of_the_figures_show_all_directions(target: str) -> None:
     """From nothing to exact recovery at the α of the figures of reused samples, and not at a fifth of it.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from twolayer.files.taskfile import TaskTable
 from twolayer.files.zoo import FOLDER, Reference
 from twolayer.files.zoo_quantities import FORMULAS, Measured, from_run
 from twolayer.files.zoo_verdict import ReferenceCheck, judge
+from twolayer.gallery import reused_samples
 
 ALL = tl.zoo()
 QUICK = [name for name, setup in ALL.items() if setup.seconds <= 8]
@@ -227,3 +229,12 @@ def test_the_command_fails_where_numbers_differ(
     monkeypatch.setattr("twolayer.files.zoo._all", lambda: {"wrong": wrong, "right": setup})
     assert main(["zoo", "--check"]) == 1
     assert capsys.readouterr().out.endswith("1 agree, 1 differ, 0 undecided\n")
+
+
+def test_the_gallery_draws_published_numbers_where_the_set_up_is_theirs() -> None:
+    chosen = SimpleNamespace(**tl.gallery.figures()["reused-samples"].settings)
+    found = reused_samples._published(chosen)
+    assert {len(values) for values in found.values()} == {6}
+    assert found["m1"][-1] == pytest.approx(0.2147, abs=2e-3)  # what DMFT and runs at d = 5000 give
+    chosen.eta = 0.3
+    assert reused_samples._published(chosen) == {}

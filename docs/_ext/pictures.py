@@ -15,6 +15,7 @@ from playground import ADDRESS
 from sphinx.application import Sphinx
 
 from twolayer.explorer.presets import catalogue
+from twolayer.files.zoo import zoo
 from twolayer.gallery.shared import pictures, records
 from twolayer.gallery.shared.registry import GROUPS, figures
 
@@ -63,13 +64,13 @@ def heading(group: str) -> str:
 
 
 def thumbnails(kept: dict[str, dict[str, Any]], verdicts: dict[str, dict[str, Any]]) -> str:
-    """All pictures, group by group: three in a row where there is room, with caption, verdict and time."""
+    """All pictures, group by group: two in a row where there is room, with caption, verdict and time."""
     lines = []
     for group in GROUPS:
         names = [name for name, entry in figures().items() if entry.group == group and name in kept]
         if not names:
             continue
-        lines += [f"**{heading(group)}**", "", ":::::{grid} 1 2 2 3", ":gutter: 3", ""]
+        lines += [f"**{heading(group)}**", "", ":::::{grid} 1 1 2 2", ":gutter: 3", ""]
         for name in names:
             version = kept[name]["version"]
             lines += [f"::::{{grid-item-card}} {name}", f":img-top: images/gallery/{name}.webp"]
@@ -108,7 +109,7 @@ def verdict(line: str) -> str:
 
 def settings_table(name: str, verdicts: dict[str, dict[str, Any]]) -> list[str]:
     """Settings of both versions, and what each was recorded with."""
-    entry, lines = figures()[name], [":::{dropdown} Settings, seed and versions", ""]
+    entry, lines = figures()[name], [":::{dropdown} Settings, versions and papers", ""]
     quick = records.settings_of(entry, "quick")
     lines += ["| setting | full | quick |", "|---|---|---|"]
     lines += [
@@ -119,7 +120,15 @@ def settings_table(name: str, verdicts: dict[str, dict[str, Any]]) -> list[str]:
         made = ", ".join(f"{package} {stored['versions'][package]}" for package in PACKAGES)
         lines += ["", f"The {version} version was recorded at seed {stored['seed']} with {made}; its data have the "]
         lines[-1] += f"fingerprint `{stored['data'].removeprefix('sha256:')[:16]}…` in [gallery.json](gallery.json)."
-    return [*lines, "", "Another value: `--set key=value`.", ":::", ""]
+    return [*lines, "", "Another value: `--set key=value`.", "", *published(name), ":::", ""]
+
+
+def published(name: str) -> list[str]:
+    """Set-ups of the zoo with numbers from the papers of a figure."""
+    behind = figures()[name].papers
+    found = [f"`{setup}`" for setup, entry in zoo().items() if set(entry.papers) & set(behind)]
+    words = f"Numbers that these papers give are in the [zoo](zoo.md): {', '.join(found)}."
+    return [f"Papers: {', '.join(f'`{key}`' for key in behind)}. {words if found else ''}", ""]
 
 
 def doors(name: str, root: Path) -> list[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from twolayer.cli.common import add_common, figure_path, fold, idle, say
 
 EXAMPLES = (
     ("twolayer analyse 'z1 + z1*z2'", "exponents, and what is learned at which step"),
     ("twolayer analyse 'He3(z1)' --activation relu", "the staircase of an activation"),
+    ("twolayer analyse 'He2(z1)' --inputs '{variances = [4, 1], dims = [9, 90]}'", "with the effective dimension"),
     ("twolayer analyse 'z1*z2*z3' --out target.png", "a figure of the Hermite coefficients"),
 )
 
@@ -18,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", help="a formula in z1, z2, … such as 'z1 + z1*z2'")
     parser.add_argument("--activation", metavar="NAME", help="show its staircase too, such as relu")
     parser.add_argument("--directions", type=int, metavar="K", help="directions, where the formula has fewer")
+    parser.add_argument("--inputs", metavar="TABLE", help="their law, as in task files: effective dimensions are told")
     parser.add_argument("--latex", action="store_true", help="print the target as LaTeX only")
     add_common(parser, "draw the Hermite coefficients into this .png, .pdf or .svg")
 
@@ -25,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Analyse and print."""
     if args.latex:
-        idle(args, "with --latex, which prints the formula alone", "--activation", "--json")
+        idle(args, "with --latex, which prints the formula alone", "--activation", "--inputs", "--json")
     path = None if args.out is None else figure_path(args.out)
     from twolayer.functions.activation import Activation
     from twolayer.functions.exponents import analyse
@@ -33,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     sigma = args.activation
     if sigma is not None:
         Activation.of(sigma)
-    result = analyse(args.target, args.directions)
+    result = analyse(args.target, args.directions, _inputs(args.inputs))
     files = []
     if path is not None:
         from twolayer import plot
@@ -41,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         files = [str(plot.save_figure(plot.analysis(result), path))]
     fresh, reused = result.staircase(sigma), result.staircase(sigma, reuse=True)
     more = "" if sigma is None else f"\nfresh, {sigma:<16}{fresh}\nreused, {sigma:<15}{reused}"
-    values = {
+    values: dict[str, Any] = {
         "target": result.target.name,
         "latex": result.latex,
         "information": result.information,
@@ -59,6 +62,20 @@ def run(args: argparse.Namespace) -> int:
         "unused": result.unused,
         "hermite": {",".join(map(str, alpha)): c for alpha, c in result.hermite.items()},
     }
+    if args.inputs is not None:
+        values |= {"effective_fraction": result.effective_fraction, "even_fraction": result.even_fraction}
     lines = (fold(line, then=" " * 23) for line in f"{result}{more}".splitlines())
     say(args, result.latex if args.latex else "\n".join(lines), values, files)
     return 0
+
+
+def _inputs(text: str | None) -> Any:
+    """The law of inputs, written as the table of a task file."""
+    if text is None:
+        return None
+    from twolayer.files.taskfile import assign
+    from twolayer.task.inputs import Inputs
+
+    document: dict[str, Any] = {}
+    assign(document, f"inputs={text}")
+    return Inputs.of(document["inputs"])

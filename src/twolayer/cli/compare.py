@@ -28,13 +28,18 @@ from twolayer.numerics.errors import InputError
 from twolayer.numerics.writing import named
 
 if TYPE_CHECKING:
+    from twolayer.files.taskfile import TaskFile
     from twolayer.numerics.arguments import Json
     from twolayer.running.comparison import Comparison
+    from twolayer.task.method import Method
+    from twolayer.task.overlaps import Overlaps
+    from twolayer.task.problem import Problem
 
 EXAMPLES = (
     ("twolayer compare task.toml", "the methods of the file, judged by the first theory"),
     ("twolayer compare task.toml --methods ode,chain --dim 400", "these methods, at this dimension"),
     ("twolayer compare task.toml --set run.seeds=64 --out both", "more seeds, in both.nc and both.png"),
+    ("twolayer compare task.toml --data rows.npz --out rows", "SGD over given rows, against their Gaussian surrogate"),
     ("twolayer compare task.toml --dry-run", "what it would take"),
 )
 PART = ".part.nc"
@@ -46,6 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("task", metavar="TASK.toml", help="the task file (see 'twolayer help tasks')")
     parser.add_argument("--methods", metavar="A,B", help="methods to compare, instead of the file's")
     parser.add_argument("--dim", type=int, metavar="D", help="dimension, instead of the file's run.dim")
+    parser.add_argument(
+        "--data",
+        metavar="ROWS",
+        help="run SGD over these rows: .npz with X, y and if known W_star, or .csv with columns x_1, …, x_d, y",
+    )
     add_dry_run(parser)
     add_force(parser)
     add_common(parser, "write PATH.nc and PATH.png (default: results/TASK)", "instead of the file's run.seed", CHANGE)
@@ -61,9 +71,14 @@ def run(args: argparse.Namespace) -> int:
     from twolayer.numerics.errors import Interrupted
     from twolayer.running.compare import compare
 
-    problem, algorithm = task.problem(), task.stages() or task.algorithm()
-    methods = task.methods(None if args.methods is None else [word.strip() for word in args.methods.split(",")])
-    start, arguments = task.start(problem), task.run_arguments()
+    algorithm = task.stages() or task.algorithm()
+    words = None if args.methods is None else [word.strip() for word in args.methods.split(",")]
+    if args.data is not None:
+        problem, methods, start = _over_rows(task, words, args.data)
+    else:
+        problem, methods = task.problem(), task.methods(words)
+        start = task.start(problem)
+    arguments = task.run_arguments()
     if args.dry_run:
         from twolayer.running.cost import cost_of_comparison
 
@@ -90,6 +105,31 @@ def run(args: argparse.Namespace) -> int:
     return int(any(failed(result) for result in done.results.values()))
 
 
+def _over_rows(task: TaskFile, words: list[str] | None, path: str) -> tuple[Problem, list[Method], Overlaps]:
+    """The Gaussian surrogate of rows, the methods at their dimension with SGD over the rows, and a random start."""
+    from twolayer.files.rows import read_rows
+    from twolayer.methods.chain import Chain
+    from twolayer.methods.ode import ODE
+    from twolayer.methods.vectors import Vectors
+    from twolayer.running.surrogate import surrogate
+
+    table = task.table
+    for where, names in (("problem", ("inputs", "gram")), ("start", ("Q", "M", "a", "blocks"))):
+        for name in names:
+            if name in getattr(table, where).model_fields_set:
+                raise InputError(f"{task.name}: --data has its own `{where}.{name}`: leave it out.")
+    rows = read_rows(path)
+    given = surrogate(task.problem(), *rows, seed=table.start.seed, law=table.start.random)
+    data, dim = given.method.data, given.method.dim
+    if table.run.dim not in (None, dim):
+        raise InputError(
+            f"{task.name}: `run.dim` must be {dim}, that of the rows, or left out, but is {table.run.dim}."
+        )
+    asked = task.methods(words, dim) or [ODE(), Chain(dim), given.method]
+    methods = [dataclasses.replace(x, data=data) if isinstance(x, Vectors) else x for x in asked]
+    return given.problem, methods if given.method in methods else [*methods, given.method], given.start
+
+
 def keeper(base: Path) -> Callable[[Comparison], None]:
     """Writes what is finished of a comparison that lasts, into BASE.part.nc, for the case that it is killed."""
     began = time.monotonic()
@@ -107,7 +147,8 @@ def keeper(base: Path) -> Callable[[Comparison], None]:
 def rows_of(done: Comparison) -> Json:
     """A comparison as plain values."""
     rows = [dataclasses.asdict(row) for row in done.verdicts]
-    return {"reference": done.reference, "skipped": done.skipped, "rows": rows}
+    found = {"reference": done.reference, "skipped": done.skipped, "rows": rows}
+    return {**found, "universality": done.universality} if done.universality else found
 
 
 def show(done: Comparison) -> None:

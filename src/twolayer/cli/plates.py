@@ -71,7 +71,8 @@ def make_many(args: argparse.Namespace, names: list[str]) -> int:
     if args.json:
         emit({"outcomes": outcomes, "counts": counts, "folder": str(folder)})
     else:
-        print(f"{', '.join(f'{n} {word}' for word, n in counts.items())}; figures and data are in {folder}")
+        told = ", ".join(f"{word} {n}" for word, n in counts.items())
+        print(f"{len(words)} figures: {told}; with their data in {folder}")
     return int("differs" in words or "failed" in words)
 
 

@@ -51,11 +51,13 @@ def run(args: argparse.Namespace) -> int:
         idle(args, "without --amp", "--dim", "--seeds", "--seed")
     grid = None if args.alphas is None else grid_of(args.alphas)
     path = None if args.out is None else figure_path(args.out)
-    from twolayer.analysis.thresholds.amp import simulate
-    from twolayer.analysis.thresholds.best import BestPossible, best_possible
+    from twolayer.analysis.thresholds.amp import Runs, simulate
     from twolayer.analysis.thresholds.law import law_of
     from twolayer.analysis.thresholds.weak import Thresholds, thresholds
     from twolayer.numerics.errors import Interrupted
+
+    if grid is not None:
+        from twolayer.analysis.thresholds.best import best_possible
 
     law = law_of(args.target, args.noise, args.directions)  # refused before any work is done
     best = runs = None
@@ -68,10 +70,10 @@ def run(args: argparse.Namespace) -> int:
         code, done = 1, stop.result
         if isinstance(done, Thresholds):
             result = done
-        elif isinstance(done, BestPossible):
-            best = done
-        else:
+        elif isinstance(done, Runs):
             runs = done
+        else:
+            best = done
     files = []
     if path is not None:
         from twolayer import plot

@@ -21,7 +21,7 @@ from twolayer.compiled.arrays import Arrays, Columns
 from twolayer.compiled.batch import few_samples
 from twolayer.compiled.shape import Row, Shape, UnrolledNumbers, UnrolledState
 from twolayer.compiled.step import new_state
-from twolayer.compiled.stepper import WrittenStepper
+from twolayer.compiled.stepper import STREAMS, WrittenStepper
 from twolayer.equations.orthogonal import overlaps
 from twolayer.loops.watching import DIVERGED, Lane, Watch, accept
 from twolayer.numerics import random
@@ -218,6 +218,13 @@ def spread_out(state: Any, mesh: Any, places: int) -> Any:
     return jax.lax.with_sharding_constraint(wide, NamedSharding(mesh, LAST_OVER_SEEDS))  # type: ignore[no-untyped-call]
 
 
+@partial(jax.jit, static_argnames="mesh")
+def keys_of(words: Any, runs: Any, mesh: Any) -> Any:
+    """Keys (4, places) of the streams of all runs."""
+    keys = jnp.stack([word for role in STREAMS for word in random.threefry(words, np.uint32(role), runs[0])])
+    return jax.lax.with_sharding_constraint(keys, NamedSharding(mesh, LAST_OVER_SEEDS))  # type: ignore[no-untyped-call]
+
+
 @partial(jax.jit, static_argnames="p")
 def seen(state: Any, L: Any, p: int) -> Any:
     """Q, M and a of states (numbers, seeds)."""
@@ -230,13 +237,13 @@ class DeviceStepper(WrittenStepper):
 
     def start(self) -> Any:
         """Numbers (numbers of a state, places) on the devices; one column where all seeds start alike."""
-        self.seeds, devices = len(self.keys), jax.devices()
+        self.seeds, devices = len(self.lanes.points), jax.devices()
         whole = TOGETHER * len(devices)
         self.places = -(-self.seeds // whole) * whole
         self.mesh = Mesh(np.array(devices), ("seeds",))
         self.how = kernel_for(self.shape)
         self.given = self.put(self.numbers)
-        self.words = self.put(self.keys)
+        self.words = keys_of(*self.identities(), mesh=self.mesh)
         rows, p = self.rows(), self.at.p
         by_columns = rows[:, :-p].reshape(len(rows), p, -1).swapaxes(1, 2).reshape(len(rows), -1)
         return self.put(np.concatenate([by_columns, rows[:, -p:]], axis=1))
@@ -249,6 +256,16 @@ class DeviceStepper(WrittenStepper):
         filled[:, : self.seeds] = x.T
         filled[:, self.seeds :] = filled[:, :1]
         return jax.device_put(filled, NamedSharding(self.mesh, LAST_OVER_SEEDS))
+
+    def identities(self) -> tuple[Any, Any]:
+        """Two words of the seed, and the number of the run in it, of which keys are made where they are used."""
+        tasks = self.lanes.tasks
+        words = [np.array([[task.seed >> 32, task.seed & 0xFFFFFFFF]], np.uint32) for task in tasks]
+        if len(tasks) > 1:
+            given = iter(words)
+            words = [self.lanes.per_lane(lambda task: np.repeat(next(given), task.seeds, axis=0))]
+        runs = self.lanes.per_lane(lambda task: task.runs.astype(np.uint32))
+        return self.put(words[0]), self.put(runs[:, None])
 
     def run(self, carry: Any, start: Any, stop: Any) -> Any:
         """Compiled steps of all seeds."""

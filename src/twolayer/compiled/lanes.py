@@ -15,7 +15,7 @@ import numpy as np
 
 from twolayer.compiled.program import LANES, Program, program_for
 from twolayer.compiled.shape import Shape
-from twolayer.compiled.stepper import WrittenStepper
+from twolayer.compiled.stepper import STREAMS, WrittenStepper
 from twolayer.loops.watching import Lane
 from twolayer.numerics.arguments import Notes
 from twolayer.task.method import Snapshot
@@ -42,11 +42,12 @@ class CompiledStepper(WrittenStepper):
 
     def start(self) -> np.ndarray:
         """One row of numbers for each seed."""
-        seeds = len(self.keys)
-        numbers = np.broadcast_to(self.numbers, (seeds, self.numbers.shape[1]))
-        self.ensemble = LaneGroup(self.shape, numbers, self.keys, self.shared)
+        lanes = len(self.lanes.points)
+        numbers = np.broadcast_to(self.numbers, (lanes, self.numbers.shape[1]))
+        keys = np.asarray(self.lanes.keys(*STREAMS)).reshape(-1, 4)
+        self.ensemble = LaneGroup(self.shape, numbers, keys, self.shared)
         rows = self.rows()
-        return np.broadcast_to(rows, (seeds, rows.shape[1]))
+        return np.broadcast_to(rows, (lanes, rows.shape[1]))
 
     def run(self, carry: Any, start: Any, stop: Any) -> Any:
         """Compiled steps of all seeds."""

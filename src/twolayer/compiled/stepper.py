@@ -16,13 +16,16 @@ from twolayer.compiled.formula import formula_of_activation, formula_of_target
 from twolayer.compiled.shape import BlockShape, Shape
 from twolayer.equations.layout import BlockLayout
 from twolayer.equations.orthogonal import Reduced, embed, overlaps, scaled_overlaps
+from twolayer.equations.step import coefficients_of
 from twolayer.gaussian.nodes import target_frame
 from twolayer.loops.stepwise import Lanes, Stepper
 from twolayer.numerics import random
 from twolayer.numerics.wishart import GramFactors
 from twolayer.task.problem import Problem
 
-__all__ = ["WrittenStepper"]
+__all__ = ["STREAMS", "WrittenStepper"]
+
+STREAMS = (random.Role.FIELDS, random.Role.ORTHOGONAL)  # of samples, and of Gram factors
 
 
 def shape_of(problem: Problem, at: Reduced, quantity: str | None, noisy: bool, layout: BlockLayout | None) -> Shape:
@@ -66,7 +69,6 @@ class WrittenStepper(Stepper):
     shape : Shape
     numbers : array (seeds or 1, numbers of a lane)
         η, κ, √Δ, threshold, its sign, and the table unless there are blocks; one row where all seeds share it.
-    keys : array of uint32 (seeds, 4)
     shared : array
         Numbers of blocks, which all seeds share (in_blocks.py).
     """
@@ -78,21 +80,22 @@ class WrittenStepper(Stepper):
     ) -> None:
         self.at, self.lanes, self.layout, problem = at, lanes, layout, lanes.task.problem
         self.L, self.inverse = (np.asarray(x) for x in target_frame(problem.P))
-        noise, rates = np.asarray(lanes.noise), lanes.rates(dims)
-        watch = [np.zeros_like(noise), np.ones_like(noise)] if lanes.watch is None else list(lanes.watch)
-        columns = [rates.step, rates.shrink, np.sqrt(noise), *watch]
-        n = 1 if len(dims) == 1 and lanes.watch is None else len(noise)
+        n = 1 if len(dims) == 1 and lanes.watch is None else len(lanes.points)
+        spread = (lambda values: np.asarray(values, float)) if n == 1 else lanes.spread
+        rates = [coefficients_of(x.algorithm, x.problem.divisor, dim) for x, dim in zip(lanes.tasks, dims, strict=True)]
+        noise = [task.problem.noise for task in lanes.tasks]
+        own = spread([(x.step, x.shrink, np.sqrt(y)) for x, y in zip(rates, noise, strict=True)])
+        watch = np.array([[0.0, 1.0]]) if lanes.watch is None else np.concatenate(lanes.watch, axis=1)
         self.shared = np.zeros(1)
         if layout is None:
-            table = np.asarray(tables[0])[None] if n == 1 else lanes.spread(tables)
+            table = spread(tables).reshape(n, -1)
         else:
             assert isinstance(at.factor, GramFactors)
             table, self.L = np.zeros((n, 0)), layout.L
-            own = [x for x, group in zip(tables[0], at.factor.groups, strict=True) if group.triangular]
-            self.shared = np.concatenate([np.ravel(x) for x in (layout.scale, layout.L, layout.spread, *own)])
-        self.numbers = np.concatenate([*(np.asarray(x, float)[:n] for x in columns), table.reshape(n, -1)], axis=1)
-        self.shape = shape_of(problem, at, lanes.quantity, bool((noise > 0).any()), layout)
-        self.keys = np.asarray(lanes.keys(random.Role.FIELDS, random.Role.ORTHOGONAL)).reshape(-1, 4)
+            triangles = [x for x, group in zip(tables[0], at.factor.groups, strict=True) if group.triangular]
+            self.shared = np.concatenate([np.ravel(x) for x in (layout.scale, layout.L, layout.spread, *triangles)])
+        self.numbers = np.concatenate([own, np.broadcast_to(watch, (n, 2)), table], axis=1)
+        self.shape = shape_of(problem, at, lanes.quantity, max(noise) > 0, layout)
 
     def rows(self) -> np.ndarray:
         """The start in the orthonormal basis, W and a in one row of numbers for each seed; one row if all are alike."""

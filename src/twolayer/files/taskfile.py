@@ -174,7 +174,7 @@ def _one_sentence(error: ValidationError, source: str, model: type[Table], insid
         )
     key, before = _key(first["loc"]), f"{inside}." if inside else ""
     if first["type"] == "missing":
-        return InputError(f"{source}: the key `{before}{key}` is missing.")
+        return InputError(f"{source}: the key `{before}{key}` is missing; 'twolayer help tasks' shows a task file.")
     # a key of several types fails once for each of them; if one fails inside a list, that is the one that was meant
     within = [e for e in errors if _key(e["loc"]).startswith(f"{key}[")]
     same = within[:1] or [e for e in errors if _key(e["loc"]) == key]

@@ -301,7 +301,10 @@ class Analysis:
     tolerance : float
         Smallest moment (for y of unit variance) that the chain can see.
     effective_fraction : float
-        d_eff/d, d_eff = tr Σ/‖Σ‖ of the inputs: exponents count powers of d_eff.
+        d_eff/d, d_eff = tr Σ/‖Σ‖ of the inputs: exponents count powers of d_eff for targets in the directions of
+        largest variance, whatever lies elsewhere is slower.
+    even_fraction : float
+        (tr Σ)²/(d tr Σ²), the same for targets that are spread evenly over all directions.
     """
 
     target: Target
@@ -314,6 +317,7 @@ class Analysis:
     tolerance: float
     _nodes: _Nodes = field(repr=False)
     effective_fraction: float = 1.0
+    even_fraction: float = 1.0
 
     @property
     def latex(self) -> str:
@@ -424,7 +428,10 @@ class Analysis:
             f"reused batches         {self.staircase(reuse=True)}",
         ]
         if self.effective_fraction != 1:
-            lines.append(f"effective dimension    {self.effective_fraction:.4g} d")
+            lines.append(
+                f"effective dimension    {self.effective_fraction:.4g} d for directions of largest variance, "
+                f"{self.even_fraction:.4g} d for those spread evenly"
+            )
         if len(self.unused):
             lines.append(f"does not enter         {_written(*self.unused)}")
         if len(self.unresolved):
@@ -472,7 +479,8 @@ def analyse(target: TargetLike, directions: int | None = None, inputs: object = 
         k, for a callable.
     inputs : Inputs, optional
         The law of the inputs. The fields are Gaussian whatever it is, so exponents, leaps and staircases stay; what
-        they are powers of is the effective dimension tr Σ/‖Σ‖, which the result then tells.
+        they are powers of is an effective dimension, which the result then tells: tr Σ/‖Σ‖ for targets in the
+        directions of largest variance, (tr Σ)²/tr Σ² for those that are spread evenly.
 
     Examples
     --------
@@ -480,11 +488,13 @@ def analyse(target: TargetLike, directions: int | None = None, inputs: object = 
     >>> result.information, result.leap, result.chain
     (1, 2, [(1, 1), (2, 2)])
     """
-    fraction = 1.0 if inputs is None else getattr(inputs, "effective_fraction", None)
-    if fraction is None:
-        reject("inputs", inputs, "Inputs such as Inputs.blocks(…)")
+    fractions: dict[str, Any] = {}
+    if inputs is not None:
+        fractions = {name: getattr(inputs, name, None) for name in ("effective_fraction", "even_fraction")}
+        if None in fractions.values():
+            reject("inputs", inputs, "Inputs such as Inputs.blocks(…)")
     kept = _analysed(Target.of(target, directions))
-    return replace(kept, chain=list(kept.chain), effective_fraction=float(fraction))
+    return replace(kept, chain=list(kept.chain), **fractions)
 
 
 @lru_cache(maxsize=16)

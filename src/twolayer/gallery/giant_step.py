@@ -35,7 +35,7 @@ RESOLUTION = 0.1  # of full overlap
 @figure(
     "giant-step",
     "overlap after one giant step: linear targets with n_b = αd, and h2, h3 against the batch exponent",
-    quick={"seeds": 16, "dims": (400, 1000), "count": 4, "dim": 400},
+    quick={"seeds": 96, "dims": (400, 1000), "count": 4, "dim": 400},
     group="phase-diagram",
     papers=("arnaboldi2024", "dandi2023"),
 )

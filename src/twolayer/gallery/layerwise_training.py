@@ -31,7 +31,7 @@ FINE = 9  # values of α of the lines of theory
 @figure(
     "layerwise",
     "test risk after t giant steps and a ridge fit of the second layer, against steps and alpha",
-    quick={"dim": 200, "seeds": 6, "samples": 500},
+    quick={"dim": 400, "seeds": 6, "samples": 500},
     group="giant-steps",
 )
 def layerwise(

@@ -29,6 +29,7 @@ TIMES = 3.0  # the claimed order that the largest deviation may be
 SPREAD = 0.3  # of the first overlaps: large enough for the plateau to be short
 EDGES = np.linspace(-1.0, 1.0, 61)
 COARSE = EDGES[::3]
+ROOM = 40.0  # above the highest density: for the inset
 AT_ENDS = 0.9  # |cosines| beyond this are counted as found
 LEAST = 3 * (1 - AT_ENDS)  # part of the mass there that counts as piled up: thrice that of even cosines
 
@@ -159,7 +160,7 @@ def _frame(left: Any, right: Any, data: xr.Dataset, i: int) -> None:
     left.set_title(f"$t = {float(here.scatter_time):.3g}$")
     right.stairs(here.density.values, EDGES, fill=True, color=DIRECTIONS[2], alpha=0.7, label="mean field")
     right.stairs(here.network_density.values, COARSE, color=COLOURS["ode"], lw=1, label="network (ODE)")
-    top = 1.1 * float(max(data.density.max(), data.network_density.max()))
+    top = ROOM * float(max(data.density.max(), data.network_density.max()))
     right.set(xlim=(-1, 1), ylim=(0.02, top), yscale="log", xlabel=r"cosine $m/\sqrt{Q}$", ylabel="density")
     right.set_title(f"$t = {float(here.histogram_time):.3g}$")
     _inset(left, data, i, "scatter_time", "sgd_risk", "ode_risk", "chain")
@@ -169,7 +170,7 @@ def _frame(left: Any, right: Any, data: xr.Dataset, i: int) -> None:
 def _inset(ax: Any, data: xr.Dataset, i: int, clock: str, first: str, second: str, colour: str) -> None:
     from twolayer.plot.style import COLOURS, positive
 
-    inset = ax.inset_axes((0.05, 0.06, 0.4, 0.26) if clock == "scatter_time" else (0.12, 0.66, 0.3, 0.28))
+    inset = ax.inset_axes((0.16, 0.06, 0.34, 0.26) if clock == "scatter_time" else (0.4, 0.7, 0.36, 0.22))
     inset.plot(data[clock], positive(data[first]), color=COLOURS[colour], lw=1.2)
     inset.plot(data[clock], positive(data[second]), "--", color=COLOURS["ode"], lw=0.9)
     inset.plot(data[clock][i], positive(data[second])[i], "o", color=COLOURS["ode"], ms=3.5)

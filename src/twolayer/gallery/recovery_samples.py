@@ -32,7 +32,7 @@ RANGES = {1: 64, 2: 64, 3: 4, 4: 1}
 @figure(
     "recovery-samples",
     "probability of finding the direction below and above the critical number of samples",
-    quick={"dims": (4, 12), "seeds": 32},
+    quick={"dims": (20, 40), "seeds": 64},
     group="recovery",
     papers=("benarous2021",),
 )

@@ -49,6 +49,7 @@ def recovery_times(
         runs = [part(f"k={k},N={n}", partial(measured, k, n, PATIENCE[k], seeds, seed)) for n in dims]
         weak, strong = (np.array([run[name].values for run in runs]) for name in ("weak", "strong"))
         weak = np.maximum(weak, 1.0)  # a start beyond the level has seen no sample, and a logarithm needs one
+        strong = np.maximum(strong, weak + 1.0)  # so has a run that passes both levels at once
         scale = np.log(dims) if k == 2 else np.ones(len(dims))
         fits[k] = median_power_law(dims, list(weak / scale[:, None]), seed=seed)
         descent = [s[np.isfinite(s)] - w[np.isfinite(s)] for w, s in zip(weak, strong, strict=True)]

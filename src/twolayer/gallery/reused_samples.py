@@ -95,8 +95,21 @@ def _verdict(pairs: dict[int, StepPair]) -> Verdict:
     return verdict("gradient descent on the same samples follows dynamical mean-field theory", checks, "; ".join(notes))
 
 
+def _published(chosen: Any) -> dict[str, np.ndarray]:
+    """What the paper measured at steps 1, 2, … of the same set-up: m_1, m_2, Q_11, Q_12 and the test risk, by name."""
+    setup = tl.zoo("dandi2024-reused")
+    task = setup.problem.target.name, setup.problem.activation.name
+    rates = setup.algorithm.lr.coefficient, setup.algorithm.batch.coefficient
+    if task != (chosen.target, chosen.activation) or not np.allclose(rates, (chosen.alpha * chosen.eta, chosen.alpha)):
+        return {}
+    # its theory has a known error
+    stored = {ref.quantity: np.asarray(ref.value) for ref in setup.reference if not ref.known}
+    m = {f"m{r}": np.cumsum(stored[f"M[1,{r}]"] - stored[f"M[2,{r}]"]) / 2 for r in (1, 2)}  # stored are the changes
+    return {**m, "Q1": stored["Q[1,1]"], "Q2": stored["Q[1,2]"], "risk2": stored["risk"]}
+
+
 def draw(data: xr.Dataset) -> Figure:
-    """Overlaps, norms and risks; theory in ink, solid and dashed, and a colour for each dimension of the runs."""
+    """Overlaps, norms and risks; theory in ink, a colour for each dimension of the runs, crosses for published ones."""
     from twolayer.plot.best import best_line
     from twolayer.plot.style import COLOURS, DIRECTIONS
 
@@ -110,6 +123,7 @@ def draw(data: xr.Dataset) -> Figure:
         middle: [(data.Q[:, 0, l], "Q", (..., 0, l), rf"$Q_{{1{l + 1}}}$") for l in range(2)],
         right: [(data[w], w, (...,), n) for w, n in (("train_risk", "training"), ("risk", "test"))],
     }
+    published = _published(chosen)
     for ax, rows in curves.items():
         for k, (theory, name, index, label) in enumerate(rows):
             ax.plot(t, theory, ("-", "--")[k], color=COLOURS["theory"], label=f"DMFT, {label}", zorder=6)
@@ -118,6 +132,10 @@ def draw(data: xr.Dataset) -> Figure:
                 at = t + 0.08 * (i - (data.sizes["dim"] - 1) / 2)
                 word = f"{label}, $d = {dim}$, {chosen.seeds[i]} runs"
                 points(ax, at, mean, error, DIRECTIONS[i], word, "os"[i % 2], "none" if k else None)
+            seen = published.get(f"{name}{k + 1}", np.zeros(0))[: chosen.steps]
+            if seen.size:
+                word = "published, $d = 5000$" if name == "risk" or not k else "_published"
+                ax.plot(t[1 : len(seen) + 1] + 0.2, seen, "x", color=COLOURS["theory"], ms=4, label=word, zorder=7)
         mark_steps(ax, chosen.steps)
         ax.legend(fontsize=6.5)
     right.legend(fontsize=6.5, loc="lower left", bbox_to_anchor=(0, 0.06), ncols=2)

@@ -35,7 +35,7 @@ NOISE = 0.1
 @figure(
     "sgd-to-ode",
     "largest deviation of SGD from the ODE against √(γ/(pd))",
-    quick={"dims": (50, 200), "seeds": 16, "time": 0.5},
+    quick={"dims": (100, 400), "seeds": 16, "time": 0.5},
     group="mean-field",
 )
 def sgd_to_ode(

@@ -31,6 +31,11 @@ def _batch(engine: Engine, points: Tree) -> Numbers:
     return jax.vmap(engine.excess_risk)(*points)
 
 
+def _filled(x: np.ndarray, size: int) -> np.ndarray:
+    """Whole batches only, the last point repeated: one compiled shape for all counts."""
+    return x if len(x) == size else np.concatenate([x, np.repeat(x[-1:], size - len(x), axis=0)])
+
+
 @float64
 def irreducible(problem: Problem) -> float:
     """½ E Var(y|z): Δ/2, and what flips add; infinite where the noise has no variance.
@@ -76,7 +81,5 @@ def excess_risks(
     work = max(min(engine.risk_work(p), terms), p * p)
     least = 256 if work * 256 < CHEAP else 1  # so that a few points and a trajectory are one compiled shape
     size = int(np.clip(terms // work, 1, min(most, max(least, 2 ** count.bit_length()))))
-    padded = -(-count // size) * size  # whole batches only: one compiled shape for all counts
-    filled = [np.concatenate([x, np.repeat(x[-1:], padded - count, axis=0)]) for x in flat]
-    parts = [_batch(engine, tuple(x[i : i + size] for x in filled)) for i in range(0, padded, size)]
+    parts = [_batch(engine, tuple(_filled(x[i : i + size], size) for x in flat)) for i in range(0, count, size)]
     return np.concatenate([np.asarray(x) for x in parts])[:count].reshape(lead), engine.label.split(";")[0]

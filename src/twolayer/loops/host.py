@@ -19,7 +19,7 @@ from twolayer.numerics.arguments import Monitor, Notes
 from twolayer.numerics.types import Tree
 from twolayer.task.method import Evolution, Measure, Outcome, Snapshot
 
-__all__ = ["Keeper", "Monitor", "Record", "Silent", "Standing", "StartAgain", "follow", "settled"]
+__all__ = ["Keeper", "Monitor", "Record", "Standing", "StartAgain", "follow", "settled"]
 
 
 class StartAgain(Exception):
@@ -38,19 +38,6 @@ def settled(arrays: Tree) -> Tree:
         wall.sleep(pause)
         pause = min(2 * pause, 0.002)
     return arrays
-
-
-class Silent:
-    """A monitor that does nothing."""
-
-    def begin(self, label: str, end: float) -> None:
-        """Ignore."""
-
-    def update(self, position: float) -> None:
-        """Ignore."""
-
-    def finish(self) -> None:
-        """Ignore."""
 
 
 @dataclass(frozen=True, eq=False)

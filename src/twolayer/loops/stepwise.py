@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import time as wall
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import jax
@@ -120,8 +120,6 @@ class Lanes:
         Steps that earlier stages have taken on it.
     quantity, engine, watch
         What is watched, the averages it takes, and the thresholds; None where nothing is.
-    noise : array (groups, lanes)
-        Δ.
     bookkeeping : Lane
         Of all lanes at the start.
     """
@@ -131,27 +129,35 @@ class Lanes:
         self._rates: list[np.ndarray] = []
         self.seeds = sum(task.seeds for task in tasks)
         lanes = lanes or (CPU_LANES if jax.default_backend() == "cpu" else min(DEVICE_LANES, self.seeds))
-        place = np.concatenate([(task.runs + task.seed % lanes) % lanes for task in tasks])
-        group = np.arange(self.seeds) if lanes == 1 else earlier(place)
-        groups = int(group.max()) + 1
+        self.index = np.arange(self.seeds)
+        if lanes > 1:
+            place = np.concatenate([(task.runs + task.seed % lanes) % lanes for task in tasks])
+            self.index = earlier(place) * lanes + place
+        groups = int(self.index.max()) // lanes + 1
         if len(tasks) > 1:  # powers of two, so that stacks of many sizes share a few compiled shapes
             groups = 2 ** (groups - 1).bit_length()
         self.shape = (groups, lanes)
-        self.index = group * lanes + place
-        self.taken = np.zeros(groups * lanes, bool)
-        self.taken[self.index] = True
-        self._source = np.zeros(groups * lanes, int)
-        self._source[self.index] = np.arange(self.seeds)
         self._in_order = lanes == 1 and groups == self.seeds  # nothing to look up, which counts for 10⁶ seeds
+        self.taken, self._source = np.ones(self.seeds, bool), self.index
+        if not self._in_order:
+            self.taken = np.zeros(groups * lanes, bool)
+            self.taken[self.index] = True
+            self._source = np.zeros(groups * lanes, int)
+            self._source[self.index] = np.arange(self.seeds)
         until = self.task.until
         self.quantity = None if until is None else until.quantity
         risky = self.quantity in ("risk", "excess_risk")
         self.engine = select(self.task.problem, "squared").engine if risky else None
         points = self.per_lane(lambda task: np.broadcast_to(task.points, (task.seeds, len(task.points))))
         self.before = self.per_lane(steps_before)
-        self.points = np.where(self.taken[:, None], points + self.before[:, None], 0)
-        self.noise = self.fold(self.per_lane(lambda task: np.full(task.seeds, task.problem.noise)))
+        self.points = points + self.before[:, None]
+        self.points[~self.taken] = 0
         self.bookkeeping, self.watch = self._bookkeeping()
+
+    @cached_property
+    def noise(self) -> Any:
+        """Δ of each lane."""
+        return self.fold(self.per_lane(lambda task: np.full(task.seeds, task.problem.noise)))
 
     def per_lane(self, values: Callable[[Task], Any]) -> np.ndarray:
         """What each task says for its seeds, in one row of lanes; those that no run takes repeat the first."""
@@ -234,7 +240,7 @@ class Lanes:
         """Initial bookkeeping; lanes that no run takes count as stopped, and starts that are there do not move."""
         code = np.where(self.taken, 0, DIVERGED).astype(np.int32)
         if self.quantity is None:
-            return Lane(*map(self.fold, (code, np.full(code.shape, np.nan), np.zeros(code.shape)))), None
+            return Lane(self.fold(code), jnp.full(self.shape, jnp.nan), jnp.zeros(self.shape)), None
         state = (self.engine, *map(self.fold, self.starts()), self.noise)
         values = np.asarray(watched_values(self.quantity, *state)).reshape(-1)
         untils = [task.until for task in self.tasks if task.until is not None]
@@ -312,7 +318,7 @@ class Stepwise(Evolution):
         """Outcome codes and the steps of the algorithm where the seeds stopped."""
         code, stop = self.lanes.unfold(state[1].code), self.lanes.unfold(state[1].stop)
         self._diverged = bool((code == DIVERGED).any())
-        return code, (stop - self.lanes.before[self.lanes.index]) * self.stride
+        return code, (stop - self.lanes.of_seeds(self.lanes.before)) * self.stride
 
     def left(self, state: Tree) -> Tree:
         """What the stepper leaves."""

@@ -27,6 +27,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -198,15 +199,23 @@ def fluctuation(map_: MeanStep, task: Task, loudest: float = 1.0) -> float:
     """
     nodes = StepNodes.build(task.as_trained.problem, task.algorithm, *target_frame(task.problem.P))
     rates = map_.rates._replace(step=map_.rates.step * np.sqrt(loudest))
+    # numbers are data: one compilation serves all rates and batches
+    rates, weights = jax.tree.map(jnp.asarray, (rates, map_.weights))
     parts: Options = {"form": map_.form.flow, "terms": Terms(), "nodes": nodes, "light": None, "tempo": None}
-    step = dataclasses.replace(map_, rates=rates, **parts)
+    step = dataclasses.replace(map_, rates=rates, weights=weights, **parts)
+    return float(jnp.sqrt(_relative_variances(step, task.starts()).max()))
+
+
+@eqx.filter_jit
+def _relative_variances(step: MeanStep, starts: Any) -> Any:
+    """Var Q'_jj/(E Q'_jj)² from each start."""
 
     def of_one(start: Tree) -> Array:
         now = Overlap(*start)
         done = step.mean(Rows(*now), step.engine)
-        own = nodes.own_covariance(*step.around(now, done))
+        assert step.nodes is not None
+        own = step.nodes.own_covariance(*step.around(now, done))
         norm = jnp.diagonal(done.rows.gram) / done.scale**2
         return jnp.diagonal(own.norms) * step.rates.step**2 * step.weights.single / norm**2
 
-    # jitted whole: compiled once for all starts
-    return float(jnp.sqrt(jax.jit(lambda x: jax.lax.map(of_one, x))(task.starts()).max()))
+    return jax.lax.map(of_one, starts)

@@ -222,6 +222,14 @@ class MeanField(Method):
         return None if math.isinf(self.dim) else int(self.dim)
 
     @classmethod
+    def structure(cls, problem: Problem, algorithm: SGD) -> str | None:
+        """Particles have overlaps of whole rows."""
+        return (
+            f"the inputs are {problem.inputs}, and a neuron is followed here by the overlaps and the norm of its whole "
+            "row, not by those of its parts in the blocks"
+        )
+
+    @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Where the ODE is refused, and where nothing of its gradient-flow part survives."""
         reason = ODE.refusal(problem, algorithm)

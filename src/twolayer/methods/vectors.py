@@ -391,7 +391,7 @@ class Vectors(Stackable):
         """Rules that see inner products of inputs want a whole batch at once."""
         rule = algorithm.rule
         if self.data is not None and problem.inputs.plain:
-            return "data have a covariance: give the problem `inputs=Inputs.from_data(X)`"
+            return 'data have a covariance: give the problem `inputs=Inputs.from_data(X)`, or start = "random"'
         if self.data is not None and algorithm.dataset is not None:
             n = algorithm.dataset_at(self.dim)
             if n is not None and n > self.data.count:
@@ -419,8 +419,8 @@ class Vectors(Stackable):
         P = self.data.overlaps(task.problem.inputs)
         if P.shape != task.start.P.shape or not np.allclose(P, task.start.P, atol=1e-6 * max(1.0, np.abs(P).max())):
             raise InputError(
-                "Argument `start` must have the overlaps of the data's target in every block: draw it with "
-                "Overlaps.random(problem, dim, P=…), as twolayer.running.surrogate.surrogate does."
+                "Argument `start` must have the overlaps of the data's target in every block: give the word random, or "
+                "draw it with Overlaps.random(problem, dim, P=…), as twolayer.running.surrogate.surrogate does."
             )
         used = float(task.points[-1]) / task.algorithm.repeat * task.algorithm.batch_at(self.dim)
         if task.algorithm.dataset is None and used > self.data.count:

@@ -5,6 +5,7 @@ Laws such as 0.1/d are drawn at their values where the sweep has one dimension d
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from matplotlib.figure import Figure
 from twolayer.numerics.errors import InputError, reject
 from twolayer.plot.canvas import canvas
 from twolayer.plot.style import DIRECTIONS, house_style
+from twolayer.plot.titles import problem_line
 
 __all__ = ["heatmap", "swept"]
 
@@ -46,7 +48,7 @@ def swept(dataset: xr.Dataset, of: str | None = None, figure: Figure | None = No
     >>> problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD(lr="0.1/d", geometry="projected")
     >>> result = tl.sweep(problem, algorithm, tl.Chain(100), {"method.dim": [100, 200]}, time=0.1, seeds=3)
     >>> swept(result).axes[0].get_xlabel(), swept(result).axes[0].get_ylabel()
-    ('method.dim', 'excess_risk')
+    ('method.dim', 'excess risk')
     """
     values, axes = _chosen(dataset, of)
     along = "save_point" in values.dims
@@ -62,7 +64,8 @@ def swept(dataset: xr.Dataset, of: str | None = None, figure: Figure | None = No
             _curves(ax, dataset, values, axes)
         else:
             raise InputError("Argument `dataset` must have an axis of two values or more.")
-        ax.set_ylabel(str(values.name))
+        ax.set_ylabel(str(values.name).replace("_", " "))
+        ax.set_title(_task(dataset))
         positive = values.values[values.values > 0]
         if positive.size == np.isfinite(values.values).sum() and _wide(positive):
             ax.set_yscale("log")
@@ -119,9 +122,18 @@ def heatmap(
         ax.minorticks_off()
         ax.grid(False)
         lost = int(np.isnan(mean).sum())
-        said = f"{values.name}" + (f"  ({lost} cells without a value are white)" if lost else "")
+        said = str(values.name).replace("_", " ") + (f"  ({lost} cells without a value are white)" if lost else "")
         figure.colorbar(picture, ax=ax, label=said)
+        ax.set_title(_task(dataset))
     return figure
+
+
+def _task(dataset: xr.Dataset) -> str:
+    """What all cells have in common of the task, in a line; what is swept is on the axes."""
+    problem = json.loads(dataset.attrs["description"])["problem"]
+    if not {"target", "activation", "width"} <= set(problem):
+        return ""
+    return problem_line({"noise": 0.0, **problem})
 
 
 class _Axis:

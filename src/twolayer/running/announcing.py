@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import sys
 
-from twolayer.loops.host import Silent
 from twolayer.numerics.arguments import Monitor, Progress
-from twolayer.running.progress import monitor_for
+from twolayer.running.progress import Silent, monitor_for
 
 __all__ = ["Announcer"]
 

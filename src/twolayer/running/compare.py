@@ -132,7 +132,7 @@ def compare(
         return Comparison(tree_of([n for n in names if n in results], results, [], skipped, told, complete=False))
 
     try:
-        for name, method in sorted(names.items(), key=lambda pair: not pair[1].stepwise):
+        for name, method in sorted(names.items(), key=_place):
             # continuous methods are saved where the first stepwise one is
             own = grid if not method.stepwise and grid is not None else ends
             announcer.say(_described(method, seeds))
@@ -285,6 +285,12 @@ def _placed(start: Overlaps, methods: list[Method]) -> Overlaps:
     """The start at the dimension of the first run that takes steps: limits then have its clock."""
     dims = [method.dimension for method in methods if method.stepwise and method.dimension is not None]
     return Overlaps(start.Q, start.M, start.P, start.a, dims[0]) if dims else start
+
+
+def _place(named: tuple[str, Method]) -> tuple[bool, bool]:
+    """Runs over given rows come first, which may be too few, and continuous methods last."""
+    method = named[1]
+    return not method.stepwise, getattr(method, "data", None) is None
 
 
 def _described(method: Method, seeds: int) -> str:

@@ -166,7 +166,7 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
         "method": method.describe(),
         "run": run,
     }
-    advice = {o: advice_on(record, o, task.algorithm) for o in sorted(set(outcome))}
+    advice = {o: advice_on(record, o, task.algorithm) for o in sorted(set(outcome.tolist()))}
     dataset.attrs = {
         "schema": SCHEMA,
         "description": json.dumps(description),
@@ -186,6 +186,8 @@ def scanned(outcome: np.ndarray, snapshot: Snapshot | Measure, excess: np.ndarra
     parts = [x for name, x in snapshot._asdict().items() if x is not None and "risk" not in name]
     if np.isfinite(excess).any():  # there are problems without a finite risk
         parts.append(excess)
+    if all(np.isfinite(x).all() for x in parts):  # seed by seed takes long
+        return outcome
     lost = np.logical_or.reduce([~np.isfinite(x).reshape(size, -1).all(1) for x in parts])
     return np.where(lost & np.isin(outcome, (Outcome.OK, Outcome.REACHED)), Outcome.NOT_FINITE, outcome)
 

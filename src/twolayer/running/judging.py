@@ -271,7 +271,7 @@ class Trial:
 
 
 def _enough(seeds: int, limit: float, noise: float, wanted: float) -> int:
-    """How many seeds bring c standard errors down, in steps of a power of √2: c falls with their number too.
+    """How many seeds bring c standard errors down, in steps of √2 and to two digits: c falls with their number too.
 
     Examples
     --------
@@ -282,7 +282,8 @@ def _enough(seeds: int, limit: float, noise: float, wanted: float) -> int:
     more = float(seeds)
     while -stdtrit(more - 1, tail) / limit * np.sqrt(seeds / more) * noise > wanted:
         more *= np.sqrt(2)
-    return int(np.ceil(more))
+    digits = max(0, int(np.log10(more)) - 1)
+    return int(np.ceil(more / 10**digits)) * 10**digits
 
 
 def judge(

@@ -89,6 +89,11 @@ class Pilots:
             return Finite(lost=f"{words}: nothing says that these are equal")
         if isinstance(pair.method, EXACT) and isinstance(pair.first, EXACT):
             return Finite()
+        if _sized(self.plan):
+            return Finite(
+                lost="the blocks of the inputs have given sizes, and what finite size adds is measured at smaller d: "
+                "Inputs.blocks(variances, fractions) has blocks at every d"
+            )
         dims = dimensions([algorithm for _, algorithm in self.plan.parts], dim)
         least = self.plan.problem.p + self.plan.problem.k + 1
         if dims[-1] < least:
@@ -213,7 +218,7 @@ def planned_pilots(plan: Plan, method: Method, first: Method, start: Overlaps, t
     if dim is None or first.dimension not in (None, dim) or (exact and isinstance(first, EXACT)):
         return []
     dims = dimensions([part[1] for part in plan.parts], dim)
-    if dims[-1] < problem.p + problem.k + 1 or not usable(plan.slowest):
+    if dims[-1] < problem.p + problem.k + 1 or not usable(plan.slowest) or _sized(plan):
         return []
     found = [_at(one, n, plan) for one in (method, first) if one.dimension is not None for n in dims[1:]]
     step = Map(dim, without=("dimension", "ratio"))
@@ -230,6 +235,11 @@ def _at(method: Method, dim: int, plan: Plan) -> Method:
         return Chain(dim)
     other: Method = dataclasses.replace(method, dim=dim)  # type: ignore[call-arg]
     return other
+
+
+def _sized(plan: Plan) -> bool:
+    """Whether inputs have blocks of given sizes, and so one dimension only."""
+    return any(problem.inputs.dims is not None for problem, _ in plan.parts)
 
 
 def _place(dim: int | None) -> str:

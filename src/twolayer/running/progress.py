@@ -5,19 +5,32 @@ A clock of its own shows the first sign of life while code is still being compil
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time as wall
 from typing import Any
 
-from twolayer.loops.host import Silent
 from twolayer.numerics.arguments import Monitor, Progress
 from twolayer.numerics.errors import reject
 
-__all__ = ["Bar", "Lines", "in_notebook", "monitor_for"]
+__all__ = ["Bar", "Lines", "Silent", "in_notebook", "monitor_for"]
 
 PATIENCE = 0.7  # seconds before progress is worth showing
 LONGER = 1.5  # factor between the waiting times of plain lines, the first one a second
+
+
+class Silent:
+    """A monitor that does nothing."""
+
+    def begin(self, label: str, end: float) -> None:
+        """Ignore."""
+
+    def update(self, position: float) -> None:
+        """Ignore."""
+
+    def finish(self) -> None:
+        """Ignore."""
 
 
 class Shown:
@@ -148,7 +161,7 @@ def in_notebook() -> bool:
 def monitor_for(progress: Progress) -> Monitor:
     """The monitor that an argument ``progress`` asks for."""
     if progress is None or progress is True:
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":  # which cannot go back to the start of a line
             return Bar(patience=PATIENCE if progress is None else 0.0)
         if in_notebook():
             return Lines(again=True)

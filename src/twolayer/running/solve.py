@@ -33,6 +33,7 @@ from twolayer.running.bounds import check_work, checkpoint_of
 from twolayer.running.dataset import advice_on, to_dataset
 from twolayer.running.progress import monitor_for
 from twolayer.running.support import check_description, support
+from twolayer.running.surrogate import fitted
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
 from twolayer.task.method import METHODS, Method, Outcome, Task, Until, from_start
@@ -167,7 +168,7 @@ def solve(
     start : Overlaps, Particles or str
         One start for all seeds, or one for each (leading axis). Particles are for methods of infinite width. Or
         ``"random"`` (the same as ``"sphere"``), ``"hemisphere"``, ``"gaussian"``: a start for each seed, from
-        `Overlaps.random` at the dimension of the method.
+        `Overlaps.random` at the dimension of the method; over given rows the inputs are then theirs.
     time, steps, alpha : float or int, or increasing sequence
         End of the run in time t = lr·step/p (Σ lr/p with a schedule), in steps, or in samples/d; a sequence gives the
         save points themselves.
@@ -209,6 +210,7 @@ def solve(
     ((4, 201, 1, 1), {'ok'})
     """
     ends: Options = {"time": time, "steps": steps, "alpha": alpha}
+    problem, start = fitted(problem, method, start, seed, 1 if seeds is None else seeds)
     task = make_task(problem, algorithm, method, start, **ends, save=save, seeds=seeds, seed=seed, until=until)
     check_work([(task, method)], force)
     return finish(task, method, progress, throw, checkpoint_of(checkpoint, task, method))
@@ -292,11 +294,11 @@ def told(task: Task, method: Method, record: Record, throw: bool) -> xr.Dataset:
     dataset = to_dataset(task, method, record)
     if record.interrupted:
         raise Interrupted(dataset)
-    failed = record.outcome == Outcome.MAX_STEPS
-    if failed.any() and throw:
+    met = set(dataset.outcome.values.tolist())  # comparing word by word takes long
+    if Outcome.MAX_STEPS in met and throw:
         raise RunFailed(f"{type(method).__name__} stopped early: {Outcome.ADVICE[Outcome.MAX_STEPS]}.")
-    lost = record.outcome == Outcome.DIVERGED
-    if lost.any():
+    if Outcome.DIVERGED in met:
+        lost = record.outcome == Outcome.DIVERGED
         first = float(np.nanmin(np.where(lost, dataset.stop_time, np.nan)))
         step = f"step {int(np.nanmin(record.stop[lost]))}, " if method.stepwise else ""
         warnings.warn(
@@ -305,8 +307,8 @@ def told(task: Task, method: Method, record: Record, throw: bool) -> xr.Dataset:
             DivergenceWarning,
             stacklevel=5,  # through told, finish, solve and its decorator to the caller
         )
-    stray = dataset.outcome.values == Outcome.NOT_FINITE
-    if stray.any():
+    if Outcome.NOT_FINITE in met:
+        stray = dataset.outcome.values == Outcome.NOT_FINITE
         warnings.warn(
             f"{int(stray.sum())} of {task.seeds} runs hold numbers that are not finite: "
             f"{Outcome.ADVICE[Outcome.NOT_FINITE]}.",

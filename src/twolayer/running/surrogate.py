@@ -17,14 +17,15 @@ import xarray as xr
 from twolayer.methods.chain import Chain
 from twolayer.methods.ode import ODE
 from twolayer.methods.vectors import Vectors
+from twolayer.numerics.errors import InputError, choice
 from twolayer.running.judging import SHARE, Judgement, judge, ranges
 from twolayer.task.data import Data
 from twolayer.task.inputs import BLOCKS, Inputs
 from twolayer.task.method import Method
-from twolayer.task.overlaps import Overlaps
+from twolayer.task.overlaps import LAWS, Overlaps
 from twolayer.task.problem import Problem
 
-__all__ = ["Surrogate", "over_data", "surrogate", "universality"]
+__all__ = ["Surrogate", "fitted", "over_data", "surrogate", "universality"]
 
 
 class Surrogate(NamedTuple):
@@ -71,15 +72,43 @@ def surrogate(
     (4, 4, 20)
     """
     data = Data((X, y) if target is None else (X, y, target))
-    inputs = Inputs.from_data(X, blocks)
+    found, start = _fitted(problem.replace(inputs=None), data, seed, size, law, blocks)
+    return Surrogate(found, Vectors(data=data), start)
+
+
+def _fitted(
+    problem: Problem, data: Data, seed: int, size: int | None, law: str = "sphere", blocks: int = BLOCKS
+) -> tuple[Problem, Overlaps]:
+    """The problem with the inputs of data, unless it has some, and a random start that has their target."""
+    if len(data.target) != problem.k:
+        raise InputError(
+            f"The target has {problem.k} directions, but W_star has {len(data.target)} rows: give (X, y, W_star) with "
+            "one for each."
+        )
+    inputs = Inputs.from_data(data.X, blocks) if problem.inputs.plain else problem.inputs
     P = data.overlaps(inputs)
     gram = sum(s * one for s, one in zip(inputs.variances, P, strict=True))
     found = problem.replace(inputs=inputs, gram=gram)
-    return Surrogate(found, Vectors(data=data), Overlaps.random(found, data.dim, seed, size, law, P=P))
+    law = "sphere" if law == "random" else choice("start", law, ("random", *LAWS))
+    return found, Overlaps.random(found, data.dim, seed, size, law, P=P)
+
+
+def fitted(problem: Problem, method: Method, start: Any, seed: int, size: int) -> tuple[Problem, Any]:
+    """What `solve` follows where a method runs over data and the start is a word: inputs and starts fit the data.
+
+    Examples
+    --------
+    >>> X = np.tanh(np.random.default_rng(0).normal(size=(400, 20)))
+    >>> fitted(Problem("z1", "linear"), Vectors(data=(X, X[:, 0])), "random", 0, 3)[1]
+    Overlaps(p=1, k=1, blocks=20, starts=3, dim=20)
+    """
+    if not isinstance(start, str) or not isinstance(method, Vectors) or method.data is None:
+        return problem, start
+    return _fitted(problem, method.data, seed, size, start)
 
 
 def over_data(problem: Problem, methods: object, start: object, seed: int) -> tuple[Problem, Any, Any]:
-    """What `compare` follows where a method runs over data and the problem does not say which inputs it has.
+    """What `compare` follows where a method runs over data and no start is given.
 
     The problem and the random start are then those of the Gaussian surrogate, and where no other method is asked for it
     is followed by `ODE` and `Chain`.
@@ -91,14 +120,14 @@ def over_data(problem: Problem, methods: object, start: object, seed: int) -> tu
     >>> found[0].inputs.plain, [method.name for method in found[1]], found[2].dim
     (False, ['ode', 'chain', 'vectors'], 20)
     """
-    if not isinstance(methods, Sequence) or isinstance(start, Overlaps) or not problem.inputs.plain:
+    if not isinstance(methods, Sequence) or not (start is None or isinstance(start, str)):
         return problem, methods, start
     data = next((x.data for x in methods if isinstance(x, Vectors) and x.data is not None), None)
     if data is None:
         return problem, methods, start
-    given = surrogate(problem, data.X, data.y, data.target, seed=seed)
+    found, begin = _fitted(problem, data, seed, None, start or "random")
     alone = all(isinstance(x, Vectors) and x.data is not None for x in methods)
-    return given.problem, [ODE(), Chain(data.dim), *methods] if alone else methods, given.start
+    return found, [ODE(), Chain(data.dim), *methods] if alone else methods, begin
 
 
 def universality(methods: Mapping[str, Method], results: Mapping[str, xr.Dataset], gram: np.ndarray) -> list[str]:

@@ -23,10 +23,11 @@ import numpy as np
 from twolayer.functions.activation import NAMED, Activation
 from twolayer.gaussian.readings import readings
 from twolayer.gaussian.risk import excess_risks, irreducible
-from twolayer.loops.host import Record, Silent, follow
+from twolayer.loops.host import Record, follow
 from twolayer.numerics.errors import InputError, RunFailed
 from twolayer.numerics.precision import float64
 from twolayer.running.dataset import describe_problem, known_risks, scanned, to_dataset, versions
+from twolayer.running.progress import Silent
 from twolayer.running.solve import make_task
 from twolayer.sweeps.grid import Cell, Run
 from twolayer.sweeps.reductions import Block, Reduction, Values

@@ -281,8 +281,24 @@ class Inputs:
 
     @property
     def effective_fraction(self) -> float:
-        """d_eff/d = tr Σ/(d ‖Σ‖)."""
+        """d_eff/d = tr Σ/(d ‖Σ‖), as targets in the directions of largest variance see it."""
         return self.mean_variance / max(self.variances)
+
+    @property
+    def even_fraction(self) -> float:
+        """(tr Σ)²/(d tr Σ²): the same for targets that are spread evenly over all directions.
+
+        A start has an overlap of variance 1/d_eff with a target, and what is learnt from samples takes steps that are
+        powers of it, with d_eff = tr Σ · Σ_i s_i P⁽ⁱ⁾/Σ_i s_i² P⁽ⁱ⁾: tr Σ/‖Σ‖ at least, and d for inputs N(0, I).
+
+        Examples
+        --------
+        >>> inputs = Inputs.blocks([4.0, 0.25], [0.2, 0.8])
+        >>> inputs.effective_fraction, round(inputs.even_fraction, 4)
+        (0.25, 0.3077)
+        """
+        square = math.fsum(s * s * w for s, w in zip(self.variances, self.fractions, strict=True))
+        return self.mean_variance**2 / square
 
     def effective_dimension(self, dim: int) -> float:
         """d_eff = tr Σ/‖Σ‖: overlaps concentrate where it is large.

@@ -201,6 +201,11 @@ class Schedule:
     def __repr__(self) -> str:
         return f"Schedule({self})"
 
+    def _repr_html_(self) -> str:
+        from twolayer.task.showing import schedule_html
+
+        return schedule_html(self)
+
 
 def _length(name: str, value: object, positive: bool = True) -> Scaling:
     accepted = f"a {'positive ' if positive else ''}length in the clock: a number{'' if positive else ' ≥ 0'} or a law"

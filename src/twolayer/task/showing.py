@@ -1,4 +1,4 @@
-"""Problems, algorithms and overlaps in a notebook: formulas, numbers and a small picture."""
+"""Problems, algorithms, schedules and overlaps in a notebook: formulas, numbers and a small picture."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from twolayer.task.algorithm import SGD
     from twolayer.task.overlaps import Overlaps
     from twolayer.task.problem import Problem
+    from twolayer.task.schedules import Schedule
 
-__all__ = ["overlaps_html", "problem_html", "sgd_html"]
+__all__ = ["overlaps_html", "problem_html", "schedule_html", "sgd_html"]
 
 SUM = (
     "<munderover><mo>∑</mo><mrow><mi>j</mi><mo>=</mo><mn>1</mn></mrow><mi>p</mi></munderover>"
@@ -37,6 +38,17 @@ THEN = {
     "spherical": " along the sphere, then divided by its norm",
 }
 RANGE = 3.0
+SHAPES = {
+    "cosine": "φ + (1 − φ)(1 + cos πs)/2, s = (x − after)/horizon from 0 to 1",
+    "linear": "1 − (1 − φ) s, s = (x − after)/horizon from 0 to 1",
+    "warmup": "φ + (1 − φ) x/horizon up to 1",
+    "power": "(1 + (x − after)/scale)^(−exponent)",
+    "inverse": "1/(1 + (x − after)/scale)",
+    "piecewise": "constant between the points",
+    "table": "straight lines between the points",
+    "custom": "a function of yours",
+}
+DIM = 1000  # where lengths that are laws in d are drawn
 
 
 def problem_html(problem: Problem) -> str:
@@ -93,6 +105,35 @@ def _plane(mu: float, delta: float) -> str:
     grid = np.linspace(0.0, right, 41)
     line = np.where(1 - grid >= low, 1 - grid, np.nan)
     return curves(grid, [line], ("μ   (batch d^μ, rate d^−δ)", "δ"), ["δ = 1 − μ"], (low, top), [(mu, delta)])
+
+
+def schedule_html(schedule: Schedule) -> str:
+    """Every factor with its formula, and their product against the clock where they share one."""
+    rows = [("factor", escaped(f"{factor:.6g}: {SHAPES[factor.name]}")) for factor in schedule.factors]
+    return card("Schedule", "", rows, _course(schedule), note="multiplied onto a law: x is the clock before a step")
+
+
+@float64
+def _course(schedule: Schedule) -> str:
+    """The product of the factors, to beyond the last of their bends."""
+    clocks = {factor.clock for factor in schedule.factors}
+    known = [{k: _length(v) for k, v in factor.lengths} for factor in schedule.factors]
+    every = zip(schedule.factors, known, strict=True)
+    ends = [x for factor, own in every for x in (*factor.breaks(own), 5 * own.get("scale", 0.0))]
+    if len(clocks) > 1 or not any(ends):
+        return ""
+    x = np.linspace(0.0, 1.2 * max(ends), 121)
+    parts = [
+        [float(factor.form(at, **own, **dict(factor.numbers))) for at in x]
+        for factor, own in zip(schedule.factors, known, strict=True)
+    ]
+    laws = any(getattr(v, "exponent", 0) for factor in schedule.factors for _, v in factor.lengths)
+    name = clocks.pop() + (f" at d = {DIM}" if laws else "")
+    return curves(x, [np.prod(parts, axis=0)], (name, ""), ["factor"])
+
+
+def _length(value: Any) -> Any:
+    return tuple(_length(x) for x in value) if isinstance(value, tuple) else float(value(DIM))
 
 
 def overlaps_html(start: Overlaps) -> str:

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from twolayer.analysis.thresholds.law import LabelLaw
-from twolayer.analysis.thresholds.posterior import Posterior
 from twolayer.numerics.arguments import Progress
 from twolayer.numerics.errors import Interrupted, finite_number, positive_integer, require
-from twolayer.numerics.random import check_seed
 from twolayer.running.progress import monitor_for
+
+if TYPE_CHECKING:
+    from twolayer.analysis.thresholds.posterior import Posterior
 
 __all__ = ["Runs", "simulate"]
 
@@ -114,6 +115,10 @@ def simulate(
     if start is not None:
         start = finite_number("start", start, minimum=0.0, accepted="an overlap between 0 and 1")
         require(start < 1, "start", start, "an overlap between 0 and 1")
+    # these load JAX, which thresholds do without
+    from twolayer.analysis.thresholds.posterior import Posterior
+    from twolayer.numerics.random import check_seed
+
     check_seed(seed)
     posterior = Posterior(law)
     monitor = monitor_for(progress)

@@ -34,7 +34,6 @@ from twolayer.running.progress import monitor_for
 __all__ = ["BRANCHES", "BestPossible", "best_possible"]
 
 BRANCHES = ("uninformed", "informed", "equilibrium")
-SEED = 0.01  # overlap that stands for nothing, where maps are sampled
 REPLICATES = 3
 APART = 0.05  # difference of traces from which on two sampled fixed points are different
 HALVINGS = 4  # of the interval in which sampled fixed points part or meet
@@ -200,9 +199,9 @@ def _iterated(law: LabelLaw, grid: np.ndarray, tick: Callable[[float], None]) ->
     up: list[list[np.ndarray]] = []
     down: list[list[np.ndarray]] = []
     try:
-        now = [SEED * eye] * REPLICATES
+        now = [np.zeros_like(eye)] * REPLICATES
         for alpha in grid:
-            now = [m.fixed_point(q + SEED * (eye - q), float(alpha)) for m, q in zip(maps, now, strict=True)]
+            now = [m.climb(q, float(alpha)) for m, q in zip(maps, now, strict=True)]
             up.append(now)
             tick(0.5 * len(up) / n)
         now = [FULL * eye] * REPLICATES
@@ -226,11 +225,11 @@ def _parted(
     apart = np.flatnonzero(np.trace(down - up, axis1=2, axis2=3).mean(1) > APART)
     if not len(apart):
         return None
-    first, last, eye = apart[0], apart[-1], np.eye(up.shape[-1])
+    first, last = apart[0], apart[-1]
 
     def differ(alpha: float, low: np.ndarray, high: np.ndarray) -> bool:
         """By one of the replicates: they differ by less than the intervals that are left."""
-        climbed = maps[0].fixed_point(low[0] + SEED * (eye - low[0]), alpha)
+        climbed = maps[0].climb(low[0], alpha)
         return float(np.trace(maps[0].fixed_point(high[0], alpha) - climbed)) > APART
 
     begin = [float(grid[first - 1]) if first else 0.0, float(grid[first])]

@@ -22,10 +22,14 @@ from twolayer.numerics.rules import sobol_normals
 __all__ = ["FULL", "StateEvolution"]
 
 GUESSES, SAMPLES, BINS = 8, 10, 32  # log₂ of the numbers of ω, and of samples for each
-ENOUGH = 5e-4  # change of q at which an iteration ends
-MOST = 60
+ENOUGH = 5e-4  # what is left of q at the end of an iteration, if its steps go on shrinking as they do
+RESTING = 1e-5  # a step that is none
+MOST = 200
 FULL = 1 - 1e-4  # an overlap of 1, for labels without noise
 FARTHEST = 4.0  # steps that one extrapolation may save
+SEED = 0.01  # overlap that stands for nothing
+STAYS = 4e-3  # rise of tr q, for each direction, below which a fixed point that is pushed upwards has stayed
+PUSHES = 12
 PATH = 6  # nodes of the integral between two fixed points
 
 
@@ -59,20 +63,36 @@ class StateEvolution:
         return inside(alpha * self.push(q))
 
     def fixed_point(self, q: np.ndarray, alpha: float) -> np.ndarray:
-        """Iterate from q until it rests; steps that shrink steadily are extrapolated."""
+        """Iterate from q until it rests; steps that shrink steadily are extrapolated, small ones that grow are not."""
         last = None
         for _ in range(MOST):
             new = self.step(q, alpha)
             change = new - q
-            if np.abs(change).max() < ENOUGH:
+            size = float(np.abs(change).max())
+            if size < RESTING:
                 return new
             if last is not None:
                 ratio = float((change * last).sum() / (last * last).sum())
+                if ratio < 1 and size * abs(ratio) / (1 - ratio) < ENOUGH:
+                    return new
                 if 0.2 < ratio < 1:
                     new = bounded(new + min(ratio / (1 - ratio), FARTHEST) * change)
                     change = None
             q, last = new, change
         return q
+
+    def climb(self, q: np.ndarray, alpha: float) -> np.ndarray:
+        """From below to a fixed point that is stable: one that has rested is pushed upwards until it stays.
+
+        Directions that start later than others, or so slowly that sampling errors hide it, leave saddles.
+        """
+        eye, rested = np.eye(self.law.k), q
+        for _ in range(PUSHES):
+            new = self.fixed_point(rested + SEED * (eye - rested), alpha)
+            if np.trace(new - rested) < STAYS * self.law.k:
+                return new
+            rested = new
+        return rested
 
     def lead(self, low: np.ndarray, high: np.ndarray, alpha: float) -> float:
         """f(high) − f(low)."""

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from twolayer.functions.exponents import analyse, complement
@@ -26,6 +24,7 @@ from twolayer.numerics.rules import draw_sobol_normals
 __all__ = ["LabelLaw", "law_of"]
 
 REPEATED = 1e-3  # share of the samples that have the same label, from which on this label is an atom
+TINY = 1e-30
 ALIKE = 1e-9  # labels closer than this, in standard deviations, are the same
 
 
@@ -54,11 +53,16 @@ class LabelLaw:
     @property
     def function(self) -> ArrayFunction:
         """H as a JAX function of (..., k)."""
+        import jax.numpy as jnp
+
         basis = jnp.asarray(self.basis)
         return lambda fields: self.target(fields @ basis)
 
     @cached_property
     def _compiled(self) -> tuple[Any, Any]:
+        import jax
+        import jax.numpy as jnp
+
         def slope(z: Any) -> Any:
             return jax.jvp(self.function, (z,), (jnp.ones_like(z),))[1]
 
@@ -67,6 +71,8 @@ class LabelLaw:
     @float64
     def _padded(self, function: Any, z: np.ndarray) -> np.ndarray:
         """One compiled shape per power of two."""
+        import jax.numpy as jnp
+
         flat = z.reshape(-1, self.k)
         size = 1 << max(10, (len(flat) - 1).bit_length())
         full = np.zeros((size, self.k))
@@ -74,15 +80,17 @@ class LabelLaw:
         return np.asarray(function(jnp.asarray(full)))[: len(flat)].reshape(z.shape[:-1])
 
     def labels(self, z: np.ndarray) -> np.ndarray:
-        """H at points (..., k), without noise."""
-        return self._padded(self._compiled[0], z)
+        """H at points (..., k), without noise; of formulas and teachers without JAX."""
+        return self.target.on_host(z @ self.basis) if self.target.light else self._padded(self._compiled[0], z)
 
     def line(self, z: np.ndarray) -> np.ndarray:
         """H of the single direction, at numbers."""
         return self.labels(z[..., None])
 
     def slope(self, z: np.ndarray) -> np.ndarray:
-        """h' of the single direction, at numbers."""
+        """h' of the single direction, at numbers; of polynomials by an imaginary step, without JAX."""
+        if self.target.light and self.target.polynomial is not None:
+            return np.imag(self.target.on_host((z[..., None] + 1j * TINY) @ self.basis)) / TINY
         return self._padded(self._compiled[1], z[..., None])
 
     @cached_property

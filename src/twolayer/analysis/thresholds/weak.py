@@ -24,6 +24,8 @@ from twolayer.running.progress import monitor_for
 
 __all__ = ["Thresholds", "thresholds", "written"]
 
+DIGITS = 1e-9  # of quadrature at its best
+
 
 @dataclass(frozen=True, eq=False)
 class Thresholds:
@@ -145,7 +147,7 @@ def _one_direction(law: LabelLaw) -> Thresholds:
     coarse = channel_of(law, order=6).visible()[1]
     trivial, seen = first > INVISIBLE, second > INVISIBLE
     alpha = 0.0 if trivial else 1 / second if seen else np.inf
-    error = abs(1 / second - 1 / coarse) if seen and not trivial else 0.0
+    error = abs(1 / second - 1 / coarse) + DIGITS / second if seen and not trivial else 0.0
     step = Stair(law.basis, 1 if trivial else 2 if seen else None, alpha, error)
     none = law.basis[:0]
     return Thresholds(

@@ -261,6 +261,14 @@ class DMFT(Method):
         return f"; raise max_log2_points (now {self.max_log2_points}), or the tolerance"
 
     @classmethod
+    def structure(cls, problem: Problem, algorithm: SGD) -> str | None:
+        """One process stands for all coordinates of the weights."""
+        return (
+            f"the inputs are {problem.inputs}, and one process stands here for all coordinates of the weights, which "
+            "have one variance of the inputs"
+        )
+
+    @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Reused samples only, with n = α d, n_b = α_b d and lr of order one."""
         rule = algorithm.rule
