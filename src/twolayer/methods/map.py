@@ -45,7 +45,7 @@ from twolayer.loops.averaged import Precision, check_precision
 from twolayer.loops.mean_step import mean_steps, step_seconds
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import Refused, choice, keep_integers, reject
-from twolayer.numerics.types import Tree
+from twolayer.numerics.types import Real, Tree
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
@@ -207,7 +207,7 @@ def fluctuation(map_: MeanStep, task: Task, loudest: float = 1.0) -> float:
 
 
 @eqx.filter_jit
-def _relative_variances(step: MeanStep, starts: Any) -> Any:
+def _relative_variances(step: MeanStep, starts: Tree) -> Real:
     """Var Q'_jj/(E Q'_jj)² from each start."""
 
     def of_one(start: Tree) -> Array:
