@@ -43,7 +43,20 @@ nb_output_stderr = "remove"  # progress of runs that take long on a busy machine
 
 autodoc_typehints_format = "short"  # Overlaps, not twolayer.task.overlaps.Overlaps
 autodoc_member_order = "bysource"
-_aliases = ("ActivationLike", "Array", "End", "Json", "Law", "Length", "Progress", "Save", "TargetLike")
+_aliases = (
+    "ActivationLike",
+    "Array",
+    "ArrayFunction",
+    "End",
+    "Json",
+    "Law",
+    "Length",
+    "LossFunction",
+    "Number",
+    "Progress",
+    "Save",
+    "TargetLike",
+)
 autodoc_type_aliases = {name: name for name in _aliases}  # explained once, in reference/types.md
 toc_object_entries_show_parents = "hide"
 python_maximum_signature_line_length = 88  # an argument a line where a signature is longer

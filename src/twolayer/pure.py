@@ -34,6 +34,7 @@ from twolayer.gaussian.step_spread import StepNodes
 from twolayer.gaussian.visits import rows_of
 from twolayer.numerics.errors import InputError, Refused, choice, expect, finite_number, positive_integer, require
 from twolayer.numerics.tracing import traced
+from twolayer.numerics.types import Number
 from twolayer.numerics.wishart import GramFactor
 from twolayer.task.algorithm import SGD
 from twolayer.task.losses import Loss
@@ -162,7 +163,7 @@ class VectorField(eqx.Module):
     engine: Engine
     limit: Limit
     noise: Any
-    layer: Any
+    layer: Number
     form: Form = eqx.field(static=True)
     noisy: bool = eqx.field(static=True, default=True)  # False: the second-order part is not even computed
     blocks: Blocks | None = None  # of the inputs; Q and M have an axis for them
@@ -406,7 +407,7 @@ class Mean(eqx.Module):
     """
 
     step: MeanStep
-    layer: Any
+    layer: Number
 
     def start(self, start: Overlaps) -> Rows:
         """The state of rows at rest.
@@ -499,7 +500,7 @@ class ChainStep(eqx.Module):
     at: Reduced = eqx.field(static=True)
     frame: Frame
     inverse: Any
-    layer: Any
+    layer: Number
 
     @property
     def draws(self) -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,6 +20,7 @@ from twolayer.gaussian.ensemble import Cloud
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.wide import Fineness
 from twolayer.methods.meanfield import MeanField
+from twolayer.numerics.arguments import Array
 from twolayer.numerics.errors import InputError, require
 from twolayer.numerics.precision import float64
 from twolayer.task.losses import Loss
@@ -74,10 +74,10 @@ class MeanFieldAt:
 def mean_field_at(
     problem: Problem,
     measure: Particles,
-    m: Any = None,
-    q: Any = None,
+    m: Array | None = None,
+    q: Array | None = None,
     *,
-    a: Any = 1.0,
+    a: Array = 1.0,
     loss: str = "squared",
     dim: float = math.inf,
 ) -> MeanFieldAt:

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 
@@ -84,7 +82,7 @@ def measure_moments(dataset: xr.Dataset) -> xr.Dataset:
     return with_meanings(found)
 
 
-def measure_histogram(dataset: xr.Dataset, of: str = "m1", bins: int = 60, range: Any = None) -> xr.DataArray:
+def measure_histogram(dataset: xr.Dataset, of: str = "m1", bins: int = 60, range: object = None) -> xr.DataArray:
     """Density of one coordinate of the measure of neurons along a run, with common bins.
 
     Parameters

@@ -27,6 +27,7 @@ from numpy.polynomial import Chebyshev, Polynomial
 from twolayer.functions.hermite import gauss_panels, hermite_coefficients
 from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.nodes import vanishes
+from twolayer.numerics.arguments import Array
 from twolayer.numerics.errors import InputError, choice, expect, positive_integer, reject, require
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.precision import float64
@@ -100,7 +101,7 @@ def require_single_index(problem: Problem) -> float:
 
 
 @eqx.filter_jit
-def _averages(engine: Engine, m: Any, a: Any) -> Any:
+def _averages(engine: Engine, m: Array, a: Any) -> Any:
     def one(m: Any) -> Any:
         gradient = engine.gradient(jnp.ones((1, 1)), m.reshape(1, 1), a, 0.0)
         return a[0] * gradient.second[0], gradient.star[0, 0]
@@ -159,18 +160,18 @@ class PopulationLoss:
         return landscape_html(self)
 
     @staticmethod
-    def _checked(m: Any) -> np.ndarray:
+    def _checked(m: Array) -> np.ndarray:
         x = finite_array("m", m)
         require(bool((np.abs(x) <= 1).all()), "m", m, "an overlap, from −1 to 1")
         return x
 
-    def _at(self, m: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _at(self, m: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """E[h aσ] and its derivative by averages, at m."""
         x = self._checked(m)
         value, slope = float64(_averages)(self.engine, x.reshape(-1), self.problem.a())
         return x, np.asarray(value).reshape(x.shape), np.asarray(slope).reshape(x.shape)
 
-    def phi(self, m: Any, route: str = "averages") -> np.ndarray:
+    def phi(self, m: Array, route: str = "averages") -> np.ndarray:
         """φ at m; by its series it is precise away from |m| = 1 only, unless σ or h is a polynomial.
 
         Parameters
@@ -182,7 +183,7 @@ class PopulationLoss:
         """
         return self.derivative(m, 0, route)
 
-    def derivative(self, m: Any, n: int = 1, route: str = "averages") -> np.ndarray:
+    def derivative(self, m: Array, n: int = 1, route: str = "averages") -> np.ndarray:
         """The n-th derivative of φ at m; by averages and for n ≥ 2 from an interpolation, for |m| ≤ ½.
 
         Parameters
@@ -368,7 +369,7 @@ def population_loss(problem: Problem, loss: str | Loss = "squared") -> Populatio
         )
     kinks = target.kinks[0] if target.kinks is not None else ()
 
-    def h(x: Any) -> np.ndarray:
+    def h(x: Array) -> np.ndarray:
         return np.asarray(target(jnp.asarray(x)[..., None]))
 
     degrees = [len(sigma.polynomial) - 1 if sigma.polynomial is not None else DEGREE]

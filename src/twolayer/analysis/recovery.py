@@ -322,7 +322,14 @@ def foreseen_recovery(
 
 
 def _prepared(
-    problem: Problem, algorithm: SGD, dim: int, threshold: Any, start: Any, samples: float | None, seeds: int, seed: int
+    problem: Problem,
+    algorithm: SGD,
+    dim: int,
+    threshold: object,
+    start: Any,
+    samples: float | None,
+    seeds: int,
+    seed: int,
 ) -> tuple[tuple[float, float], PopulationLoss, Overlaps, int]:
     """Thresholds, landscape, starts and the number of steps, checked."""
     dim, seeds = positive_integer("dim", dim, 2), positive_integer("seeds", seeds)
@@ -357,7 +364,7 @@ def _prepared(
     return thresholds, landscape, starts, steps
 
 
-def thresholds_of(threshold: Any) -> tuple[float, float]:
+def thresholds_of(threshold: object) -> tuple[float, float]:
     """The thresholds of weak and strong recovery."""
     if not isinstance(threshold, tuple | list | np.ndarray):
         weak = finite_number(

@@ -23,8 +23,10 @@ import numpy as np
 import xarray as xr
 
 from twolayer.gaussian.descent import sine_excess
+from twolayer.numerics.arguments import Array
 from twolayer.numerics.errors import InputError, finite_number, positive_integer, require
 from twolayer.numerics.precision import float64
+from twolayer.numerics.types import Number
 from twolayer.running.dataset import check_result
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps
@@ -73,7 +75,7 @@ def pair_loss(x: Any, y: Any) -> Any:
 
 
 @jax.jit
-def _follow(x: Any, y: Any, lr: Any, points: Any) -> Any:
+def _follow(x: Any, y: Any, lr: Number, points: Any) -> Any:
     def to(carry: Any, ends: Any) -> Any:
         out = jax.lax.fori_loop(ends[0], ends[1], lambda _, c: pair_step(c[0], c[1], lr), carry)
         return out, (*out, pair_loss(*out))
@@ -113,7 +115,7 @@ def symmetric_pair(lambda1: float, lambda2: float, lr: float, steps: Any, save: 
     return SymmetricPair(points[hidden:], excess, math.copysign(1.0, y) * orthogonal, loss)
 
 
-def aligned_excess(total: float, lr: float, students: int, steps: Any) -> np.ndarray:
+def aligned_excess(total: float, lr: float, students: int, steps: Array) -> np.ndarray:
     """Σλ − 1 after given numbers of steps for students w_i = λ_i v, λ_i ≥ 0; the loss is its square over 4.
 
     Parameters
@@ -142,7 +144,7 @@ def aligned_excess(total: float, lr: float, students: int, steps: Any) -> np.nda
 
 
 @float64
-def cubic_bound(norm: Any, angle: Any) -> np.ndarray:
+def cubic_bound(norm: Array, angle: Array) -> np.ndarray:
     """The part ‖w‖² (θ − sin θ cos θ)/4π of the loss that no other student can undo.
 
     Parameters

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -317,7 +316,7 @@ def foreseen_recovery(
 
 
 def _checked(
-    problem: Problem, algorithm: SGD, dim: Any, threshold: float, seeds: int, sign: str, start: str, batch_sums: str
+    problem: Problem, algorithm: SGD, dim: object, threshold: float, seeds: int, sign: str, start: str, batch_sums: str
 ) -> tuple[float, int, tuple[int, ...]]:
     """Level, seeds and dimensions."""
     check_description(problem, algorithm)

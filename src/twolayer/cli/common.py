@@ -171,7 +171,7 @@ def as_json(values: Json) -> str:
     return json.dumps(_plain(values), ensure_ascii=False, allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Python values for JSON, which knows no NaN: numbers that are not finite become null."""
     if isinstance(value, dict):
         return {str(k): _plain(v) for k, v in value.items()}
@@ -223,7 +223,7 @@ def one_line_warnings() -> Iterator[None]:
 
     ours = (AccuracyWarning, CostWarning, DivergenceWarning)
 
-    def show(message: Any, category: type[Warning], *place: Any, **__: Any) -> None:
+    def show(message: Any, category: type[Warning], *place: Any, **__: object) -> None:
         if issubclass(category, ours):
             print(f"twolayer: {message}", file=sys.stderr)
         else:

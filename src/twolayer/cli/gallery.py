@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from twolayer.cli.common import add_common, add_dry_run, emit, fold, idle, wrapped
 from twolayer.files.catalogue import Listed, gallery
@@ -103,7 +102,7 @@ def _show(args: argparse.Namespace, wanted: str) -> int:
     return 0
 
 
-def _written(value: Any) -> str:
+def _written(value: object) -> str:
     """A setting as --set takes it."""
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 

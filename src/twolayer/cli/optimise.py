@@ -140,7 +140,7 @@ def _several(schedule: Json) -> str:
     return "\n".join(f"{name:<18} {law}" for name, law in schedule.items())
 
 
-def _written(schedule: Any) -> Any:
+def _written(schedule: object) -> Any:
     if isinstance(schedule, dict):
         return {name: _written(law) for name, law in schedule.items()}
     return schedule if isinstance(schedule, float) else str(schedule)

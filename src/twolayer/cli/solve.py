@@ -71,7 +71,7 @@ def failed(dataset: Any) -> bool:
     return all(o in ("diverged", "max_steps") for o in dataset.outcome.values.reshape(dataset.sizes["seed"], -1)[:, -1])
 
 
-def report(dataset: Any, files: list[str], as_json: bool, **more: Any) -> int:
+def report(dataset: object, files: list[str], as_json: bool, **more: object) -> int:
     """Print the summary; exit code 1 if no seed finished."""
     values = summary(dataset)
     if as_json:
@@ -93,7 +93,7 @@ def report(dataset: Any, files: list[str], as_json: bool, **more: Any) -> int:
     return int(failed(dataset))
 
 
-def told(args: argparse.Namespace, cost: Any) -> int:
+def told(args: argparse.Namespace, cost: object) -> int:
     """What a run would take."""
     if args.json:
         emit(vars(cost))

@@ -6,11 +6,10 @@ is shorter by a factor p, and the sums over neurons are the only other operation
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
+from twolayer.compiled.shape import Quantity
 from twolayer.functions.syntax import FUNCTIONS
 
 __all__ = ["Arrays", "Columns"]
@@ -19,40 +18,40 @@ __all__ = ["Arrays", "Columns"]
 class Arrays:
     """Arithmetic on arrays (seeds,)."""
 
-    def constant(self, number: float) -> Any:
+    def constant(self, number: float) -> float:
         """The same number for all seeds."""
         return float(number)
 
-    def fma(self, x: Any, y: Any, z: Any) -> Any:
+    def fma(self, x: Quantity, y: Quantity, z: Quantity) -> Quantity:
         """x·y + z."""
         return x * y + z
 
-    def sqrt(self, x: Any) -> Any:
+    def sqrt(self, x: Quantity) -> Quantity:
         """√x."""
         return jnp.sqrt(x)
 
-    def abs(self, x: Any) -> Any:
+    def abs(self, x: Quantity) -> Quantity:
         """|x|."""
         return jnp.abs(x)
 
-    def where(self, mask: Any, yes: Any, no: Any) -> Any:
+    def where(self, mask: Quantity, yes: Quantity, no: Quantity) -> Quantity:
         """The first where the mask holds, else the second."""
         return jnp.where(mask, yes, no)
 
-    def function(self, name: str, x: Any) -> tuple[Any, Any]:
+    def function(self, name: str, x: Quantity) -> tuple[Quantity, Quantity]:
         """A function of the formula language, and its slope."""
         value, slope = jax.jvp(FUNCTIONS[name].array, (x,), (jnp.ones_like(x),))
         return value, slope
 
-    def total(self, x: Any) -> Any:
+    def total(self, x: Quantity) -> Quantity:
         """x: every neuron has arrays of its own."""
         return x
 
-    def every(self, mask: Any) -> Any:
+    def every(self, mask: Quantity) -> Quantity:
         """The mask: every neuron has arrays of its own."""
         return mask
 
-    def of(self, j: int, x: Any) -> Any:
+    def of(self, j: int, x: Quantity) -> Quantity:
         """x: every neuron has arrays of its own."""
         return x
 
@@ -63,18 +62,18 @@ class Columns(Arrays):
     def __init__(self, p: int) -> None:
         self.number = jax.lax.broadcasted_iota(jnp.int32, (p, 1), 0)
 
-    def total(self, x: Any) -> Any:
+    def total(self, x: Quantity) -> Quantity:
         """Sum over neurons."""
         return jnp.sum(x, axis=0, keepdims=True)
 
-    def every(self, mask: Any) -> Any:
+    def every(self, mask: Quantity) -> Quantity:
         """Whether the mask holds for all neurons."""
         return jnp.min(jnp.where(mask, 1.0, 0.0), axis=0, keepdims=True) > 0.0
 
-    def of(self, j: int, x: Any) -> Any:
+    def of(self, j: int, x: Quantity) -> Quantity:
         """The entry of neuron j."""
         return self.total(jnp.where(self.number == j, x, 0.0))
 
-    def put(self, j: int, value: Any, x: Any) -> Any:
+    def put(self, j: int, value: Quantity, x: Quantity) -> Quantity:
         """x with another entry of neuron j."""
         return jnp.where(self.number == j, value, x)

@@ -8,14 +8,14 @@ Up to p samples are written out here; more are looped over (many.py).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from twolayer.compiled.calculus import value_and_slope, value_of
-from twolayer.compiled.shape import Arithmetic, Matrix, Row, Shape, UnrolledNumbers, UnrolledState, dot
+from twolayer.compiled.shape import Arithmetic, Matrix, Quantity, Row, Shape, UnrolledNumbers, UnrolledState, dot
 
 __all__ = ["Draw", "Totals", "few_samples", "push", "response"]
 
-Draw = Callable[[Any, int], Any]
+Draw = Callable[[Quantity, int], Quantity]
 """Normal number i of a sample."""
 
 
@@ -27,7 +27,7 @@ class Totals(NamedTuple):
     second: Row
 
 
-def push(code: Arithmetic, shape: Shape, state: UnrolledState, xi: Row, root: Any) -> tuple[Row, Row]:
+def push(code: Arithmetic, shape: Shape, state: UnrolledState, xi: Row, root: Quantity) -> tuple[Row, Row]:
     """g and e σ(λ) of one sample."""
     W, a = state
     r, n = shape.rank, shape.columns
@@ -40,7 +40,7 @@ def push(code: Arithmetic, shape: Shape, state: UnrolledState, xi: Row, root: An
 
 
 def response(
-    code: Arithmetic, shape: Shape, a: Row, target: Row, fields: Row, root: Any, noise: Any
+    code: Arithmetic, shape: Shape, a: Row, target: Row, fields: Row, root: Quantity, noise: Quantity
 ) -> tuple[Row, Row]:
     """The same from the fields and a normal for the noise."""
     e = value_of(code, shape.target, target)

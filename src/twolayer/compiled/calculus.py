@@ -7,32 +7,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from twolayer.compiled.formula import Formula
-from twolayer.compiled.shape import Arithmetic
+from twolayer.compiled.shape import Arithmetic, Quantity
 from twolayer.functions.expression import constant
 from twolayer.functions.syntax import Binary, Call, Negative, Node, Power, Variable, hermite_order
 
 __all__ = ["value_and_slope", "value_of"]
 
-Pair = tuple[Any, Any]
+Pair = tuple[Quantity, Quantity]
 """A value and its slope; numbers stand for constants."""
 
 
-def value_of(code: Arithmetic, formula: Formula, arguments: Sequence[Any]) -> Any:
+def value_of(code: Arithmetic, formula: Formula, arguments: Sequence[Quantity]) -> Quantity:
     """A formula at one number for each of its names."""
     pairs = {name: (x, 0.0) for name, x in zip(formula.names, arguments, strict=True)}
     return as_vector(code, _evaluate(code, formula.tree, pairs)[0])
 
 
-def value_and_slope(code: Arithmetic, formula: Formula, x: Any) -> tuple[Any, Any]:
+def value_and_slope(code: Arithmetic, formula: Formula, x: Quantity) -> tuple[Quantity, Quantity]:
     """A formula of one variable and its slope."""
     value, slope = _evaluate(code, formula.tree, {formula.names[0]: (x, 1.0)})
     return as_vector(code, value), as_vector(code, slope)
 
 
-def as_vector(code: Arithmetic, x: Any) -> Any:
+def as_vector(code: Arithmetic, x: Quantity) -> Quantity:
     """A number in all lanes, or what is there already."""
     return code.constant(x) if isinstance(x, float) else x
 
@@ -68,12 +67,12 @@ def _evaluate(code: Arithmetic, node: Node, pairs: Mapping[str, Pair]) -> Pair:
     raise AssertionError(node)
 
 
-def is_zero(x: Any) -> bool:
+def is_zero(x: Quantity) -> bool:
     """Whether this is the number 0.0 for certain."""
     return isinstance(x, float) and x == 0.0
 
 
-def times(x: Any, y: Any) -> Any:
+def times(x: Quantity, y: Quantity) -> Quantity:
     """x·y, without instructions where a factor is 0 or 1."""
     if is_zero(x) or is_zero(y):
         return 0.0
@@ -82,12 +81,12 @@ def times(x: Any, y: Any) -> Any:
     return x if isinstance(y, float) and y == 1.0 else x * y
 
 
-def plus(x: Any, y: Any) -> Any:
+def plus(x: Quantity, y: Quantity) -> Quantity:
     """x + y, without an instruction where one is 0."""
     return y if is_zero(x) else x if is_zero(y) else x + y
 
 
-def _power(code: Arithmetic, value: Any, slope: Any, exponent: float) -> Pair:
+def _power(code: Arithmetic, value: Quantity, slope: Quantity, exponent: float) -> Pair:
     """Power and slope; whole exponents by products, halves by roots, others by the logarithm."""
     if exponent == int(exponent):
         n = abs(int(exponent))
@@ -106,7 +105,7 @@ def _power(code: Arithmetic, value: Any, slope: Any, exponent: float) -> Pair:
     return result, times(exponent * result / value, slope)
 
 
-def _product(x: Any, n: int) -> Any:
+def _product(x: Quantity, n: int) -> Quantity:
     """xⁿ by squaring."""
     if n == 0:
         return 1.0
@@ -115,7 +114,7 @@ def _product(x: Any, n: int) -> Any:
     return times(square, x) if n % 2 else square
 
 
-def _call(code: Arithmetic, name: str, x: Any) -> Pair:
+def _call(code: Arithmetic, name: str, x: Quantity) -> Pair:
     """A function of the language and its slope."""
     order = hermite_order(name)
     if order is None:

@@ -33,7 +33,9 @@ def fitted(function: Callable[[np.ndarray], np.ndarray], low: float, high: float
     return tuple(chebyshev.cheb2poly(series).tolist())
 
 
-def on_interval(code: Code, function: Any, low: float, high: float, degree: int, x: Vector) -> Vector:
+def on_interval(
+    code: Code, function: Callable[[np.ndarray], np.ndarray], low: float, high: float, degree: int, x: Vector
+) -> Vector:
     """A fitted function of x in [low, high]."""
     scaled = code.fma(x, 2 / (high - low), -(high + low) / (high - low))
     return code.polynomial(fitted(function, low, high, degree), scaled)

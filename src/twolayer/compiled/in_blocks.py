@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from llvmlite import ir
 
@@ -20,7 +19,7 @@ from twolayer.compiled.batch import Draw, response
 from twolayer.compiled.many import Stored, Sum, triangle
 from twolayer.compiled.shape import BlockShape, Matrix, Row, Shape, UnrolledNumbers, dot
 from twolayer.compiled.step import factor, lower
-from twolayer.compiled.vector import DOUBLE, LONG, Code, Vector
+from twolayer.compiled.vector import DOUBLE, LONG, Code, Index, Vector
 from twolayer.loops.watching import LIMIT
 from twolayer.numerics.wishart import DEGREE
 
@@ -30,18 +29,18 @@ __all__ = ["BlockStep", "TwoPlaces", "scratch_of"]
 class MemoryRows:
     """W in memory, coordinate after coordinate: rows of powers of two would fall on each other in caches."""
 
-    def __init__(self, code: Code, memory: Any, p: int) -> None:
+    def __init__(self, code: Code, memory: ir.Value, p: int) -> None:
         self.code, self.memory, self.p = code, memory, p
 
-    def _place(self, j: int, c: Any) -> Any:
+    def _place(self, j: int, c: Index) -> ir.Value:
         b = self.code.builder
         return b.add(b.mul(c, self.code.constant_index(self.p)), self.code.constant_index(j))
 
-    def get(self, j: int, c: Any) -> Vector:
+    def get(self, j: int, c: Index) -> Vector:
         """Entry of a row."""
         return self.code.load(self.memory, self._place(j, c), DOUBLE)
 
-    def put(self, x: Vector, j: int, c: Any) -> None:
+    def put(self, x: Vector, j: int, c: Index) -> None:
         """Set an entry of a row."""
         self.code.store(x, self.memory, self._place(j, c))
 
@@ -57,7 +56,7 @@ def scratch_of(shape: Shape) -> tuple[int, ...]:
     return G, G if shape.batch > shape.p else 0, shape.rows * widest(shape), shape.p * shape.columns
 
 
-def place_of(code: Code, shape: Shape, scratch: Any, part: int) -> Any:
+def place_of(code: Code, shape: Shape, scratch: ir.Value, part: int) -> ir.Value:
     """Where a part of the scratch begins."""
     return code.place(scratch, sum(scratch_of(shape)[:part]), DOUBLE)
 
@@ -65,7 +64,7 @@ def place_of(code: Code, shape: Shape, scratch: Any, part: int) -> Any:
 class TwoPlaces:
     """The rows in the state or in the scratch, wherever the last step has put them."""
 
-    def __init__(self, code: Code, shape: Shape, state: Any, scratch: Any) -> None:
+    def __init__(self, code: Code, shape: Shape, state: ir.Value, scratch: ir.Value) -> None:
         self.code, self.shape, self.state = code, shape, state
         both = (state, place_of(code, shape, scratch, 3))
         self._now, self._next = (code.pointer(x) for x in both)
@@ -90,7 +89,7 @@ class TwoPlaces:
         """Put the rows into the state."""
         now, state = self.rows[0], MemoryRows(self.code, self.state, self.shape.p)
 
-        def one(c: Any) -> None:
+        def one(c: Index) -> None:
             for j in range(self.shape.p):
                 state.put(now.get(j, c), j, c)
 
@@ -130,10 +129,10 @@ class BlockStep:
     fresh: MemoryRows
     lengths: Row
     running: Vector
-    shared: Any
-    scratch: Any
+    shared: ir.Value
+    scratch: ir.Value
     draw: Draw
-    outside: Callable[[Any], Vector]
+    outside: Callable[[Index], Vector]
 
     @property
     def blocks(self) -> BlockShape:
@@ -154,11 +153,11 @@ class BlockStep:
         keep = [k * x for k, x in zip(keep, self.lengths, strict=True)]
         size = [Sum(code) for _ in range(shape.p)]
 
-        def moved(c: Any) -> Row:
+        def moved(c: Index) -> Row:
             pushed = self._along(G, C, c)
             return [code.fma(keep[j], self.W.get(j, c), numbers.step * pushed[j]) for j in range(shape.p)]
 
-        def whole(c: Any) -> None:
+        def whole(c: Index) -> None:
             for j, x in enumerate(moved(c)):
                 self._put(x, j, c)
                 size[j].add(x, x)
@@ -167,7 +166,7 @@ class BlockStep:
         code.loop(first, whole)
         rows = C or triangle(code, spent, shape.p)
 
-        def one(i: Any, T: Matrix) -> None:
+        def one(i: Index, T: Matrix) -> None:
             b = code.builder
             scale = numbers.step * self._shared(2, i)
             begin = b.add(code.constant_index(first), b.mul(i, code.constant_index(shape.p)))
@@ -187,7 +186,7 @@ class BlockStep:
         self._triangular(one)
         return self._finished(a, numbers, [x.value for x in size], second)
 
-    def _put(self, x: Vector, j: int, c: Any) -> None:
+    def _put(self, x: Vector, j: int, c: Index) -> None:
         """The new entry of a row, where the lane takes the step."""
         self.fresh.put(self.code.where(self.running, x, self.W.get(j, c)), j, c)
 
@@ -196,7 +195,7 @@ class BlockStep:
         code, shape = self.code, self.shape
         M = [[Sum(code) for _ in shape.target.names] for _ in range(shape.p)]
 
-        def add(c: Any) -> None:
+        def add(c: Index) -> None:
             square = self._shared(0, c) * self._shared(0, c)
             for q in range(len(shape.target.names)):
                 weight = square * self._L(q, c)
@@ -209,7 +208,7 @@ class BlockStep:
     def restore(self, lost: Vector) -> None:
         """Put back the old rows of lanes whose new ones are not finite."""
 
-        def one(c: Any) -> None:
+        def one(c: Index) -> None:
             for j in range(self.shape.p):
                 self.fresh.put(self.code.where(lost, self.W.get(j, c), self.fresh.get(j, c)), j, c)
 
@@ -235,22 +234,22 @@ class BlockStep:
         code, shape = self.code, self.shape
         drift, second = ([Sum(code) for _ in range(shape.p)] for _ in range(2))
 
-        def sample(nu: Any) -> None:
+        def sample(nu: Index) -> None:
             fields = [Sum(code) for _ in range(shape.p)]
             target = [Sum(code) for _ in shape.target.names]
 
-            def along(c: Any) -> Vector:
+            def along(c: Index) -> Vector:
                 x = self._input(nu, c)
                 for j, field in enumerate(fields):
                     field.add(self.W.get(j, c), x)
                 return x
 
-            def star(c: Any) -> None:
+            def star(c: Index) -> None:
                 x = along(c)
                 for q, field in enumerate(target):
                     field.add(self._L(q, c), x)
 
-            def beside(c: Any) -> None:
+            def beside(c: Index) -> None:
                 along(c)
 
             code.loop(shape.rank, star)
@@ -269,14 +268,14 @@ class BlockStep:
         code.loop(shape.batch, sample)
         return [x.value for x in drift], [x.value for x in second]
 
-    def _along(self, G: Stored, C: Matrix, c: Any) -> Row:
+    def _along(self, G: Stored, C: Matrix, c: Index) -> Row:
         """Σ_ν g^ν x_c^ν of all neurons, written out where there are few samples."""
         if C:
             inputs = [self._input(nu, c) for nu in range(self.shape.batch)]
             return [dot(self.code, row, inputs) for row in C]
         total = [Sum(self.code) for _ in range(self.shape.p)]
 
-        def one(nu: Any) -> None:
+        def one(nu: Index) -> None:
             x = self._input(nu, c)
             for j, sum_ in enumerate(total):
                 sum_.add(G.get(j, nu), x)
@@ -284,7 +283,7 @@ class BlockStep:
         self.code.loop(self.shape.batch, one)
         return [x.value for x in total]
 
-    def _plain(self, one: Callable[[Any, Matrix], None]) -> None:
+    def _plain(self, one: Callable[[Index, Matrix], None]) -> None:
         """Blocks whose T is a plain matrix of normals."""
         code, shape, plain = self.code, self.shape, self.blocks.plain
         if not plain:
@@ -296,7 +295,7 @@ class BlockStep:
         numbers = [x for first, width, n in plain for x in (first, width, n, max(n, shape.rows))]
         known.initializer = ir.Constant(kind, numbers)
 
-        def member(i: Any) -> None:
+        def member(i: Index) -> None:
             at = b.mul(i, code.constant_index(4))
             places = (b.gep(known, [b.add(at, code.constant_index(m))], source_etype=LONG) for m in range(4))
             first, width, columns, count = (b.load(place, typ=LONG) for place in places)
@@ -304,7 +303,7 @@ class BlockStep:
             for row in range(shape.rows):
                 begin = b.add(first, b.mul(code.constant_index(row), width))
 
-                def copy(l: Any, row: int = row, begin: Any = begin) -> None:
+                def copy(l: Index, row: int = row, begin: Index = begin) -> None:
                     T.put(self.outside(b.add(begin, l)), row, l)
 
                 for l in range(shape.rows):  # there may be fewer columns than rows
@@ -314,12 +313,12 @@ class BlockStep:
 
         code.loop(len(plain), member)
 
-    def _triangular(self, one: Callable[[Any, Matrix], None]) -> None:
+    def _triangular(self, one: Callable[[Index, Matrix], None]) -> None:
         """Blocks whose T is a triangle drawn as such."""
         code, shape = self.code, self.shape
         entries, size, b = shape.rows * (shape.rows + 1) // 2, DEGREE + 2, code.builder
 
-        def member(m: Any) -> None:
+        def member(m: Index) -> None:
             first = b.add(code.constant_index(shape.first_triangle), b.mul(m, code.constant_index(entries)))
             at = b.mul(m, code.constant_index(shape.rows * size))
             table = [
@@ -338,21 +337,21 @@ class BlockStep:
         self.code.loop(self.shape.columns, lambda c: total.add(self.W.get(j, c), self.W.get(j, c)))
         return total.value * self.lengths[j] * self.lengths[j]
 
-    def _input(self, nu: Any, c: Any) -> Vector:
+    def _input(self, nu: Index, c: Index) -> Vector:
         """√s_c ξ_c of a sample."""
         return self.draw(nu, c) * self._shared(0, c)
 
-    def _L(self, q: int, c: Any) -> Vector:
+    def _L(self, q: int, c: Index) -> Vector:
         """Entry of L."""
         return self._shared(1, self.code.builder.add(self.code.constant_index(q * self.shape.rank), c))
 
-    def _shared(self, part: int, i: Any) -> Vector:
+    def _shared(self, part: int, i: Index) -> Vector:
         """A number that all lanes share."""
         b, before = self.code.builder, sum(shared_of(self.shape)[:part])
         place = b.gep(self.shared, [b.add(self.code.constant_index(before), i)], source_etype=DOUBLE)
         return self.code.splat(b.load(place, typ=DOUBLE), DOUBLE)
 
-    def _place(self, part: int) -> Any:
+    def _place(self, part: int) -> ir.Value:
         """Where a matrix of the scratch begins."""
         return place_of(self.code, self.shape, self.scratch, part)
 

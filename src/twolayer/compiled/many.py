@@ -5,11 +5,11 @@ sums over samples, one after the other;    C = LQ[Gᵀ] by reflections of G in m
 
 from __future__ import annotations
 
-from typing import Any
+from llvmlite import ir
 
 from twolayer.compiled.batch import Draw, Totals, push
 from twolayer.compiled.shape import Matrix, Shape, UnrolledNumbers, UnrolledState, reflection
-from twolayer.compiled.vector import DOUBLE, Code, Vector
+from twolayer.compiled.vector import DOUBLE, Code, Index, Operand, Vector
 
 __all__ = ["Stored", "Sum", "many_samples", "triangle"]
 
@@ -25,7 +25,7 @@ class Sum:
         """The sum so far."""
         return Vector(self.code, self.code.builder.load(self._place, typ=self.code.type(DOUBLE)), DOUBLE)
 
-    def add(self, x: Vector, y: Any = 1.0) -> None:
+    def add(self, x: Vector, y: Operand = 1.0) -> None:
         """Add x·y."""
         self.code.builder.store(self.code.fma(x, y, self.value).value, self._place)
 
@@ -36,19 +36,19 @@ class Stored:
     ``count`` is how many of a row's entries count, all unless a scalar of the function says otherwise.
     """
 
-    def __init__(self, code: Code, memory: Any, size: int, count: Any = None) -> None:
+    def __init__(self, code: Code, memory: ir.Value, size: int, count: Index | None = None) -> None:
         self.code, self.memory, self.size = code, memory, size
         self.count = size if count is None else count
 
-    def _place(self, j: int, nu: Any) -> Any:
+    def _place(self, j: int, nu: Index) -> ir.Value:
         number = self.code.constant_index(j * self.size)
         return self.code.builder.add(number, self.code.constant_index(nu) if isinstance(nu, int) else nu)
 
-    def get(self, j: int, nu: Any) -> Vector:
+    def get(self, j: int, nu: Index) -> Vector:
         """Entry of a row."""
         return self.code.load(self.memory, self._place(j, nu), DOUBLE)
 
-    def put(self, x: Vector, j: int, nu: Any) -> None:
+    def put(self, x: Vector, j: int, nu: Index) -> None:
         """Set an entry of a row."""
         self.code.store(x, self.memory, self._place(j, nu))
 
@@ -61,7 +61,7 @@ class Stored:
     def add(self, k: int, factor: Vector, j: int, first: int) -> None:
         """Add a multiple of row j to row k, from entry ``first`` on."""
 
-        def one(nu: Any) -> None:
+        def one(nu: Index) -> None:
             self.put(self.code.fma(factor, self.get(j, nu), self.get(k, nu)), k, nu)
 
         self.code.loop(self.count, one, first)
@@ -83,7 +83,7 @@ def triangle(code: Code, G: Stored, p: int) -> Matrix:
 
 
 def many_samples(
-    code: Code, shape: Shape, state: UnrolledState, numbers: UnrolledNumbers, draw: Draw, scratch: Any
+    code: Code, shape: Shape, state: UnrolledState, numbers: UnrolledNumbers, draw: Draw, scratch: ir.Value
 ) -> Totals:
     """Of more samples than neurons, one after the other."""
     p, n = shape.p, shape.rank + shape.p
@@ -91,7 +91,7 @@ def many_samples(
     along = [[Sum(code) for _ in range(n)] for _ in range(p)]
     second = [Sum(code) for _ in range(p)] if shape.form.trained else []
 
-    def sample(nu: Any) -> None:
+    def sample(nu: Index) -> None:
         xi = [draw(nu, i) for i in range(shape.used)]
         first, own = push(code, shape, state, xi, numbers.root)
         for j in range(p):

@@ -13,9 +13,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import llvmlite.binding as llvm
+import numpy as np
 from llvmlite import ir
 
 from twolayer.compiled.batch import few_samples
@@ -25,7 +25,7 @@ from twolayer.compiled.many import many_samples
 from twolayer.compiled.normals import normal
 from twolayer.compiled.shape import Matrix, Shape, UnrolledNumbers, UnrolledState
 from twolayer.compiled.step import new_state
-from twolayer.compiled.vector import DOUBLE, LONG, WORD, Code, Vector
+from twolayer.compiled.vector import DOUBLE, LONG, WORD, Code, Index, Vector
 from twolayer.loops.watching import DIVERGED, REACHED
 from twolayer.numerics.wishart import DEGREE
 
@@ -94,7 +94,14 @@ class Program:
         self._call = ctypes.CFUNCTYPE(None, *pointers, ctypes.c_int64)(address)  # releases the interpreter lock
 
     def __call__(
-        self, state: Any, numbers: Any, keys: Any, span: Any, shared: Any, buffers: tuple[Any, ...], steps: int
+        self,
+        state: np.ndarray,
+        numbers: np.ndarray,
+        keys: np.ndarray,
+        span: np.ndarray,
+        shared: np.ndarray,
+        buffers: tuple[np.ndarray, ...],
+        steps: int,
     ) -> None:
         """Advance one group of lanes by up to so many steps, in place.
 
@@ -119,7 +126,7 @@ def program_for(shape: Shape, lanes: int) -> Program:
         return _program(MemoryLayout(shape, lanes))
 
 
-def _machine() -> Any:
+def _machine() -> llvm.TargetMachine:
     """The processor at hand; each engine owns one."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -129,7 +136,7 @@ def _machine() -> Any:
     return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=wide, opt=2, jit=True)
 
 
-def _assemble(module: Any) -> tuple[Any, int]:
+def _assemble(module: ir.Module) -> tuple[llvm.ExecutionEngine, int]:
     """Machine code of a module: what keeps it alive, and the address of its function."""
     machine = _machine()
     parsed = llvm.parse_assembly(str(module))
@@ -142,7 +149,7 @@ def _assemble(module: Any) -> tuple[Any, int]:
     return engine, engine.get_function_address("run")
 
 
-def _write(layout: MemoryLayout) -> Any:
+def _write(layout: MemoryLayout) -> ir.Module:
     """The module of a layout: one function that advances a group of lanes."""
     shape = layout.shape
     module = ir.Module("chain")
@@ -168,7 +175,7 @@ def _write(layout: MemoryLayout) -> Any:
     block, (many, few) = layout.block, layout.counts
     beyond = builder.gep(buffer, [ir.Constant(LONG, layout.room(many))], source_etype=DOUBLE)
 
-    def index(i: Any) -> Any:
+    def index(i: Index) -> ir.Value:
         return ir.Constant(LONG, i) if isinstance(i, int) else i
 
     def value(i: int) -> Vector:
@@ -177,7 +184,7 @@ def _write(layout: MemoryLayout) -> Any:
     def put(i: int, x: Vector) -> None:
         builder.store(x.value, places[i])
 
-    def one_block(b: Any) -> None:
+    def one_block(b: Index) -> None:
         done = builder.mul(b, ir.Constant(LONG, block))
         width = layout.columns + 1
         draw(code, words[:2], first, done, layout, (many, shape.used, width), buffer)
@@ -185,15 +192,15 @@ def _write(layout: MemoryLayout) -> Any:
         left = builder.sub(steps, done)
         whole = builder.icmp_signed("<", left, ir.Constant(LONG, block))
 
-        def one_step(s: Any) -> None:
+        def one_step(s: Index) -> None:
             at = builder.mul(s, ir.Constant(LONG, many))
             above = builder.mul(s, ir.Constant(LONG, few))
 
-            def field(nu: Any, i: Any) -> Vector:
+            def field(nu: Index, i: Index) -> Vector:
                 place = builder.add(builder.mul(index(nu), index(shape.used)), index(i))
                 return code.load(buffer, builder.add(at, place), DOUBLE)
 
-            def outside(i: Any) -> Vector:
+            def outside(i: Index) -> Vector:
                 return code.load(beyond, builder.add(above, index(i)), DOUBLE)
 
             number = first + code.splat(builder.add(done, s), LONG)
@@ -249,10 +256,10 @@ def draw(
     code: Code,
     key: list[Vector],
     first: Vector,
-    done: Any,
+    done: Index,
     layout: MemoryLayout,
     counts: tuple[int, int, int],
-    buffer: Any,
+    buffer: ir.Value,
 ) -> None:
     """Normals of a block of steps: ``count`` a step, of which ``used`` at a time have neighbouring indices.
 
@@ -265,7 +272,7 @@ def draw(
     start = wide.repeat(code.cast(first, WORD)) + wide.splat(b.trunc(done, WORD), WORD)
     own = wide.iota(WORD) / layout.lanes
 
-    def of_vector(v: Any) -> None:
+    def of_vector(v: Index) -> None:
         flat = own + wide.splat(b.trunc(b.mul(v, ir.Constant(LONG, times)), WORD), WORD)
         step = flat / count
         index = flat - step * count

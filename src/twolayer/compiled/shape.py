@@ -7,7 +7,7 @@ once for both.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from twolayer.compiled.formula import Formula
 from twolayer.equations.step import Form
@@ -16,6 +16,7 @@ __all__ = [
     "Arithmetic",
     "BlockShape",
     "Matrix",
+    "Quantity",
     "Row",
     "Shape",
     "UnrolledNumbers",
@@ -25,35 +26,39 @@ __all__ = [
 ]
 
 
+Quantity: TypeAlias = Any
+"""One number in every lane: a `Vector` of machine code or an array of JAX, which share their signs but no class."""
+
+
 class Arithmetic(Protocol):
     """Arithmetic on lanes beyond the signs + − * / and comparisons, which the lanes know themselves."""
 
-    def constant(self, number: float) -> Any:
+    def constant(self, number: float) -> Quantity:
         """The same number in all lanes."""
 
-    def fma(self, x: Any, y: Any, z: Any) -> Any:
+    def fma(self, x: Quantity, y: Quantity, z: Quantity) -> Quantity:
         """x·y + z."""
 
-    def sqrt(self, x: Any) -> Any:
+    def sqrt(self, x: Quantity) -> Quantity:
         """√x."""
 
-    def abs(self, x: Any) -> Any:
+    def abs(self, x: Quantity) -> Quantity:
         """|x|."""
 
-    def where(self, mask: Any, yes: Any, no: Any) -> Any:
+    def where(self, mask: Quantity, yes: Quantity, no: Quantity) -> Quantity:
         """The first where the mask holds, else the second."""
 
-    def function(self, name: str, x: Any) -> tuple[Any, Any]:
+    def function(self, name: str, x: Quantity) -> tuple[Quantity, Quantity]:
         """A function of the formula language, and its slope."""
 
-    def total(self, x: Any) -> Any:
+    def total(self, x: Quantity) -> Quantity:
         """Sum over the neurons that share a lane; x itself where each has its own."""
 
-    def every(self, mask: Any) -> Any:
+    def every(self, mask: Quantity) -> Quantity:
         """Whether the mask holds for all neurons that share a lane."""
 
 
-Row = list[Any]
+Row = list[Quantity]
 Matrix = list[Row]
 
 
@@ -154,13 +159,13 @@ class UnrolledState(NamedTuple):
 class UnrolledNumbers(NamedTuple):
     """Rates, √Δ, and the coefficients of the χ quantiles, (rows, DEGREE + 2)."""
 
-    step: Any
-    shrink: Any
-    root: Any
+    step: Quantity
+    shrink: Quantity
+    root: Quantity
     table: Matrix
 
 
-def dot(code: Arithmetic, x: Row, y: Row) -> Any:
+def dot(code: Arithmetic, x: Row, y: Row) -> Quantity:
     """Σ x_i y_i."""
     total = x[0] * y[0]
     for u, v in zip(x[1:], y[1:], strict=True):
@@ -168,7 +173,7 @@ def dot(code: Arithmetic, x: Row, y: Row) -> Any:
     return total
 
 
-def reflection(code: Arithmetic, corner: Any, square: Any) -> tuple[Any, Any]:
+def reflection(code: Arithmetic, corner: Quantity, square: Quantity) -> tuple[Quantity, Quantity]:
     """The Householder reflection of a row with this first entry and squared norm.
 
     It is x ← x − scale ⟨x, v⟩ v, v the row with ``head`` added to its first entry, which becomes −head.

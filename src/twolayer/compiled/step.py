@@ -9,11 +9,20 @@ seeds, so nothing is gathered, transposed or called.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from twolayer.compiled.arrays import Columns
 from twolayer.compiled.batch import Totals
-from twolayer.compiled.shape import Arithmetic, Matrix, Row, Shape, UnrolledNumbers, UnrolledState, dot, reflection
+from twolayer.compiled.shape import (
+    Arithmetic,
+    Matrix,
+    Quantity,
+    Row,
+    Shape,
+    UnrolledNumbers,
+    UnrolledState,
+    dot,
+    reflection,
+)
 from twolayer.loops.watching import LIMIT
 from twolayer.numerics.wishart import DEGREE, REACH
 
@@ -46,7 +55,7 @@ def lower_columns(code: Columns, X: Row, p: int) -> Row:
     return X[:p]
 
 
-def factor(code: Arithmetic, shape: Shape, table: Matrix, normal: Callable[[int], Any]) -> Matrix:
+def factor(code: Arithmetic, shape: Shape, table: Matrix, normal: Callable[[int], Quantity]) -> Matrix:
     """T of the samples' part outside the known directions: rows of a lower triangle (numerics/wishart.py)."""
     s = shape.rows
     T = []
@@ -67,8 +76,8 @@ def new_state(
     state: UnrolledState,
     numbers: UnrolledNumbers,
     totals: Totals,
-    outside: Callable[[int], Any],
-) -> tuple[UnrolledState, Any]:
+    outside: Callable[[int], Quantity],
+) -> tuple[UnrolledState, Quantity]:
     """The state after a step, and whether it is finite; ``outside(i)`` are the normals of T."""
     p, r, n = shape.p, shape.rank, shape.rank + shape.p
     W, a = state

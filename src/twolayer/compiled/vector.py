@@ -9,14 +9,20 @@ depends neither on the number of lanes nor on what stands in the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 from llvmlite import ir
 
-__all__ = ["Code", "Vector"]
+__all__ = ["Code", "Index", "Operand", "Vector"]
 
 DOUBLE, WORD, LONG, BIT = ir.DoubleType(), ir.IntType(32), ir.IntType(64), ir.IntType(1)
+
+Operand: TypeAlias = "Vector | float"
+"""What arithmetic takes beside a vector: another one, or the same number in all lanes."""
+
+Index: TypeAlias = ir.Value | int
+"""A place in memory or the count of a loop: known when the code runs, or when it is written."""
 
 
 class Vector:
@@ -24,7 +30,7 @@ class Vector:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, code: Code, value: Any, kind: Any) -> None:
+    def __init__(self, code: Code, value: ir.Value, kind: ir.Type) -> None:
         self.code, self.value, self.kind = code, value, kind
 
     @property
@@ -32,73 +38,73 @@ class Vector:
         """Whether the lanes hold doubles."""
         return bool(self.kind is DOUBLE)
 
-    def _with(self, other: Any, real: str, whole: str) -> Vector:
+    def _with(self, other: Operand, real: str, whole: str) -> Vector:
         name = real if self.floating else whole
         value = getattr(self.code.builder, name)(self.value, self.code.like(self, other).value)
         return Vector(self.code, value, self.kind)
 
-    def _compare(self, sign: str, other: Any) -> Vector:
+    def _compare(self, sign: str, other: Operand) -> Vector:
         build = self.code.builder.fcmp_ordered if self.floating else self.code.builder.icmp_unsigned
         return Vector(self.code, build(sign, self.value, self.code.like(self, other).value), BIT)
 
-    def __add__(self, other: Any) -> Vector:
+    def __add__(self, other: Operand) -> Vector:
         return self._with(other, "fadd", "add")
 
-    def __radd__(self, other: Any) -> Vector:
+    def __radd__(self, other: Operand) -> Vector:
         return self.code.like(self, other) + self
 
-    def __sub__(self, other: Any) -> Vector:
+    def __sub__(self, other: Operand) -> Vector:
         return self._with(other, "fsub", "sub")
 
-    def __rsub__(self, other: Any) -> Vector:
+    def __rsub__(self, other: Operand) -> Vector:
         return self.code.like(self, other) - self
 
-    def __mul__(self, other: Any) -> Vector:
+    def __mul__(self, other: Operand) -> Vector:
         return self._with(other, "fmul", "mul")
 
-    def __rmul__(self, other: Any) -> Vector:
+    def __rmul__(self, other: Operand) -> Vector:
         return self.code.like(self, other) * self
 
-    def __truediv__(self, other: Any) -> Vector:
+    def __truediv__(self, other: Operand) -> Vector:
         return self._with(other, "fdiv", "udiv")
 
-    def __rtruediv__(self, other: Any) -> Vector:
+    def __rtruediv__(self, other: Operand) -> Vector:
         return self.code.like(self, other) / self
 
     def __neg__(self) -> Vector:
         return Vector(self.code, self.code.builder.fneg(self.value), self.kind)
 
-    def __xor__(self, other: Any) -> Vector:
+    def __xor__(self, other: Operand) -> Vector:
         return self._with(other, "xor", "xor")
 
-    def __or__(self, other: Any) -> Vector:
+    def __or__(self, other: Operand) -> Vector:
         return self._with(other, "or_", "or_")
 
-    def __and__(self, other: Any) -> Vector:
+    def __and__(self, other: Operand) -> Vector:
         return self._with(other, "and_", "and_")
 
-    def __lshift__(self, other: Any) -> Vector:
+    def __lshift__(self, other: Operand) -> Vector:
         return self._with(other, "shl", "shl")
 
-    def __rshift__(self, other: Any) -> Vector:
+    def __rshift__(self, other: Operand) -> Vector:
         return self._with(other, "lshr", "lshr")
 
     def __invert__(self) -> Vector:
         return Vector(self.code, self.code.builder.not_(self.value), self.kind)
 
-    def __lt__(self, other: Any) -> Vector:
+    def __lt__(self, other: Operand) -> Vector:
         return self._compare("<", other)
 
-    def __le__(self, other: Any) -> Vector:
+    def __le__(self, other: Operand) -> Vector:
         return self._compare("<=", other)
 
-    def __gt__(self, other: Any) -> Vector:
+    def __gt__(self, other: Operand) -> Vector:
         return self._compare(">", other)
 
-    def __ge__(self, other: Any) -> Vector:
+    def __ge__(self, other: Operand) -> Vector:
         return self._compare(">=", other)
 
-    def equals(self, other: Any) -> Vector:
+    def equals(self, other: Operand) -> Vector:
         """Where two numbers are the same."""
         return self._compare("==", other)
 
@@ -119,35 +125,35 @@ class Code:
         Functions of the formula language by name, with their slopes (elementary.py).
     """
 
-    def __init__(self, builder: Any, lanes: int, functions: Mapping[str, Function]) -> None:
+    def __init__(self, builder: ir.IRBuilder, lanes: int, functions: Mapping[str, Function]) -> None:
         self.builder, self.lanes, self.functions = builder, lanes, functions
 
     def of(self, lanes: int) -> Code:
         """The same place in the function, with another number of lanes."""
         return Code(self.builder, lanes, self.functions)
 
-    def type(self, kind: Any) -> Any:
+    def type(self, kind: ir.Type) -> ir.Type:
         """The LLVM type of lanes of this kind."""
         return kind if self.lanes == 1 else ir.VectorType(kind, self.lanes)
 
-    def constant(self, number: Any, kind: Any = DOUBLE) -> Vector:
+    def constant(self, number: float, kind: ir.Type = DOUBLE) -> Vector:
         """The same number in all lanes."""
         number = float(number) if kind is DOUBLE else int(number)
         return Vector(self, ir.Constant(self.type(kind), number if self.lanes == 1 else [number] * self.lanes), kind)
 
-    def constant_index(self, number: int) -> Any:
+    def constant_index(self, number: int) -> ir.Value:
         """A number as a scalar that counts."""
         return ir.Constant(LONG, number)
 
-    def iota(self, kind: Any) -> Vector:
+    def iota(self, kind: ir.Type) -> Vector:
         """0, 1, 2, … along the lanes."""
         return Vector(self, ir.Constant(self.type(kind), list(range(self.lanes))), kind)
 
-    def like(self, one: Vector, other: Any) -> Vector:
+    def like(self, one: Vector, other: Operand) -> Vector:
         """A number as lanes of the same kind."""
         return other if isinstance(other, Vector) else self.constant(other, one.kind)
 
-    def splat(self, scalar: Any, kind: Any) -> Vector:
+    def splat(self, scalar: ir.Value, kind: ir.Type) -> Vector:
         """A scalar of the function in all lanes."""
         if self.lanes == 1:
             return Vector(self, scalar, kind)
@@ -171,7 +177,7 @@ class Code:
         function = module.globals.get(full) or ir.Function(module, ir.FunctionType(kind, [kind] * len(arguments)), full)
         return Vector(self, self.builder.call(function, [x.value for x in arguments]), DOUBLE)
 
-    def fma(self, x: Any, y: Any, z: Any) -> Vector:
+    def fma(self, x: Operand, y: Operand, z: Operand) -> Vector:
         """x·y + z, rounded once."""
         return self.intrinsic("fma", *(v if isinstance(v, Vector) else self.constant(v) for v in (x, y, z)))
 
@@ -195,9 +201,10 @@ class Code:
         """A function of the formula language, and its slope."""
         return self.functions[name](self, x)
 
-    def where(self, mask: Vector, yes: Any, no: Any) -> Vector:
+    def where(self, mask: Vector, yes: Operand, no: Operand) -> Vector:
         """The first where the mask holds, else the second; at least one of them is a vector."""
         like = yes if isinstance(yes, Vector) else no
+        assert isinstance(like, Vector)
         yes, no = self.like(like, yes), self.like(like, no)
         return Vector(self, self.builder.select(mask.value, yes.value, no.value), yes.kind)
 
@@ -209,7 +216,7 @@ class Code:
         """The mask: every neuron has lanes of its own."""
         return mask
 
-    def any(self, mask: Vector) -> Any:
+    def any(self, mask: Vector) -> ir.Value:
         """Whether the mask holds in some lane, as a scalar."""
         if self.lanes == 1:
             return mask.value
@@ -233,14 +240,14 @@ class Code:
         result.add_incoming(chosen.value, inside)
         return Vector(self, result, otherwise.kind)
 
-    def cast(self, x: Vector, kind: Any) -> Vector:
+    def cast(self, x: Vector, kind: ir.Type) -> Vector:
         """Words made longer or shorter; signed long words made doubles."""
         if kind is DOUBLE:
             return Vector(self, self.builder.sitofp(x.value, self.type(kind)), kind)
         build = self.builder.zext if kind.width > x.kind.width else self.builder.trunc
         return Vector(self, build(x.value, self.type(kind)), kind)
 
-    def bits(self, x: Vector, kind: Any) -> Vector:
+    def bits(self, x: Vector, kind: ir.Type) -> Vector:
         """The same bits read as another kind."""
         return Vector(self, self.builder.bitcast(x.value, self.type(kind)), kind)
 
@@ -259,35 +266,35 @@ class Code:
             halves.append(value)
         return self.fma(x, halves[1], halves[0])
 
-    def load(self, pointer: Any, index: Any, kind: Any) -> Vector:
+    def load(self, pointer: ir.Value, index: Index, kind: ir.Type) -> Vector:
         """Lanes from memory; the index counts vectors, and may be a number or a scalar of the function."""
         place = self.place(pointer, index, kind)
         return Vector(self, self.builder.load(place, typ=self.type(kind), align=kind_size(kind)), kind)
 
-    def store(self, x: Vector, pointer: Any, index: Any) -> None:
+    def store(self, x: Vector, pointer: ir.Value, index: Index) -> None:
         """Lanes to memory."""
         self.builder.store(x.value, self.place(pointer, index, x.kind), align=kind_size(x.kind))
 
-    def place(self, pointer: Any, index: Any, kind: Any) -> Any:
+    def place(self, pointer: ir.Value, index: Index, kind: ir.Type) -> ir.Value:
         """Address of a vector in an array of them."""
         number = ir.Constant(LONG, index) if isinstance(index, int | np.integer) else index
         return self.builder.gep(pointer, [number], source_etype=self.type(kind))
 
-    def variable(self, x: Vector) -> Any:
+    def variable(self, x: Vector) -> ir.Value:
         """A place in the function that holds a vector from now on."""
         with self.builder.goto_entry_block():
             place = self.builder.alloca(self.type(x.kind))
         self.builder.store(x.value, place)
         return place
 
-    def pointer(self, address: Any) -> Any:
+    def pointer(self, address: ir.Value) -> ir.Value:
         """A place in the function that holds an address from now on."""
         with self.builder.goto_entry_block():
             place = self.builder.alloca(ir.PointerType())
         self.builder.store(address, place)
         return place
 
-    def loop(self, count: Any, body: Callable[[Any], None], first: int = 0) -> None:
+    def loop(self, count: Index, body: Callable[[ir.Value], None], first: int = 0) -> None:
         """``for i in range(first, count): body(i)`` with a scalar i; the count may be a scalar of the function."""
         b = self.builder
         last = ir.Constant(LONG, count) if isinstance(count, int) else count
@@ -305,6 +312,6 @@ class Code:
         b.position_at_end(after)
 
 
-def kind_size(kind: Any) -> int:
+def kind_size(kind: ir.Type) -> int:
     """Bytes of one number in memory."""
     return 8 if kind is DOUBLE else kind.width // 8

@@ -19,7 +19,7 @@ import numpy as np
 from twolayer.equations.averages import Averages, Gradient
 from twolayer.equations.state import Overlap
 from twolayer.equations.step import Form, Limit
-from twolayer.numerics.types import Numbers
+from twolayer.numerics.types import Number, Numbers, Real
 from twolayer.task.inputs import Inputs
 
 __all__ = ["Blocks", "block_motion", "blocks_of", "field_overlaps", "pulls", "rows_kept"]
@@ -29,7 +29,7 @@ class Blocks(NamedTuple):
     """Variances s_i (b,), shares d_i/d (b,), and P⁽ⁱ⁾ (b, k, k)."""
 
     variance: Any
-    share: Any
+    share: Real
     P: Any
 
     def fields(self, y: Overlap) -> Overlap:
@@ -37,7 +37,7 @@ class Blocks(NamedTuple):
         return Overlap(field_overlaps(self.variance, y.Q), field_overlaps(self.variance, y.M), y.a)
 
 
-def blocks_of(inputs: Inputs, P: Any, dim: int | None = None) -> Blocks:
+def blocks_of(inputs: Inputs, P: Number, dim: int | None = None) -> Blocks:
     """The blocks of inputs, as d → ∞ or at a dimension.
 
     Examples
@@ -67,7 +67,7 @@ def pulls(blocks: Blocks, y: Overlap, gradient: Gradient) -> tuple[Numbers, Numb
     return star, s * (gradient.own @ y.Q + gradient.star @ y.M.swapaxes(-1, -2))
 
 
-def rows_kept(Q: Any, M: Any, dQ: Any, dM: Any) -> tuple[Numbers, Numbers]:
+def rows_kept(Q: Real, M: Number, dQ: Real, dM: Number) -> tuple[Numbers, Numbers]:
     """What is left of changes of Q and M in blocks when the rows keep their norms over all blocks."""
     own = jnp.diagonal(dQ.sum(0)) / (2 * jnp.diagonal(Q.sum(0)))
     return dQ - Q * (own[:, None] + own[None, :]), dM - M * own[:, None]

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from twolayer.functions.activation import Activation
 from twolayer.functions.normalisation import divisor
 from twolayer.functions.target import Target
-from twolayer.numerics.types import Real
+from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.algorithm import SGD
 from twolayer.task.labels import LabelNoise, Spoilt
 from twolayer.task.losses import Loss
@@ -40,8 +40,8 @@ class Sample(NamedTuple):
     target: Float[Real, "n k"]
     noise: Spoilt
     size: Any = 1.0
-    products: Any = None
-    key: Any = None
+    products: Tree = None
+    key: Tree = None
 
 
 class Push(NamedTuple):
@@ -82,13 +82,13 @@ class Kernel:
         """What is made of g."""
         return self.loss.rule if isinstance(self.loss, RuledLoss) else None
 
-    def _ruled(self, sample: Sample, a: Any, g: Any, e: Any) -> Any:
+    def _ruled(self, sample: Sample, a: Real, g: Number, e: Number) -> Real:
         """ĝ of every sample in the batch."""
         loss, label = self.loss, self.label(sample.target, sample.noise)
         N = divisor(self.normalisation, a.shape[-1])
         assert isinstance(loss, RuledLoss) and loss.rule is not None and loss.rule.push is not None
 
-        def shift(g: Any, rate: Any) -> Any:
+        def shift(g: Real, rate: Real) -> Any:
             if sample.products is None:
                 return rate / (N * loss.batch) * (g * sample.size[..., None] if jnp.ndim(sample.size) else g)
             return rate / (N * loss.batch) * sample.products @ g

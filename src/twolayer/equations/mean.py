@@ -34,7 +34,7 @@ import numpy as np
 from twolayer.equations.averages import Engine
 from twolayer.equations.state import Overlap, pack, unpack
 from twolayer.equations.step import Coefficients, Form, ahead, combine, second_layer, tangent
-from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
+from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar
 from twolayer.task.tempo import Clock, Tempo
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Weights(NamedTuple):
     """The weights d/n_b of chi and 1/n_b of single samples, whether pairs count, and Δ."""
 
     norm: Any
-    single: Any
+    single: Number
     pairs: Any
     noise: Scalar
 
@@ -104,7 +104,7 @@ class MeanStep(eqx.Module):
         p = y.a.shape[-1] // self.form.copies
         return Overlap(y.gram[..., :p, :p], y.star[..., :p, :], y.a[..., :p])
 
-    def norms(self, y: Rows) -> Any:
+    def norms(self, y: Rows) -> Real:
         """Squared norms of the present rows."""
         return jnp.diagonal(self.overlaps(y).Q)
 

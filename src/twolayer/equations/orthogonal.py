@@ -28,7 +28,7 @@ from jaxtyping import Array, Float
 from twolayer.equations.kernel import Kernel, Push, Sample
 from twolayer.equations.step import Coefficients, Form, Layers, Memory, descend
 from twolayer.numerics.errors import InputError
-from twolayer.numerics.types import Numbers, Scalar
+from twolayer.numerics.types import Number, Numbers, Real, Scalar, Tree
 from twolayer.numerics.wishart import GramFactor, GramFactors
 
 __all__ = ["Frame", "Reduced", "Sums", "batch_sums", "embed", "exact_step", "gram", "lq", "overlaps", "scaled_overlaps"]
@@ -93,7 +93,7 @@ class Frame(NamedTuple):
 
     rates: Coefficients
     L: Numbers
-    table: Any
+    table: Tree
     noise: Scalar
     scale: Any = None
     spread: Any = None
@@ -153,14 +153,14 @@ def overlaps(rows: Any, L: Numbers) -> tuple[Numbers, Numbers]:
     return gram(rows), rows[..., : L.shape[1]] @ L.T
 
 
-def scaled_overlaps(W: Any, L: Numbers, scale: Any) -> tuple[Numbers, Numbers]:
+def scaled_overlaps(W: Number, L: Numbers, scale: Real) -> tuple[Numbers, Numbers]:
     """Q and M of the fields where coordinates of inputs have standard deviations ``scale``, with any leading axes."""
     scaled = W * scale
     return gram(scaled), (scaled * scale)[..., : L.shape[1]] @ L.T
 
 
 def batch_sums(
-    at: Reduced, frame: Frame, layers: Layers, normals: Any, first: Any = None, T: Any = None, key: Any = None
+    at: Reduced, frame: Frame, layers: Layers, normals: Any, first: Any = None, T: Tree = None, key: Tree = None
 ) -> Sums:
     """Sums over samples given by their normals (samples, width), of a whole batch or of a chunk from ``first`` on.
 
@@ -189,7 +189,13 @@ def batch_sums(
 
 
 def exact_step(
-    at: Reduced, rates: Coefficients, state: Memory, sums: Sums, T: Any, jitter: Any = None, spread: Any = None
+    at: Reduced,
+    rates: Coefficients,
+    state: Memory,
+    sums: Sums,
+    T: Tree,
+    jitter: Real | None = None,
+    spread: Real | None = None,
 ) -> tuple[Memory, Any]:
     """The step from the sums of a batch and the orthogonal factor T; and the largest squared norm met.
 
@@ -225,7 +231,7 @@ def _widened(state: Memory, t: int) -> Memory:
 
 
 def _step_in_blocks(
-    at: Reduced, rates: Coefficients, state: Memory, sums: Sums, T: Any, jitter: Any, spread: Any
+    at: Reduced, rates: Coefficients, state: Memory, sums: Sums, T: Tree, jitter: Any, spread: Any
 ) -> tuple[Memory, Any]:
     """The step where inputs have blocks: T (members, rows, width) for each group of blocks of one form."""
     p, r, factor = at.p, at.rank, at.factor

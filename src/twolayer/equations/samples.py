@@ -25,7 +25,7 @@ from twolayer.equations.kernel import Kernel
 from twolayer.equations.step import Form
 from twolayer.numerics import random
 from twolayer.numerics.shuffle import below, shuffled
-from twolayer.numerics.types import Numbers, Scalar
+from twolayer.numerics.types import Number, Numbers, Real, Scalar, Tree
 
 __all__ = ["Batch", "SampleForm", "draw", "draw_again", "inputs"]
 
@@ -89,10 +89,10 @@ class Batch(NamedTuple):
 
     halves: tuple[Any, Any]
     noise: Scalar
-    again: Any = None
+    again: Real | None = None
 
 
-def draw(spec: SampleForm, keys: Any, number: Any, chunk: Any) -> Batch:
+def draw(spec: SampleForm, keys: Tree, number: Number, chunk: Number) -> Batch:
     """Inputs z (samples, d), in single precision, and label noise of one chunk of step ``number``.
 
     ``keys`` (2 to 4, 2) are those of inputs, labels and, where there are such, of the choice of samples and of what the
@@ -105,7 +105,7 @@ def draw(spec: SampleForm, keys: Any, number: Any, chunk: Any) -> Batch:
     return batch._replace(again=random.normal(keys[-1], step, _positions(spec, chunk)))
 
 
-def _drawn(spec: SampleForm, keys: Any, number: Any, chunk: Any) -> Batch:
+def _drawn(spec: SampleForm, keys: Tree, number: Real, chunk: Any) -> Batch:
     """Inputs and label noise of one chunk of batch ``number``."""
     if spec.at_random:
         return _by_number(spec, keys, _chosen(spec, keys[2], number, _positions(spec, chunk)))
@@ -119,7 +119,7 @@ def _drawn(spec: SampleForm, keys: Any, number: Any, chunk: Any) -> Batch:
     return Batch(random.normal_32(key, word, index), random.normal(keys[1], word, _positions(spec, chunk)))
 
 
-def draw_again(spec: SampleForm, keys: Any, visit: Any, taken: Any) -> tuple[Batch, Any]:
+def draw_again(spec: SampleForm, keys: Tree, visit: Number, taken: Number) -> tuple[Batch, Any]:
     """Chunk number ``visit`` of the set, or of the batch of the last step, and which of its samples are inside it.
 
     ``taken`` is how many steps have been taken; before the first one the batch is that of the first.
@@ -141,12 +141,12 @@ def inputs(spec: SampleForm, batch: Batch) -> Numbers:
     return joined[: spec.chunk * spec.dim].reshape(spec.chunk, spec.dim).astype(jnp.float64)
 
 
-def _positions(spec: SampleForm, chunk: Any) -> Any:
+def _positions(spec: SampleForm, chunk: Number) -> Real:
     """Positions of the samples of a chunk in its batch, or in the set."""
     return jnp.asarray(chunk).astype(jnp.uint32) * np.uint32(spec.chunk) + jnp.arange(spec.chunk, dtype=jnp.uint32)
 
 
-def _chosen(spec: SampleForm, key: Any, batch: Any, position: Any) -> Any:
+def _chosen(spec: SampleForm, key: Tree, batch: Real, position: Real) -> Any:
     """Numbers in the set of the samples of a batch."""
     n = spec.size
     if spec.sampling == "replacement":
@@ -157,7 +157,7 @@ def _chosen(spec: SampleForm, key: Any, batch: Any, position: Any) -> Any:
     return shuffled(key, batch, jnp.minimum(position, np.uint32(n - 1)), n)
 
 
-def _by_number(spec: SampleForm, keys: Any, number: Any) -> Batch:
+def _by_number(spec: SampleForm, keys: Tree, number: Real) -> Batch:
     """Samples of the set by their numbers; given ones are known by the numbers of their rows."""
     number = number.astype(jnp.uint32)
     if spec.given:

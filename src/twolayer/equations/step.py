@@ -33,7 +33,7 @@ from twolayer.equations.averages import Averages
 from twolayer.equations.kernel import Push
 from twolayer.equations.state import Overlap, pack, size_of, unpack
 from twolayer.numerics.tracing import traced
-from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
+from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar, Tree
 from twolayer.task.algorithm import SGD
 from twolayer.task.regimes import Regime
 from twolayer.task.rules import Rule
@@ -199,7 +199,7 @@ class Memory(NamedTuple):
     now: Layers
     previous: Layers | None = None
     clock: Clock | None = None
-    extra: Any = None
+    extra: Tree = None
     average: Layers | None = None
     count: Any = None
 
@@ -261,7 +261,7 @@ def rates_now(rates: Coefficients, tempo: Tempo | None, state: Memory) -> Coeffi
     return rates._replace(step=step, decay=decay, second=second, batch=n)
 
 
-def rule_state(form: Form, W: Any) -> Any:
+def rule_state(form: Form, W: Real) -> Tree:
     """What a rule carries, at the start: Σ|∇|²/d² of AdaGrad, or the moments of Adam and the number of steps."""
     rule = form.rule
     if rule is not None and rule.adapts is not None:
@@ -286,7 +286,7 @@ def from_axes(x: Any) -> Any:
     return jax.scipy.fft.dct(_axes(x.shape[-1]) * x, norm="ortho")
 
 
-def ruled(form: Form, rates: Coefficients, extra: Any, push: Any) -> tuple[Coefficients, Any, Any]:
+def ruled(form: Form, rates: Coefficients, extra: Tree, push: Any) -> tuple[Coefficients, Any, Any]:
     """Rates, state of the rule and mean gradient ḡ (p, n) after the rule has seen it."""
     rule = form.rule
     if rule is None:
@@ -313,7 +313,9 @@ class Products(NamedTuple):
     gg: Float[Array, " p"]
 
 
-def combine(rates: Coefficients, now: Any, push: Any, previous: Any = None, radial: Any = None) -> Numbers:
+def combine(
+    rates: Coefficients, now: Number, push: Number, previous: Number | None = None, radial: Number | None = None
+) -> Numbers:
     """The linear part of a step, κ x + η push + β (x − x₋), of rows or of their coefficients. Cost O(p n).
 
     ``radial`` (p,) is ⟨w, ḡ⟩/⟨w, w⟩ where gradients are tangent.
@@ -372,7 +374,7 @@ def averaged(form: Form, rates: Coefficients, state: Memory, after: Memory) -> M
     return after._replace(average=mean, count=count)
 
 
-def second_layer(form: Form, rates: Coefficients, a: Layer, push: Any, previous: Any = None) -> Numbers:
+def second_layer(form: Form, rates: Coefficients, a: Layer, push: Real, previous: Real | None = None) -> Numbers:
     """The second layer has a rate of its own, and neither decays nor stays on a sphere."""
     return combine(rates._replace(step=rates.second, decay=0.0), a, push, previous) if form.trained else a
 
@@ -384,13 +386,13 @@ class Limit(NamedTuple):
     ``jitter`` is what isotropic noise on the steps adds to the diagonal of dQ.
     """
 
-    flow: Any
+    flow: Number
     noise: Scalar
-    decay: Any
-    second: Any
-    jitter: Any = None
+    decay: Real
+    second: Real
+    jitter: Number | None = None
 
-    def scaled(self, f: Any, b: Any) -> Limit:
+    def scaled(self, f: Number, b: Number) -> Limit:
         """Per unit of τ, where lr is f times and the batch b times what they are without schedules."""
         jitter = None if self.jitter is None else self.jitter * f**2
         return Limit(self.flow * f, self.noise * f**2 / b, self.decay * f, self.second * f, jitter)

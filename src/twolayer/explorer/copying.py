@@ -103,7 +103,7 @@ def _start(task: TaskFile) -> str:
     return f"tl.Overlaps({front}, P=problem.P{', ' if back else ''}{back})"
 
 
-def _toml(value: Any) -> str:
+def _toml(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):

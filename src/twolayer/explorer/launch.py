@@ -55,7 +55,7 @@ class Explorer:
         )
 
 
-def tables_of(problem: Problem, algorithm: SGD, start: Overlaps | str = "random", **run: Any) -> Json:
+def tables_of(problem: Problem, algorithm: SGD, start: Overlaps | str = "random", **run: object) -> Json:
     """The description as the tables of a task file, as the page takes it.
 
     Examples
@@ -112,7 +112,7 @@ def _server(task: Json | None, host: str, port: int) -> tuple[Any, socket.socket
         ) from None
 
     class Server(uvicorn.Server):
-        def handle_exit(self, sig: int, frame: Any) -> None:
+        def handle_exit(self, sig: int, frame: object) -> None:
             """End; uvicorn would raise the signal once more afterwards, which is a second Ctrl-C to the command."""
             self.force_exit = self.should_exit
             self.should_exit = True
@@ -168,7 +168,7 @@ def explore(
     *,
     port: int = 0,
     browser: bool = True,
-    **run: Any,
+    **run: object,
 ) -> Explorer:
     """Open the explorer on a description: in a notebook as a frame, elsewhere in the browser.
 

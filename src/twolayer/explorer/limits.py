@@ -97,7 +97,7 @@ def check_size(task: TaskFile, limits: Limits = LIMITS) -> None:
         _most("directions", "problem.target.k", problem.target["k"], limits.directions)
 
 
-def _most(what: str, key: str, value: Any, most: int) -> None:
+def _most(what: str, key: str, value: object, most: int) -> None:
     if isinstance(value, int) and not isinstance(value, bool) and value > most:
         raise InputError(f"The page runs at most {most} {what}, but `{key}` is {value}: use twolayer solve.")
 

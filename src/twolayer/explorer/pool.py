@@ -71,7 +71,7 @@ class Inquiry:
         }
         return json.dumps([self.options.get("method"), tables], sort_keys=True)
 
-    def tell(self, event: str, data: Any) -> None:
+    def tell(self, event: str, data: object) -> None:
         """Pass an event on; "done" and "error" are the last."""
         if not self.over:
             self.over = event in ("done", "error")

@@ -8,8 +8,6 @@ best         the excess risk that no algorithm beats, against α
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from twolayer.explorer.speaking import Voice
@@ -96,7 +94,7 @@ def phases(task: TaskFile, options: Json, voice: Voice) -> Json:
     }
 
 
-def _told(point: Any) -> Json:
+def _told(point: object) -> Json:
     names = ("regime", "learns", "theta", "growth", "steps", "dynamics", "note")
     return {name: getattr(point, name) for name in names}
 

@@ -57,7 +57,7 @@ def _problem(text: str) -> Problem:
     return Problem(**json.loads(text))
 
 
-def _made(task: TaskFile, word: str, **changes: Any) -> tuple[Method, Task]:
+def _made(task: TaskFile, word: str, **changes: object) -> tuple[Method, Task]:
     """The method and its checked run, within the bounds of the page."""
     from twolayer.running.solve import make_task
 

@@ -68,7 +68,7 @@ class Voice:
         """The run is over."""
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Values for JSON: arrays become lists, and numbers that are not finite null.
 
     Examples

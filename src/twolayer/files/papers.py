@@ -132,7 +132,7 @@ def package() -> str:
     return f"The twolayer developers, {TITLE}, version {__version__}."
 
 
-def cite(*results: Any, style: str = "text") -> str:
+def cite(*results: object, style: str = "text") -> str:
     """The papers behind methods or results, and the package itself.
 
     Parameters

@@ -19,6 +19,7 @@ from twolayer.functions.hermite import hermite_coefficients
 from twolayer.functions.integrable import difference, square_integrable
 from twolayer.functions.kinks import derivative, find_kinks
 from twolayer.functions.syntax import FUNCTIONS, LEAK
+from twolayer.numerics.arguments import ArrayFunction
 from twolayer.numerics.errors import InputError, closest, expect, failed, finite_numbers, identifier, reject, short
 from twolayer.numerics.precision import float64
 
@@ -30,7 +31,7 @@ NAMED: Mapping[str, Activation] = _REGISTRY
 HERMITE = re.compile(r"(He|h)([1-9]\d?)")
 
 
-ActivationLike: TypeAlias = "str | Callable[[Any], Any] | Activation"
+ActivationLike: TypeAlias = "str | ArrayFunction | Activation"
 """A registered name or a formula in z, a JAX function, or an activation."""
 
 
@@ -65,7 +66,7 @@ class Activation:
     """
 
     name: str
-    function: Callable[[Any], Any] = field(compare=False, repr=False)
+    function: ArrayFunction = field(compare=False, repr=False)
     kinks: tuple[float, ...] = field(default=(), compare=False)
     polynomial: tuple[float, ...] | None = field(default=None, compare=False, repr=False)
     key: tuple[Hashable, ...] = field(default=(), repr=False)
@@ -170,7 +171,7 @@ class Activation:
 
 
 @float64
-def in_jax(function: Callable[[Any], Any], x: np.ndarray) -> np.ndarray:
+def in_jax(function: ArrayFunction, x: np.ndarray) -> np.ndarray:
     """A function of JAX at numbers of NumPy, in double precision.
 
     Examples
@@ -185,7 +186,7 @@ def in_jax(function: Callable[[Any], Any], x: np.ndarray) -> np.ndarray:
 
 def _checked(
     name: str,
-    function: Callable[[Any], Any],
+    function: ArrayFunction,
     kinks: Sequence[float] | None,
     polynomial: tuple[float, ...] | None,
     key: tuple[Hashable, ...],
@@ -200,7 +201,7 @@ def _checked(
     probe = np.linspace(-6.0, 6.0, 241) + 0.00123
     slope = difference(function) if smooth else derivative(function)
 
-    def host(f: Callable[[Any], Any], x: np.ndarray) -> np.ndarray:
+    def host(f: ArrayFunction, x: np.ndarray) -> np.ndarray:
         return np.asarray(f(x)) if smooth else in_jax(f, x)
 
     try:
@@ -262,7 +263,7 @@ def _from_text(text: str, kinks: Sequence[float] | None) -> Activation:
     return _checked(name, lambda x: expression(z=x), kinks, coefficients, key, True, smooth=expression.smooth)
 
 
-def _from_callable(function: Callable[[Any], Any], kinks: Sequence[float] | None) -> Activation:
+def _from_callable(function: ArrayFunction, kinks: Sequence[float] | None) -> Activation:
     name = getattr(function, "__name__", type(function).__name__)
     key = ("callable", function, kinks)
     return _checked(name, function, kinks, None, key, False)
@@ -270,7 +271,7 @@ def _from_callable(function: Callable[[Any], Any], kinks: Sequence[float] | None
 
 def register_activation(
     name: str, kinks: Sequence[float] | None = None, family: tuple[Any, ...] | None = None
-) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+) -> Callable[[ArrayFunction], ArrayFunction]:
     """Decorator: make an elementwise JAX function available by name, in Python, files and flags.
 
     A name that was registered before stands for the new function from then on.
@@ -299,7 +300,7 @@ def register_activation(
     if family is not None:
         expect(tuple, "family", family)
 
-    def decorate(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def decorate(function: ArrayFunction) -> ArrayFunction:
         key = ("registered", name, function, given, family)
         _REGISTRY[name] = _checked(name, function, given, None, key, True, family)
         return function
@@ -309,7 +310,7 @@ def register_activation(
 
 def _builtin(
     name: str,
-    function: Callable[[Any], Any],
+    function: ArrayFunction,
     kinks: tuple[float, ...] = (),
     polynomial: tuple[float, ...] | None = None,
     family: tuple[Any, ...] | None = None,

@@ -464,7 +464,7 @@ def _varies(target: Target, hidden: np.ndarray, accuracy: float) -> bool:
     return bool(np.mean((y - other) ** 2) > accuracy * max(np.var(y), 1e-300))
 
 
-def analyse(target: TargetLike, directions: int | None = None, inputs: Any = None) -> Analysis:
+def analyse(target: TargetLike, directions: int | None = None, inputs: object = None) -> Analysis:
     """Exponents, leap chain and staircase of a target.
 
     Polynomials are treated exactly, smooth targets and kinks along the axes by quadrature (k ≤ 3), all others

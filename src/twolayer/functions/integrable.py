@@ -5,11 +5,9 @@ E[h(z)²] < ∞,  z ~ N(0, I_k):    no pole in the bulk, and slower growth than 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
+from twolayer.numerics.arguments import ArrayFunction
 from twolayer.numerics.rules import draw_sobol_normals
 
 __all__ = ["difference", "square_integrable"]
@@ -19,7 +17,7 @@ STEP = 1e-6  # of a central difference
 SCRAMBLINGS, RISE = 4, 5.0  # 32 times as many points raise E[h²] by this much only where there is a pole
 
 
-def square_integrable(function: Callable[[Any], Any], k: int, poles: bool = True) -> bool:
+def square_integrable(function: ArrayFunction, k: int, poles: bool = True) -> bool:
     """Probe E[h²] on four times 2¹⁶ points, where a pole makes it grow with their number, and the growth far away.
 
     Parameters
@@ -49,7 +47,7 @@ def square_integrable(function: Callable[[Any], Any], k: int, poles: bool = True
     return bool(np.exp(np.mean(rises or [0.0])) < RISE and np.max(growth) < 445.0)
 
 
-def difference(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def difference(function: ArrayFunction) -> ArrayFunction:
     """The slope of a smooth function by a central difference: for its size, without JAX.
 
     Examples

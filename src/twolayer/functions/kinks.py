@@ -6,11 +6,11 @@ forty halvings only the steps are left.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from twolayer.numerics.arguments import ArrayFunction
 from twolayer.numerics.precision import float64
 
 __all__ = ["derivative", "find_kinks"]
@@ -20,7 +20,7 @@ GRID = 1801  # spacing 0.01, moved off the round numbers where kinks usually sit
 HALVINGS = 40
 
 
-def derivative(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def derivative(f: ArrayFunction) -> ArrayFunction:
     """F' of an elementwise JAX function.
 
     Examples
@@ -39,7 +39,7 @@ def derivative(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 @float64
-def find_kinks(f: Callable[[Any], Any], lines: int = 1) -> list[tuple[float, ...]]:
+def find_kinks(f: ArrayFunction, lines: int = 1) -> list[tuple[float, ...]]:
     """Points in (−9, 9) where f, f' or f'' is discontinuous, for each of several functions at once.
 
     Parameters

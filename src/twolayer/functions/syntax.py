@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from twolayer.numerics.arguments import ArrayFunction
+
 __all__ = [
     "FUNCTIONS",
     "LEAK",
@@ -85,16 +87,16 @@ Node = Number | Variable | Negative | Binary | Power | Call
 class Function:
     """An entry of `FUNCTIONS`: on arrays of NumPy or JAX, on a number, in LaTeX, and whether it is analytic."""
 
-    array: Callable[[Any], Any]
+    array: ArrayFunction
     number: Callable[[float], float]
     latex: str
     smooth: bool = True
 
 
-def _either(path: str, host: Callable[[Any], Any], **options: Any) -> Callable[[Any], Any]:
+def _either(path: str, host: ArrayFunction, **options: object) -> ArrayFunction:
     """A function of JAX by dotted name, and its like for arrays of NumPy, for which JAX is not imported."""
 
-    def call(x: Any) -> Any:
+    def call(x: object) -> Any:
         if isinstance(x, np.ndarray | np.generic):
             return host(x)
         if isinstance(x, int | float):  # a constant such as sqrt(2), which JAX may take in single precision
@@ -109,10 +111,10 @@ def _either(path: str, host: Callable[[Any], Any], **options: Any) -> Callable[[
     return call
 
 
-def _special(name: str) -> Callable[[Any], Any]:
+def _special(name: str) -> ArrayFunction:
     """A function of SciPy, imported at the first call."""
 
-    def call(x: Any) -> Any:
+    def call(x: object) -> Any:
         from scipy import special
 
         return getattr(special, name)(x)

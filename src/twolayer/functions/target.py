@@ -7,7 +7,7 @@ teacher network:  h(λ*) = (1/N) Σ_r a*_r σ*(λ*_r),    N = k unless said othe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -20,7 +20,7 @@ from twolayer.functions.integrable import square_integrable
 from twolayer.functions.kinks import find_kinks
 from twolayer.functions.normalisation import NORMALISATIONS, divisor
 from twolayer.functions.syntax import Binary, Call, Negative, Node
-from twolayer.numerics.arguments import Json
+from twolayer.numerics.arguments import ArrayFunction, Json
 from twolayer.numerics.errors import InputError, choice, failed, finite_numbers, positive_integer, reject, require
 from twolayer.numerics.precision import float64
 
@@ -29,7 +29,7 @@ __all__ = ["Ridge", "Target", "Teacher"]
 MAX_DIRECTIONS = 1024
 
 
-TargetLike: TypeAlias = "str | Callable[[Any], Any] | Target | Json"
+TargetLike: TypeAlias = "str | ArrayFunction | Target | Json"
 """A formula in z1, z2, …, a JAX function of a vector, a target, or a description from a file."""
 
 
@@ -80,7 +80,7 @@ class Target:
 
     name: str
     directions: int
-    function: Callable[[Any], Any] = field(compare=False, repr=False)
+    function: ArrayFunction = field(compare=False, repr=False)
     polynomial: dict[tuple[int, ...], float] | None = field(default=None, compare=False, repr=False)
     ridge: Ridge | None = field(default=None, compare=False, repr=False)
     smooth: bool = field(default=False, compare=False, repr=False)
@@ -316,7 +316,7 @@ def _ridge(activation: Activation, weights: Sequence[float], directions: Sequenc
 
 
 def Teacher(
-    activation: str | Callable[[Any], Any] | Activation = "erf",
+    activation: str | ArrayFunction | Activation = "erf",
     k: int = 1,
     weights: Sequence[float] | None = None,
     normalisation: str = "mean",

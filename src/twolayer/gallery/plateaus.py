@@ -203,7 +203,7 @@ def _verdict(data: xr.Dataset, seeds: int, slow_seeds: int) -> Verdict:
     return verdict("runs stall at the saddles of the limit, for log(d)/(2κ) and a constant", checks, f"γ_c: {told}")
 
 
-def _expected(found: tuple[float, float], value: Any) -> tuple[float, Any, float]:
+def _expected(found: tuple[float, float], value: object) -> tuple[float, Any, float]:
     return found[0], value, found[1]
 
 

@@ -25,7 +25,7 @@ from twolayer.equations.orthogonal import Sums
 from twolayer.gaussian.visits import covariance, covariance_nodes, visit
 from twolayer.numerics.rules import Nodes
 from twolayer.numerics.special import symmetric_root
-from twolayer.numerics.types import Layer, Numbers, Scalar
+from twolayer.numerics.types import Layer, Number, Numbers, Real, Scalar, Tree
 
 __all__ = ["Nodes", "covariance_nodes", "gaussian_sums", "size_of_features", "tail"]
 
@@ -44,9 +44,9 @@ def size_of_features(p: int, rank: int, columns: int) -> int:
 class SumFrame(NamedTuple):
     """R with R Rᵀ = E[g gᵀ], its pseudo-inverse, and which of its columns are not zero."""
 
-    root: Any
+    root: Real
     inverse: Numbers
-    kept: Any
+    kept: Real
 
 
 def _frame(mean: Numbers) -> SumFrame:
@@ -123,7 +123,7 @@ def _symmetric(upper: Numbers, p: int) -> Numbers:
     return half + half.T - jnp.diag(jnp.diagonal(half))
 
 
-def _positive(frame: SumFrame, deviation: Any, S: Any) -> Numbers:
+def _positive(frame: SumFrame, deviation: Number, S: Tree) -> Numbers:
     """R exp(c Y − c² S/2) Rᵀ: positive, and R Rᵀ + deviation to first order."""
     v = jnp.maximum(jnp.trace(S) / jnp.maximum(frame.kept.sum(), 1.0), 1e-300)
     c2 = jnp.log1p(v) / v

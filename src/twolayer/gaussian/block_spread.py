@@ -11,8 +11,6 @@ conditional covariances. Different blocks are correlated.
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -25,14 +23,14 @@ from twolayer.equations.state import Overlap, pack, size_of, unpack
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.visits import covariance, covariance_nodes, rows_of, visit
 from twolayer.numerics.rules import Nodes
-from twolayer.numerics.types import Numbers, Scalar
+from twolayer.numerics.types import Number, Numbers, Real, Scalar
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
 
 __all__ = ["BlockSpread", "block_spread_of", "pack_blocks", "tangent_in_blocks", "unpack_blocks"]
 
 
-def pack_blocks(Q: Any, M: Any, a: Any, trained: bool) -> Numbers:
+def pack_blocks(Q: Real, M: Real, a: Number, trained: bool) -> Numbers:
     """(M⁽ⁱ⁾, upper triangle of Q⁽ⁱ⁾ of each block, and a if it is trained) in one vector (…, F)."""
     lead = M.shape[:-3]
     each = pack(Q, M, jnp.zeros((*M.shape[:-1],)), False).reshape(*lead, -1)
@@ -90,7 +88,7 @@ class BlockSpread(eqx.Module):
         rest = rest + jnp.einsum("il,iab->ialb", jnp.eye(b), s * omega)
         chi = (at.weights[:, None] * at.g).T @ at.g
 
-        def packed(Y: Any) -> Numbers:
+        def packed(Y: Real) -> Numbers:
             """Of g_j u_a⁽ⁱ⁾, as an array (i, j, a)."""
             own = Y[:, :, :p]
             return pack_blocks(own + own.swapaxes(1, 2), Y[:, :, p:], jnp.zeros(p), self.trained)

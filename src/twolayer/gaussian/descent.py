@@ -29,7 +29,7 @@ from twolayer.equations.kernel import Push
 from twolayer.functions.activation import Activation
 from twolayer.gaussian.engines import LOG2_POINTS, ORDERS, ROUNDING, Averager, Engine, select
 from twolayer.gaussian.nodes import target_frame
-from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
+from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Real, Scalar, Tree
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem
 
@@ -60,7 +60,7 @@ class Descent(eqx.Module):
     L: np.ndarray
 
     @abc.abstractmethod
-    def __call__(self, rows: Any, a: Layer, noise: Scalar) -> Push:
+    def __call__(self, rows: Real, a: Layer, noise: Scalar) -> Push:
         """The mean gradient of the first layer, in the coordinates of the rows, and that of the second."""
 
     @abc.abstractmethod
@@ -80,7 +80,7 @@ class Descent(eqx.Module):
         """Q and M of the rows."""
         return rows @ rows.T, rows[:, : self.L.shape[1]] @ self.L.T
 
-    def orthogonal(self, rows: Any) -> Numbers:
+    def orthogonal(self, rows: Real) -> Numbers:
         """Q⊥, the overlaps of what is orthogonal to the target."""
         outside = rows[:, self.L.shape[1] :]
         return outside @ outside.T
@@ -97,7 +97,7 @@ class SteinDescent(Descent):
         """Which rules are used."""
         return self.engine.label.split(";")[0]
 
-    def __call__(self, rows: Any, a: Layer, noise: Scalar) -> Push:
+    def __call__(self, rows: Real, a: Layer, noise: Scalar) -> Push:
         """The mean gradients."""
         gradient = self.engine.gradient(*self.overlaps(rows), a, noise)
         star = jnp.pad(jnp.asarray(self.L), ((0, 0), (0, rows.shape[1] - self.L.shape[1])))
@@ -125,14 +125,14 @@ class ReluDescent(Descent):
         """Which rules are used."""
         return "closed form (relu)"
 
-    def _fields(self, rows: Any, a: Layer, student: float) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    def _fields(self, rows: Real, a: Layer, student: float) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         """Rows of all fields, their weights, norms and directions."""
         star = jnp.pad(jnp.asarray(self.ridges), ((0, 0), (0, rows.shape[1] - self.ridges.shape[1])))
         u = jnp.concatenate([rows, star])
         norm = jnp.sqrt((u * u).sum(-1))
         return u, jnp.concatenate([-student * a / self.divisor, self.c]), norm, u / norm[:, None]
 
-    def __call__(self, rows: Any, a: Layer, noise: Scalar) -> Push:
+    def __call__(self, rows: Real, a: Layer, noise: Scalar) -> Push:
         """The mean gradients."""
         p = len(rows)
         u, c, norm, unit = self._fields(rows, a, self.student)
@@ -164,19 +164,19 @@ def _gradient(engine: Engine, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Gra
     return engine.gradient(Q, M, a, noise)
 
 
-def _change(engine: Engine, other: Engine, *point: Any) -> float:
+def _change(engine: Engine, other: Engine, *point: Tree) -> float:
     """The largest difference of two gradients at (Q, M, a, Δ), relative to their largest coefficient."""
     one, two = (_gradient(x, *(jnp.asarray(y, float) for y in point)) for x in (engine, other))
     size = max(float(jnp.abs(x).max()) for x in one)
     return max(float(jnp.abs(x - y).max()) for x, y in zip(one, two, strict=True)) / max(size, 1e-300)
 
 
-def _truncation(averager: Averager, *point: Any) -> float:
+def _truncation(averager: Averager, *point: Tree) -> float:
     """The same for what is truncated in the engine."""
     return 0.0 if averager.probe is None else _change(*averager.probe, *point)
 
 
-def gradient_error(descent: Descent, averager: Averager, *point: Any) -> float:
+def gradient_error(descent: Descent, averager: Averager, *point: Tree) -> float:
     """The relative error of the mean gradient at (Q, M, a, Δ): by a coarser rule, and by other sampled points."""
     if isinstance(descent, ReluDescent):
         return ROUNDING

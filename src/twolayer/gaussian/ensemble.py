@@ -25,7 +25,8 @@ import numpy as np
 
 from twolayer.gaussian.forms import Forms
 from twolayer.gaussian.targets import RidgeTarget
-from twolayer.numerics.types import Layer, Numbers
+from twolayer.numerics.types import Layer, Numbers, Tree
+from twolayer.task.losses import LossFunction
 
 __all__ = ["Cloud", "Ensemble", "NodeEnsemble", "PairEnsemble", "QuadraticEnsemble", "Velocity"]
 
@@ -120,7 +121,7 @@ class NodeEnsemble(Ensemble):
     student: float = eqx.field(static=True)
     own: bool = eqx.field(static=True)
     rule: str = eqx.field(static=True)
-    residual: Callable[[Any, Any], Any] | None = eqx.field(static=True)
+    residual: LossFunction | None = eqx.field(static=True)
     keep: float = eqx.field(static=True)
     xi: np.ndarray
     weights: np.ndarray
@@ -163,7 +164,7 @@ class NodeEnsemble(Ensemble):
         if self.residual is not None:
             pull = (self.weights * self.residual(jnp.asarray(self.h), F[0]))[None]
 
-        def rates(block: Cloud) -> Any:
+        def rates(block: Cloud) -> Tree:
             alpha, slopes = kept or self._rungs(block.A, block.s)
             e = pull[:, None, :]
             if self.own:  # without the neuron's own share of F_n; its true own term is added below
@@ -209,7 +210,7 @@ class PairEnsemble(Ensemble):
         u = weights * a
         norm = (A**2).sum(1) + s**2
 
-        def at(one: Any) -> Numbers:
+        def at(one: Tree) -> Numbers:
             correlation, chance = one
             pair = self.forms.pair(norm[:, None], A @ A.T + correlation * s[:, None] * s, norm[None, :])
             return jnp.stack([chance * x for x in (pair.ff, pair.dd, pair.hd, correlation * pair.dd)])

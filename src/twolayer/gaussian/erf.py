@@ -22,7 +22,7 @@ import numpy as np
 from twolayer.gaussian.forms import Forms, Ladder, Pair, PairOf, Single, orthonormal
 from twolayer.numerics.error_function import error_function
 from twolayer.numerics.special import arcsine
-from twolayer.numerics.types import Cross, Gram, Layer, Numbers
+from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Tree
 
 __all__ = ["ErfForms", "ErfNodes", "ErfRidge", "four_point"]
 
@@ -43,7 +43,7 @@ class ErfForms(Forms):
         value = error_function(mean / jnp.sqrt(2 * wide))
         return Single(value, slope, -mean / wide * slope)
 
-    def ladder(self, mean: Numbers, width: Any, orders: int) -> Ladder:
+    def ladder(self, mean: Numbers, width: Number, orders: int) -> Ladder:
         """Hermite coefficients: σ' is a Gaussian, so each is (−s/√(1+s²))^n h_n(μ/√(1+s²)) times the first."""
         narrow = jax.lax.rsqrt(1.0 + width**2)
         x = mean * narrow
@@ -64,7 +64,7 @@ class ErfForms(Forms):
         return found if found.work(p) <= MAX_NODE_WORK else None
 
 
-def _pair(c11: Any, c12: Any, c22: Any) -> Pair:
+def _pair(c11: Number, c12: Number, c22: Number) -> Pair:
     wide = (1 + c11) * (1 + c22)
     dd = TWO_OVER_PI / jnp.sqrt(wide - c12**2)
     ff = TWO_OVER_PI * arcsine(c12 / jnp.sqrt(wide))
@@ -105,7 +105,7 @@ class ErfNodes(eqx.Module):
         t, p, weights = self.target, a.shape[0], a / a.shape[0]
         mean, perp = t.conditional(Q, M)
 
-        def entry(pair: Any) -> Numbers:
+        def entry(pair: Tree) -> Numbers:
             both = jnp.stack(pair)
             wide = jnp.eye(2) + perp[both][:, both]
             inverse = jnp.linalg.inv(wide)
@@ -136,7 +136,7 @@ def four_point(C: Numbers, weights: Numbers, p: int) -> Numbers:
     """
     variance = jnp.diagonal(C)
 
-    def entry(pair: Any) -> Numbers:
+    def entry(pair: Tree) -> Numbers:
         j, l = pair
         cj, cl, jj, ll, jl = C[j], C[l], 1 + C[j, j], 1 + C[l, l], C[j, l]
         determinant = jj * ll - jl**2

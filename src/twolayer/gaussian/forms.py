@@ -30,7 +30,7 @@ from twolayer.functions.activation import Activation
 from twolayer.functions.hermite import hermite_table
 from twolayer.gaussian.quadrature import blurred_crossings, crossing, even_rule, panel_rule
 from twolayer.numerics.special import root
-from twolayer.numerics.types import Numbers
+from twolayer.numerics.types import Number, Numbers, Real, Tree
 
 __all__ = ["Forms", "Ladder", "NumericForms", "Pair", "PairOf", "Single", "cross_pair", "mehler_pair", "orthonormal"]
 
@@ -45,22 +45,22 @@ class Single(NamedTuple):
 
     value: Numbers
     slope: Numbers
-    bend: Any
+    bend: Real
 
 
 class Pair(NamedTuple):
     """E[f g], E[f' g'] and E[f'' g]."""
 
-    ff: Any
+    ff: Real
     dd: Any
-    hd: Any
+    hd: Real
 
 
 class Ladder(NamedTuple):
     """E[f], and E[f' h_n] for n = 0, 1, … on a first axis, at one field μ + s g; E[f h_n] = (s/√n) E[f' h_{n−1}]."""
 
     value: Numbers
-    slopes: Any
+    slopes: Real
 
 
 PairOf = Callable[[Any, Any, Any], Pair]
@@ -78,7 +78,7 @@ class Forms(abc.ABC):
         """Averages at one field; arrays broadcast."""
 
     @abc.abstractmethod
-    def ladder(self, mean: Numbers, width: Any, orders: int) -> Ladder:
+    def ladder(self, mean: Numbers, width: Number, orders: int) -> Ladder:
         """Hermite coefficients of f' in the fluctuation of one field, g = (field − mean)/width; arrays broadcast."""
 
     @abc.abstractmethod
@@ -117,7 +117,7 @@ class NumericForms(Forms):
     name: str = "quadrature"
     closed = False
 
-    def _rule(self, mean: Any, width: Any, count: float | None = None) -> tuple[Any, Any, Any]:
+    def _rule(self, mean: Real, width: Real, count: float | None = None) -> tuple[Any, Any, Any]:
         """Nodes x, weights, and fields mean + width·x, with panels that end at the kinks."""
         count = int(count or NODES_PER_ORDER * self.order)
         x: Numbers
@@ -136,7 +136,7 @@ class NumericForms(Forms):
         slope = self.activation.slope(u)
         return Single((w * self.activation(u)).sum(-1), (w * slope).sum(-1), (w * x * slope).sum(-1) / width)
 
-    def ladder(self, mean: Any, width: Any, orders: int) -> Ladder:
+    def ladder(self, mean: Number, width: Number, orders: int) -> Ladder:
         """Hermite coefficients at one field."""
         mean, width = jnp.broadcast_arrays(mean, width)
         x, w, u = self._rule(mean, width, max(NODES_PER_ORDER * self.order, NODES_PER_TERM * orders))
@@ -166,7 +166,7 @@ class NumericForms(Forms):
         return 2.0 * fields * self.order * (3 + len(self.activation.kinks))
 
 
-def orthonormal(x: Any, count: int, scale: Any = 1.0) -> Any:
+def orthonormal(x: Real, count: int, scale: Number = 1.0) -> Tree:
     """scale^n h_n(x), n = 0 … count − 1, by their recursion; stacked on a new first axis."""
     x, square = x * scale, jnp.asarray(scale) ** 2
 
@@ -184,7 +184,7 @@ def orthonormal(x: Any, count: int, scale: Any = 1.0) -> Any:
     return jnp.concatenate([first[None], rest])
 
 
-def mehler_pair(f: Forms, g: Forms, order: int, c11: Any, c12: Any, c22: Any) -> Pair:
+def mehler_pair(f: Forms, g: Forms, order: int, c11: Number, c12: Number, c22: Number) -> Pair:
     """E[f g], E[f' g'], E[f'' g] from the Hermite coefficients of each. Cost O(terms) per pair and O(terms²) per field.
 
     The three covariances broadcast; coefficients are computed in the shapes of c11 and c22 alone.
@@ -200,7 +200,7 @@ def mehler_pair(f: Forms, g: Forms, order: int, c11: Any, c12: Any, c22: Any) ->
     up = jnp.concatenate([left.slopes[1:], jnp.zeros_like(left.slopes[:1])])
     down = jnp.concatenate([jnp.zeros_like(right.slopes[:1]), right.slopes[:-1]])
 
-    def step(sums: Pair, term: Any) -> tuple[Pair, None]:
+    def step(sums: Pair, term: Tree) -> tuple[Pair, None]:
         n, a, b, c, d, lift = term
         product = a * b
         return Pair(sums.ff * rho + product / (n + 1), sums.dd * rho + product, sums.hd * rho + lift * c * d), None
@@ -212,7 +212,7 @@ def mehler_pair(f: Forms, g: Forms, order: int, c11: Any, c12: Any, c22: Any) ->
     return Pair(left.value * right.value + c12 * sums.ff, sums.dd, bend)
 
 
-def cross_pair(f: Activation, g: Activation, order: int, c11: Any, c12: Any, c22: Any) -> Pair:
+def cross_pair(f: Activation, g: Activation, order: int, c11: Number, c12: Number, c22: Number) -> Pair:
     """E[f g], E[f' g'], E[f'' g] for two activations by iterated quadrature, field by field.
 
     With x = √c11 ξ1 and y = r ξ1 + s ξ2: E[f' g'] = E[f' ξ2 g]/s and E[f'' g] from E[f' ξ1 g].

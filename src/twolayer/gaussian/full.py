@@ -32,7 +32,7 @@ from twolayer.equations.kernel import Kernel, Sample
 from twolayer.gaussian.forms import TINY
 from twolayer.gaussian.quadrature import Partial, crossing, last_axis, nested_rule, panel_rule
 from twolayer.numerics.special import root, symmetric_root
-from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
+from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar, Tree
 from twolayer.task.labels import LabelNoise, Spoilt
 from twolayer.task.losses import Loss
 from twolayer.task.rules import RuledLoss
@@ -74,7 +74,7 @@ class Residual(NamedTuple):
     mean: Numbers
     square: Numbers
 
-    def left(self, fit: Any) -> Numbers:
+    def left(self, fit: Tree) -> Numbers:
         """What α h − β f leaves of e."""
         return self.mean - fit[0] * self.h + fit[1] * self.f
 
@@ -211,7 +211,7 @@ class FullRule(eqx.Module):
 
         return level
 
-    def _strength(self, student: Any, a: Layer) -> Any:
+    def _strength(self, student: Number, a: Layer) -> Real:
         """|g|/|e|: the norm of a σ'(λ)."""
         square = ((a * self.kernel.activation.slope(student)) ** 2).sum(-1)
         return root(square)
@@ -239,7 +239,7 @@ class FullRule(eqx.Module):
             found.append((chance, Spoilt(sign, width * labels.law.from_normal(x)), w))
         return found
 
-    def residual(self, student: Any, target: Any, a: Layer, noise: Scalar) -> Residual:
+    def residual(self, student: Any, target: Real, a: Layer, noise: Scalar) -> Residual:
         """E and e² averaged over the label noise; without it they are what they are."""
         loss, h, f = self.kernel.loss, self.kernel.target(target), self.kernel.output(student, a)
         if loss.student is not None:
@@ -247,7 +247,7 @@ class FullRule(eqx.Module):
             return Residual(h, f, e, e**2 + noise)
         return Residual(h, f, *spoilt_residual(loss, self.kernel.labels, h, f, noise if self.noisy else None))
 
-    def averages(self, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Any = (0.0, 0.0)) -> Averages:
+    def averages(self, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Tree = (0.0, 0.0)) -> Averages:
         """All five averages; in psi, phi and second with e − α h + β f in the place of e, fit = (α, β)."""
         fit = jnp.asarray(fit)
         if self.kernel.rule is not None:
@@ -264,7 +264,7 @@ class FullRule(eqx.Module):
         return both[:, : len(Q)], both[:, len(Q) :]
 
 
-def spoilt_residual(loss: Loss, labels: LabelNoise, h: Any, f: Any, noise: Scalar | None) -> tuple[Any, Any]:
+def spoilt_residual(loss: Loss, labels: LabelNoise, h: Real, f: Real, noise: Scalar | None) -> tuple[Any, Any]:
     """E and e² averaged over what is done to labels h, at outputs f; ``noise`` is None where nothing is added."""
     mean, square, law = 0.0, 0.0, labels.law
     for chance, sign in labels.signs:
@@ -292,10 +292,10 @@ def _turned(B: Numbers, a: Layer) -> Numbers:
     return B - jnp.where(square > 1e-12, 2 / jnp.where(square > 1e-12, square, 1.0), 0.0) * jnp.outer(B @ u, u)
 
 
-def _averages(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Any) -> Averages:
+def _averages(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Tree) -> Averages:
     kernel = rule.kernel
 
-    def terms(student: Any, target: Any, w: Numbers) -> Averages:
+    def terms(student: Real, target: Real, w: Numbers) -> Averages:
         e = rule.residual(student, target, a, noise)
         slope = a * kernel.activation.slope(student)
         pushed = (w * e.left(fit))[:, None]
@@ -311,13 +311,13 @@ def _averages(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: A
     return rule.summed(terms, rule.fields(Q, M, a))
 
 
-def _ruled(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Any) -> Averages:
+def _ruled(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Tree) -> Averages:
     """The averages of ĝ, over fields and label noise at once."""
     kernel = rule.kernel
     assert kernel.rule is not None
     drift, linear = kernel.rule.drift, kernel.loss.linear if isinstance(kernel.loss, RuledLoss) else None
 
-    def terms(student: Any, target: Any, w: Numbers) -> Averages:
+    def terms(student: Real, target: Real, w: Numbers) -> Averages:
         h, f, keep = kernel.target(target), kernel.output(student, a), kernel.labels.keep
         sigma, slope = kernel.activation(student), a * kernel.activation.slope(student)
         first, second, chi = _closed_push(rule, h, f, slope, w, noise) or _push(rule, student, target, a, w, noise)
@@ -337,7 +337,7 @@ def _ruled(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Any)
     return rule.summed(terms, rule.fields(Q, M, a))
 
 
-def _push(rule: FullRule, student: Any, target: Any, a: Layer, w: Numbers, noise: Scalar) -> tuple[Any, Any, Any]:
+def _push(rule: FullRule, student: Number, target: Number, a: Layer, w: Numbers, noise: Scalar) -> tuple[Any, Any, Any]:
     """Weighted ĝ and e σ at every node, and the sum of ĝ ĝᵀ, by nodes of the label noise."""
     first, second, chi = 0.0, 0.0, 0.0
     for chance, spoilt, v in rule.noises(student, target, a, noise):
@@ -350,7 +350,9 @@ def _push(rule: FullRule, student: Any, target: Any, a: Layer, w: Numbers, noise
     return first, second, chi
 
 
-def _closed_push(rule: FullRule, h: Any, f: Any, v: Any, w: Numbers, noise: Scalar) -> tuple[Any, Any, Any] | None:
+def _closed_push(
+    rule: FullRule, h: Number, f: Number, v: Real, w: Numbers, noise: Scalar
+) -> tuple[Any, Any, Any] | None:
     """The same where the average over the label noise is closed, less e σ, which is linear; None where it is not."""
     if rule.smoothed is None:
         return None
@@ -366,12 +368,12 @@ def _closed_push(rule: FullRule, h: Any, f: Any, v: Any, w: Numbers, noise: Scal
 
 
 @jax.custom_jvp
-def _with_jumps(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Any) -> Averages:
+def _with_jumps(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Tree) -> Averages:
     return _averages(rule, Q, M, a, noise, fit)
 
 
 @_with_jumps.defjvp
-def _with_jumps_jvp(primals: Any, tangents: Any) -> tuple[Averages, Averages]:
+def _with_jumps_jvp(primals: Tree, tangents: Tree) -> tuple[Averages, Averages]:
     """The derivative at fixed points, and what the jumps of σ' add to psi, phi and chi."""
     rule, Q, M, a, noise, fit = primals
     dQ, dM = tangents[1:3]
@@ -379,7 +381,7 @@ def _with_jumps_jvp(primals: Any, tangents: Any) -> tuple[Averages, Averages]:
     (student, target, w), moved = jax.jvp(lambda Q, M: rule.fields(Q, M, a), (Q, M), (dQ, dM))
     sigma, norm = rule.kernel.activation, jnp.diagonal(Q)
 
-    def at(plane: Any) -> Any:
+    def at(plane: Tree) -> Tree:
         j, kink, below, above = plane
         # the same points on λ_j = κ; the tangent of λ_j there
         excess = (student[:, j] - kink) / norm[j]

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.gaussian.forms import Forms, Ladder, Pair, PairOf, Single
-from twolayer.numerics.types import Cross, Gram, Layer, Numbers
+from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Tree
 
 __all__ = [
     "PolynomialForms",
@@ -54,7 +54,7 @@ def derivative_means(coefficients: Coefficients, mean: Numbers | float, variance
     return jnp.stack(rows)
 
 
-def mehler(f: Any, g: Any, covariance: Any) -> Any:
+def mehler(f: Any, g: Any, covariance: Number) -> Any:
     """Σ_n C^n/n! f_n g_n for derivative means f, g stacked on the first axis."""
     total, power = 0.0, jnp.ones_like(covariance)
     for n in range(min(f.shape[0], g.shape[0])):
@@ -121,7 +121,7 @@ class PolynomialRidge(eqx.Module):
         D, top = len(self.own) - 1, max(len(self.own), len(self.other)) - 1
         return 0.1 * len(graphs((D - 1, D - 1, top, top))[1]) * (p * (p + len(self.target.c))) ** 2
 
-    def __call__(self, Q: Gram, M: Cross, a: Layer, student: float) -> Any:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, student: float) -> Real:
         """V (p, p)."""
         p, C = a.shape[0], self.target.covariance(Q, M)
         variance, orders = jnp.diagonal(C), max(len(self.own), len(self.other))
@@ -152,7 +152,7 @@ class PolynomialNodes(eqx.Module):
         three, four = (len(graphs(limits)[1]) for limits in ((D - 1, D - 1, D), (D - 1, D - 1, D, D)))
         return 0.1 * (three * nodes * p**3 + four * p**4)
 
-    def __call__(self, Q: Gram, M: Cross, a: Layer, student: float) -> Any:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, student: float) -> Real:
         """V (p, p)."""
         t, orders, weights = self.target, len(self.coefficients), a / a.shape[0]
         mean, perp = t.conditional(Q, M)
@@ -217,7 +217,7 @@ def four_point(C: Numbers, slope: Numbers, value: Numbers, weights: Numbers, p: 
     power = _powers(C, max(d0, d1))
     weighted = value * weights
 
-    def add(total: Numbers, graph: Any) -> tuple[Any, None]:
+    def add(total: Numbers, graph: Tree) -> tuple[Any, None]:
         (jl, jq, js, lq, ls, qs), w = graph
         left = power[jq][:p, None, :] * power[lq][None, :p, :] * weighted[jq + lq + qs]
         right = power[js][:p, None, :] * power[ls][None, :p, :] * weighted[js + ls + qs]
@@ -229,7 +229,7 @@ def four_point(C: Numbers, slope: Numbers, value: Numbers, weights: Numbers, p: 
     return total
 
 
-def three_point(C: Numbers, slope: Numbers, value: Numbers, weights: Numbers, node: Any) -> Numbers:
+def three_point(C: Numbers, slope: Numbers, value: Numbers, weights: Numbers, node: Tree) -> Numbers:
     """Σ_ν node_ν Σ_q w_q E[f'_j f'_l f_q | ν]: fields with covariance C (p, p) and node-dependent means.
 
     ``slope`` and ``value`` hold derivative means (D, nodes, p). Cost O(graphs · nodes · p³).
@@ -238,7 +238,7 @@ def three_point(C: Numbers, slope: Numbers, value: Numbers, weights: Numbers, no
     multiplicity, weight = graphs((d1, d1, d0))
     power = _powers(C, max(d0, d1))
 
-    def add(total: Numbers, graph: Any) -> tuple[Any, None]:
+    def add(total: Numbers, graph: Tree) -> tuple[Any, None]:
         (jl, jq, lq), w = graph
         joint = jnp.einsum("n,nj,nl,nq->jlq", node, slope[jl + jq], slope[jl + lq], value[jq + lq] * weights)
         return total + w * power[jl] * (joint * power[jq][:, None, :] * power[lq][None, :, :]).sum(-1), None
@@ -248,7 +248,7 @@ def three_point(C: Numbers, slope: Numbers, value: Numbers, weights: Numbers, no
     return total
 
 
-def two_point(C: Numbers, slope: Numbers, node: Any) -> Numbers:
+def two_point(C: Numbers, slope: Numbers, node: Tree) -> Numbers:
     """Σ_ν node_ν E[f'_j f'_l | ν], arguments as in `three_point`. Cost O(degree · nodes · p²)."""
     total, power = jnp.zeros_like(C), jnp.ones_like(C)
     for n in range(slope.shape[0]):

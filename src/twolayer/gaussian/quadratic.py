@@ -17,7 +17,7 @@ import numpy as np
 from twolayer.equations.averages import Averages, Engine, Gradient
 from twolayer.functions.activation import Activation
 from twolayer.functions.target import Target
-from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
+from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Scalar
 
 __all__ = ["QuadraticEngine", "QuadraticTask", "quadratic_averages", "quadratic_form", "quadratic_task"]
 
@@ -69,7 +69,7 @@ def residual_form(scale: float, shift: float, H: Any, h0: float, weight: float, 
 
 
 def quadratic_gradient(
-    scale: float, shift: float, H: Any, h0: float, student: float, Q: Gram, M: Cross, P: Numbers, a: Layer
+    scale: float, shift: float, H: Number, h0: float, student: float, Q: Gram, M: Cross, P: Numbers, a: Layer
 ) -> Gradient:
     """The mean gradient as a combination of the rows, arguments as for `quadratic_averages`."""
     p = len(M)
@@ -85,7 +85,7 @@ def quadratic_gradient(
 def quadratic_averages(
     scale: float,
     shift: float,
-    H: Any,
+    H: Number,
     h0: float,
     student: float,
     Q: Gram,
@@ -116,14 +116,14 @@ def quadratic_averages(
     )
 
 
-def second_moment(omega: Numbers, B: Numbers, b0: Any) -> tuple[Numbers, Numbers, Numbers]:
+def second_moment(omega: Numbers, B: Numbers, b0: Number) -> tuple[Numbers, Numbers, Numbers]:
     """E[uᵀBu + b0] and the mean of its square over u ~ N(0, Ω), and BΩ."""
     BO = B @ omega
     t1, t2 = jnp.trace(BO) + b0, (BO * BO.T).sum()
     return t1, t1**2 + 2 * t2, BO
 
 
-def quadratic_risk(scale: float, shift: float, H: Any, h0: float, omega: Numbers, a: Layer) -> Numbers:
+def quadratic_risk(scale: float, shift: float, H: Number, h0: float, omega: Numbers, a: Layer) -> Numbers:
     """The excess risk, arguments as for `quadratic_averages`."""
     return second_moment(omega, *residual_form(scale, shift, H, h0, 1.0, a))[1] / 2
 

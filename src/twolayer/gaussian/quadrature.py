@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.numerics.types import Numbers
+from twolayer.numerics.types import Number, Numbers, Real, Tree
 
 __all__ = [
     "Partial",
@@ -56,11 +56,11 @@ def legendre(order: int) -> tuple[np.ndarray, np.ndarray]:
     return (x + 1) / 2, w / 2
 
 
-def _namespace(x: Any) -> Any:
+def _namespace(x: Number) -> Any:
     return np if isinstance(x, np.ndarray | float) else jnp
 
 
-def panel_rule(breaks: Any, order: int) -> tuple[Numbers, Numbers]:
+def panel_rule(breaks: Number, order: int) -> tuple[Numbers, Numbers]:
     """Nodes and weights for E[f(ξ)], ξ ~ N(0, 1), with panels split at the breaks (last axis).
 
     Breaks outside (−9, 9) are harmless. Shapes (..., b) → (..., max(b + 3, 4)·order).
@@ -96,7 +96,7 @@ def _edges(breaks: Any) -> Any:
     return xp.sort(xp.concatenate([xp.clip(breaks, -REACH, REACH), ends], axis=-1), axis=-1)
 
 
-def _on_panels(edges: Any, order: int) -> tuple[Any, Any]:
+def _on_panels(edges: Real, order: int) -> tuple[Any, Any]:
     """Gauss–Legendre nodes between sorted edges, weighted with the Gaussian."""
     xp, (node, weight) = _namespace(edges), legendre(order)
     width = xp.diff(edges, axis=-1)[..., None]
@@ -112,7 +112,7 @@ def crossing(kink: Any, offset: Any, slope: Any) -> Any:
     return xp.where(moves, (kink - offset) / xp.where(moves, slope, 1.0), 2 * REACH)
 
 
-def blurred_crossings(kink: float, offset: Any, slope: Any, rest: Any) -> list[Any]:
+def blurred_crossings(kink: float, offset: Number, slope: Real, rest: Any) -> list[Any]:
     """Panel ends for a kink of offset + slope·x + rest·η with η still to be integrated."""
     xp = _namespace(slope)
     moves = xp.abs(slope) > 1e-12
@@ -124,12 +124,12 @@ def blurred_crossings(kink: float, offset: Any, slope: Any, rest: Any) -> list[A
 class Partial(NamedTuple):
     """Points (N, i) and weights (N,) over the first i variables, and the fields (N, F) as far as these make them."""
 
-    points: Any
+    points: Tree
     weights: Numbers
     fields: Numbers
 
 
-def _breaks(at: Partial, L: Any, i: int, kinks: Sequence[Sequence[float]], structure: np.ndarray) -> Any:
+def _breaks(at: Partial, L: Real, i: int, kinks: Sequence[Sequence[float]], structure: np.ndarray) -> Any:
     """Where the fields cross their kinks along ξ_i, (N, b)."""
     xp, found = _namespace(L), []
     for f in np.flatnonzero(structure[:, i]).tolist():
@@ -142,13 +142,13 @@ def _breaks(at: Partial, L: Any, i: int, kinks: Sequence[Sequence[float]], struc
     return xp.stack(found, -1) if found else xp.zeros((len(at.points), 0))
 
 
-def _norm(x: Any) -> Any:
+def _norm(x: Real) -> Any:
     """|x|, with a zero derivative at zero."""
     xp, square = _namespace(x), (x**2).sum()
     return xp.where(square > 0, xp.sqrt(xp.where(square > 0, square, 1.0)), 0.0)
 
 
-def _extend(at: Partial, x: Any, w: Any, column: Any) -> Partial:
+def _extend(at: Partial, x: Real, w: Number, column: Real) -> Partial:
     """All points with all nodes x (N, m) of the next variable."""
     xp, count = _namespace(column), x.shape[-1]
     return Partial(
@@ -159,7 +159,7 @@ def _extend(at: Partial, x: Any, w: Any, column: Any) -> Partial:
 
 
 def nested_rule(
-    L: Any, kinks: Sequence[Sequence[float]], order: int, structure: np.ndarray, level: Level | None = None
+    L: Real, kinks: Sequence[Sequence[float]], order: int, structure: np.ndarray, level: Level | None = None
 ) -> Partial:
     """Points ξ (N, n), weights (N,) and fields L ξ (N, fields) for averages over fields that bend at their kinks.
 
@@ -219,7 +219,7 @@ def _roots(level: Level, edges: Numbers) -> Numbers:
     inside = 1e-9 * (high - low)
     low, high = low + inside, high - inside
 
-    def step(_: Any, state: Any) -> Any:
+    def step(_: Any, state: Tree) -> Tree:
         a, b, fa, fb, x = state
         gap = jnp.where(fb == fa, 1.0, fb - fa)
         x = jnp.clip(jnp.where(fb == fa, (a + b) / 2, b - fb * (b - a) / gap), jnp.minimum(a, b), jnp.maximum(a, b))

@@ -9,7 +9,6 @@ once, with panels that end where ℓ bends or f changes its sign.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -21,8 +20,10 @@ from twolayer.equations.kernel import Kernel
 from twolayer.gaussian.full import FullRule
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.risk import excess_risks, irreducible
+from twolayer.numerics.arguments import ArrayFunction
 from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import sobol_normals
+from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.labels import LabelNoise
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem
@@ -36,7 +37,7 @@ LINES = (12, 11, 10, 9)  # Sobol lines (log2), as many as can be afforded
 MAX_DIMENSION = 3
 
 
-def _wrong(y: Any, f: Any) -> Any:
+def _wrong(y: Number, f: Number) -> Real:
     """1 where the sign is wrong, ½ where there is none."""
     return jnp.where(y * f < 0, 1.0, jnp.where(y * f == 0, 0.5, 0.0))
 
@@ -55,10 +56,10 @@ def binary(problem: Problem) -> bool:
 
 
 @eqx.filter_jit
-def _means(rule: FullRule, scale: Any, noise: Any, points: Any) -> Any:
+def _means(rule: FullRule, scale: Number, noise: Number, points: Tree) -> Real:
     """E[ℓ] at points (n, …), one after the other."""
 
-    def at(point: Any) -> Any:
+    def at(point: Tree) -> Any:
         Q, M, a = point
         student, target, w = rule.fields(Q, M, scale * a)
         return w @ rule.residual(student, target, scale * a, noise).mean
@@ -114,7 +115,7 @@ def _error(problem: Problem, Q: np.ndarray, M: np.ndarray, a: np.ndarray, count:
     return labels.flips + labels.keep * wrong, rule
 
 
-def _keeps_sign(sigma: Callable[[Any], Any]) -> bool:
+def _keeps_sign(sigma: ArrayFunction) -> bool:
     """Whether σ(x) has the sign of x."""
     x = np.linspace(0.01, 9.0, 900)
     return bool((np.asarray(sigma(x)) > 0).all() and (np.asarray(sigma(-x)) < 0).all())

@@ -26,7 +26,7 @@ import numpy as np
 from twolayer.gaussian.forms import Forms, Ladder, Pair, PairOf, Single, orthonormal
 from twolayer.gaussian.quadrature import legendre
 from twolayer.numerics.special import arcsine, root
-from twolayer.numerics.types import Cross, Gram, Layer, Numbers
+from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Tree
 
 __all__ = ["RectifierForms", "ReluRidge", "four_point"]
 
@@ -37,7 +37,7 @@ WORK_PER_SET = 10.0  # terms for each node of P4
 BLOCK = 2**17  # sets × nodes looked at together
 
 
-def _relu(mean: Numbers, width: Any) -> tuple[Numbers, Numbers, Numbers]:
+def _relu(mean: Numbers, width: Number) -> tuple[Numbers, Numbers, Numbers]:
     """E[max(x, 0)], P(x > 0), and the density of x/width at 0, for x of given mean and width."""
     moves = width > 0
     x = jnp.where(moves, mean / jnp.where(moves, width, 1.0), jnp.sign(mean) * 40.0)
@@ -46,7 +46,7 @@ def _relu(mean: Numbers, width: Any) -> tuple[Numbers, Numbers, Numbers]:
     return mean * above + width * density, above, density
 
 
-def _angles(c11: Any, c12: Any, c22: Any) -> tuple[Numbers, Numbers]:
+def _angles(c11: Number, c12: Number, c22: Number) -> tuple[Numbers, Numbers]:
     """√(C11 C22) sin θ and θ."""
     product = c11 * c22
     sine = root(product - c12**2, COINCIDENT * product)
@@ -73,7 +73,7 @@ class RectifierForms(Forms):
         kink = self.right - self.left
         return Single(self.left * mean + kink * value, self.left + kink * above, kink * jnp.where(width > 0, bend, 0.0))
 
-    def ladder(self, mean: Numbers, width: Any, orders: int) -> Ladder:
+    def ladder(self, mean: Numbers, width: Number, orders: int) -> Ladder:
         """Hermite coefficients of a step at g = −μ/s: h_{n−1}(−μ/s) times the density there, over √n."""
         value, above, density = _relu(mean, width)
         moves, kink = width > 0, self.right - self.left
@@ -144,7 +144,7 @@ class ReluRidge(eqx.Module):
 PAIRS = np.array(list(itertools.combinations(range(4), 2)))  # of four fields; the other two are PAIRS[::-1]
 
 
-def given_zero(R: Any, s: Numbers | float) -> tuple[Numbers, Numbers]:
+def given_zero(R: Real, s: Numbers | float) -> tuple[Numbers, Numbers]:
     """P(m, n > 0 | x = y = 0) and 1 − r_xy² for all six pairs, at correlations (1 − s) R with R (4, 4, …).
 
     Written in the gaps 1 − r, x being flipped where its correlations are negative: no digit is lost where fields
@@ -168,7 +168,7 @@ def given_zero(R: Any, s: Numbers | float) -> tuple[Numbers, Numbers]:
     return 0.25 + sign[x, m] * sign[x, n] * arcsine(jnp.clip(rho, -1.0, 1.0)) / TWO_PI, determinant
 
 
-def orthant(R: Any, order: int) -> Numbers:
+def orthant(R: Real, order: int) -> Numbers:
     """P4, all four fields positive, for correlations R (4, 4, …).
 
     Nodes gather at full coupling, t = 1 − (1 − u)⁴, where the integrand changes fast if fields almost coincide.
@@ -180,17 +180,17 @@ def orthant(R: Any, order: int) -> Numbers:
     return 1 / 16 + ((density * chance) @ dt).sum(0)
 
 
-def orthant_of_three(*correlations: Any) -> Numbers:
+def orthant_of_three(*correlations: Number) -> Numbers:
     """P3, all three fields positive."""
     return 1 / 8 + sum(arcsine(r) for r in correlations) / (4 * math.pi)
 
 
-def _boundary(qx: Any, qy: Any, sx: Any, sy: Any, xy: Any) -> Numbers:
+def _boundary(qx: Any, qy: Any, sx: Real, sy: Real, xy: Real) -> Numbers:
     """Coefficient of F_xy when fields q and s carry the rectifiers."""
     return qx * (sy - xy * sx) + qy * (sx - xy * sy)
 
 
-def _sets(R: Any, v: Any, S: Any, used: Any, p: int, order: int) -> Any:
+def _sets(R: Real, v: Real, S: Tree, used: Tree, p: int, order: int) -> Real:
     """Σ over sets S (4, m) of different fields, q and s in both orders, as V (p, p) for j < l."""
     R4, (x, y), (m, n) = R[S[:, None], S[None, :]], PAIRS.T, PAIRS[::-1].T
     P4, (chance, determinant) = orthant(R4, order), given_zero(R4, 0.0)
@@ -253,7 +253,7 @@ def four_point(C: Numbers, weights: Numbers, p: int, order: int) -> Numbers:
         used = np.arange(count * size) < sets.shape[1]
         blocks = (jnp.asarray(filled.reshape(4, count, size).swapaxes(0, 1)), jnp.asarray(used.reshape(count, size)))
 
-        def add(total: Numbers, block: Any) -> tuple[Any, None]:
+        def add(total: Numbers, block: Tree) -> tuple[Any, None]:
             S, used = block
             return total + _sets(R, v, S, used, p, order), None
 

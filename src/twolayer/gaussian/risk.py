@@ -9,7 +9,6 @@ Only one- and two-field averages occur, so this stays cheap and accurate even wh
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -17,7 +16,7 @@ import numpy as np
 
 from twolayer.gaussian.engines import Engine, select
 from twolayer.numerics.precision import float64
-from twolayer.numerics.types import Numbers
+from twolayer.numerics.types import Numbers, Tree
 from twolayer.task.problem import Problem
 
 __all__ = ["excess_risks", "irreducible"]
@@ -28,7 +27,7 @@ COARSE_POINTS = 13  # Sobol points (log2) when a trajectory has very many save p
 
 
 @eqx.filter_jit
-def _batch(engine: Engine, points: Any) -> Numbers:
+def _batch(engine: Engine, points: Tree) -> Numbers:
     return jax.vmap(engine.excess_risk)(*points)
 
 

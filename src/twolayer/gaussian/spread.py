@@ -30,7 +30,7 @@ from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.quadratic import QuadraticEngine
 from twolayer.gaussian.visits import covariance, covariance_nodes, rows_of, visit
 from twolayer.numerics.rules import Nodes
-from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
+from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
 
@@ -86,7 +86,7 @@ class QuadraticSpread(Spread):
         return square + cross + cross.T + jnp.outer(c0, c0) * 2 * G[2] - jnp.outer(mean, mean)
 
 
-def _series(omega: Any, B: Numbers, b0: Any, noise: Scalar) -> tuple[list[Any], list[Any]]:
+def _series(omega: Number, B: Numbers, b0: Number, noise: Scalar) -> tuple[list[Any], list[Any]]:
     """Coefficients of s⁰ … s⁴ of G(s) and V(s)."""
     V, power = [omega], omega
     logarithm: list[Any] = [0.0]
@@ -102,7 +102,7 @@ def _series(omega: Any, B: Numbers, b0: Any, noise: Scalar) -> tuple[list[Any], 
     return G, V
 
 
-def _fourth(n: int, G: list[Any], V: list[Any], x: np.ndarray, y: np.ndarray) -> Any:
+def _fourth(n: int, G: list[Any], V: list[Any], x: np.ndarray, y: np.ndarray) -> Real:
     """Coefficient of sⁿ in E[e^{se} u_x u_y u_x' u_y'] for all pairs of entries."""
     total: Any = 0.0
     for i in range(n + 1):

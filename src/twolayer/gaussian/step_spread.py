@@ -10,7 +10,7 @@ gradient loses its component along w_j.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from twolayer.equations.state import Overlap, pack
 from twolayer.equations.step import form_of
 from twolayer.gaussian.visits import Visited, covariance, covariance_nodes, rows_of, visit
 from twolayer.numerics.rules import Nodes
-from twolayer.numerics.types import Cross, Gram, Numbers, Scalar
+from twolayer.numerics.types import Cross, Gram, Number, Numbers, Real, Scalar
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
 
@@ -33,7 +33,7 @@ class OwnCovariance(NamedTuple):
 
     M: Cross
     Q: Gram
-    norms: Any
+    norms: Real
 
 
 class StepNodes(eqx.Module):
@@ -77,7 +77,7 @@ class StepNodes(eqx.Module):
         """g_j λ_j/Q_jj where it is removed, else zero."""
         return at.g * at.student / jnp.diagonal(y.Q) * self.tangent
 
-    def _features(self, y: Overlap, at: Visited, rho: Numbers, own: Any, ratio: Any) -> tuple[Numbers, Numbers]:
+    def _features(self, y: Overlap, at: Visited, rho: Numbers, own: Number, ratio: Number) -> tuple[Numbers, Numbers]:
         """X_M (n, p, k) and X_Q (n, p, p); ``own`` is W·(mean new rows)ᵀ and ``ratio`` is η d/n_b."""
         normal = self._normal(y, at)
         star = at.g[:, :, None] * at.target[:, None, :] - normal[:, :, None] * y.M
@@ -85,7 +85,7 @@ class StepNodes(eqx.Module):
         return star, mixed + mixed.swapaxes(1, 2) + ratio * at.g[:, :, None] * at.g[:, None, :]
 
     def own_covariance(
-        self, y: Overlap, at: Visited, rho: Numbers, own: Any, ratio: Any, chi: Numbers, gamma: Any
+        self, y: Overlap, at: Visited, rho: Numbers, own: Number, ratio: Number, chi: Numbers, gamma: Number
     ) -> OwnCovariance:
         """Covariances with the norms in units of η²/n_b. Cost O(nodes · p (p + k))."""
         w = at.weights
@@ -100,8 +100,8 @@ class StepNodes(eqx.Module):
         )
 
     def covariance(
-        self, trained: bool, y: Overlap, at: Visited, rho: Any, own: Any, ratio: Any, chi: Any, gamma: Any
-    ) -> Any:
+        self, trained: bool, y: Overlap, at: Visited, rho: Real, own: Real, ratio: Real, chi: Real, gamma: Real
+    ) -> Real:
         """Cov of the packed (M, Q, a) in units of η²/n_b. Cost O(nodes · F²), F = p k + p (p + 1)/2 + p."""
         star, square = self._features(y, at, rho, own, ratio)
         X = pack(square, star, at.second, trained)

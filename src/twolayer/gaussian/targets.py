@@ -17,7 +17,7 @@ from twolayer.functions.target import Target
 from twolayer.gaussian.families import forms_of, pair_of, pair_work
 from twolayer.gaussian.forms import Forms, Pair
 from twolayer.gaussian.nodes import NodeRule, target_frame
-from twolayer.numerics.types import Cross, Gram, Layer, Numbers
+from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers
 
 __all__ = ["Linear", "NodeTarget", "RidgeTarget", "TargetRows", "ridge_target", "student_rows", "student_terms"]
 
@@ -144,7 +144,7 @@ class NodeTarget(eqx.Module):
         A = M @ self.inverse.T
         return self.xi @ A.T, Q - A @ A.T
 
-    def _slopes(self, mean: Numbers, perp: Any) -> tuple[Numbers, Numbers, Numbers]:
+    def _slopes(self, mean: Numbers, perp: Number) -> tuple[Numbers, Numbers, Numbers]:
         """Weighted h σ'_j at the nodes (N, p), E[h σ''_j] (p,) and E[h σ_j] (p,)."""
         single = self.forms.single(mean, jnp.diagonal(perp))
         weighted = self.weights * self.h

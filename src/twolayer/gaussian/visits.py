@@ -17,7 +17,7 @@ from twolayer.equations.kernel import Kernel, Sample
 from twolayer.gaussian.quadrature import nested_rule
 from twolayer.numerics.rules import Nodes, hermite_rule, sobol_normals
 from twolayer.numerics.special import symmetric_root
-from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
+from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar
 
 __all__ = ["LOG2_POINTS", "Visited", "covariance", "covariance_nodes", "rows_of", "visit"]
 
@@ -29,7 +29,7 @@ class Visited(NamedTuple):
     """What the nodes see at one point: weights, coordinates ξ*, ξ⊥ (N, r + columns), fields, g and e σ(λ)."""
 
     weights: Numbers
-    xi: Any
+    xi: Real
     student: Any
     target: Any
     g: Numbers
@@ -52,7 +52,7 @@ def visit(kernel: Kernel, nodes: Nodes, A: Numbers, B: Numbers, L: Numbers, a: L
     return Visited(nodes.weights, nodes.xi[:, :fields], student, target, push.first, push.second)
 
 
-def covariance(weights: Numbers, X: Any) -> Numbers:
+def covariance(weights: Numbers, X: Number) -> Numbers:
     """Cov of features X (N, F). Cost O(N F²)."""
     centred = X - weights @ X
     return (weights[:, None] * centred).T @ centred

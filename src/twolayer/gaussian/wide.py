@@ -15,10 +15,9 @@ Of an odd or even activation only that part of the target is learned, and half o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -36,7 +35,7 @@ from twolayer.gaussian.quadrature import nested_rule
 from twolayer.gaussian.targets import ridge_target
 from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import SCRAMBLINGS, hermite_rule, sobol_normals
-from twolayer.task.losses import Loss
+from twolayer.task.losses import Loss, LossFunction
 from twolayer.task.overlaps import rank_of
 from twolayer.task.problem import Problem
 
@@ -120,7 +119,7 @@ class Wide:
         return 1.0 if self.loss.student is None else self.loss.student
 
     @cached_property
-    def _residual(self) -> Callable[[Any, Any], Any] | None:
+    def _residual(self) -> LossFunction | None:
         """E of label and output, averaged over the noise of labels, where it is not linear."""
         loss, problem = self.loss, self.problem
         if loss.student is not None:

@@ -18,6 +18,7 @@ from twolayer.loops.averaged import AveragedMotion
 from twolayer.loops.runge_kutta import Equation
 from twolayer.loops.windows import Pace
 from twolayer.numerics.arguments import Notes
+from twolayer.numerics.types import Real, Tree
 from twolayer.task.method import Snapshot, Task
 
 __all__ = ["AdaptiveMotion"]
@@ -26,8 +27,8 @@ __all__ = ["AdaptiveMotion"]
 class Summed(NamedTuple):
     """Overlaps, and β."""
 
-    y: Any
-    total: Any
+    y: Tree
+    total: Real
 
 
 class AdaptiveEquation(Equation):
@@ -37,7 +38,7 @@ class AdaptiveEquation(Equation):
     b: Any
     pace: Any
 
-    def size(self, y: Summed) -> Any:
+    def size(self, y: Summed) -> Real:
         """The largest squared norm."""
         return self.inner.size(y.y)
 

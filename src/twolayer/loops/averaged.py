@@ -24,6 +24,7 @@ from twolayer.loops.runge_kutta import STAGES, Track
 from twolayer.loops.windows import Motion, Pace, Windows
 from twolayer.numerics.arguments import Notes, Options
 from twolayer.numerics.errors import choice, finite_number, keep_integers
+from twolayer.numerics.types import Tree
 from twolayer.task.method import Evolution, Snapshot, Task
 from twolayer.task.problem import Problem
 
@@ -164,23 +165,23 @@ class Sampled(Evolution, Generic[AveragedT]):
         fewer = averaging.precision
         self.second = Windows(*make(fewer._replace(points=fewer.points - 2, checked=True)))
 
-    def initial(self) -> Any:
+    def initial(self) -> Tree:
         """Both runs at their starts."""
         return self.windows.initial(), self.second.initial()
 
-    def snapshot(self, state: Any) -> Any:
+    def snapshot(self, state: Tree) -> Tree:
         """What is seen of the run itself."""
         return self.windows.snapshot(state[0])
 
-    def stopped(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
+    def stopped(self, state: Tree) -> tuple[np.ndarray, np.ndarray]:
         """Where the run itself has stopped."""
         return self.windows.stopped(state[0])
 
-    def left(self, state: Any) -> Any:
+    def left(self, state: Tree) -> Tree:
         """What the run itself leaves."""
         return self.windows.left(state[0])
 
-    def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Any]:
+    def advance(self, state: Tree, first: int, tick: Callable[[float], None]) -> tuple[Tree, Tree]:
         """A window of save points of both runs."""
         state, below = state
         state, snapshot = self.windows.advance(state, first, tick)

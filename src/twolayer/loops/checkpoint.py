@@ -18,6 +18,7 @@ import numpy as np
 from twolayer.loops.host import Standing
 from twolayer.numerics.errors import InputError, short
 from twolayer.numerics.strangers import check_format, check_size, reading
+from twolayer.numerics.types import Real
 from twolayer.numerics.writing import check_writable, write_atomically
 from twolayer.task.method import Evolution
 
@@ -84,7 +85,7 @@ class Checkpoint:
         self.path.unlink(missing_ok=True)
 
 
-def _like(leaf: Any, stored: np.ndarray) -> Any:
+def _like(leaf: Real, stored: np.ndarray) -> Real:
     """A stored part of the state as the run has it."""
     if np.shape(leaf) != stored.shape or np.asarray(leaf).dtype != stored.dtype:
         raise ValueError("the shape of its state")

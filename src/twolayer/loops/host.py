@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from twolayer.numerics.arguments import Monitor, Notes
+from twolayer.numerics.types import Tree
 from twolayer.task.method import Evolution, Measure, Outcome, Snapshot
 
 __all__ = ["Keeper", "Monitor", "Record", "Standing", "StartAgain", "follow", "settled"]
@@ -29,7 +30,7 @@ class StartAgain(Exception):
         self.evolution = evolution
 
 
-def settled(arrays: Any) -> Any:
+def settled(arrays: Tree) -> Tree:
     """The same arrays once they are computed; meanwhile Ctrl-C is heard."""
     waiting: list[Any] = [x for x in jax.tree.leaves(arrays) if isinstance(x, jax.Array)]
     pause = 1e-4
@@ -53,7 +54,7 @@ class Record:
     interrupted: bool
     notes: Notes
     extras: dict[str, tuple[tuple[str, ...], np.ndarray]] = field(default_factory=dict)
-    left: Any = None
+    left: Tree = None
 
     def advice(self, outcome: str) -> str:
         """What goes with an outcome: the method's own advice, or the general one."""
@@ -64,9 +65,9 @@ class Record:
 class Standing(NamedTuple):
     """Where a run stands: its state at save point number ``at``, and what was seen at those up to it."""
 
-    state: Any
+    state: Tree
     at: int
-    seen: Any
+    seen: Tree
 
 
 class Keeper(Protocol):

@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from twolayer.equations.blocks import Blocks
 from twolayer.equations.mean import MeanStep, Rows, Terms, Weights
@@ -28,6 +29,7 @@ from twolayer.loops.runge_kutta import Control, Equation
 from twolayer.loops.watching import Lane, Watch, accept, watched_value
 from twolayer.loops.windows import Motion, Pace, Window, Windows, control_of, quantity_of
 from twolayer.numerics.arguments import Notes
+from twolayer.numerics.types import Real, Tree
 from twolayer.task.method import Snapshot, Task
 from twolayer.task.tempo import Clock
 
@@ -63,29 +65,29 @@ class Iterated(Equation):
         """One step."""
         return self.step(y)
 
-    def size(self, y: Rows) -> Any:
+    def size(self, y: Rows) -> Real:
         """The largest squared norm."""
         a = self.step.overlaps(y).a
         return jnp.maximum(self.step.norms(y).max(), (a**2).max())
 
-    def watched(self, quantity: str | None, y: Rows) -> Any:
+    def watched(self, quantity: str | None, y: Rows) -> Array:
         """What a threshold refers to."""
         return watched_value(quantity, self.watcher, *self.step.overlaps(y), self.noise)
 
 
 @eqx.filter_jit
-def iterate(step: Equation, quantity: str | None, control: Control, y: Rows, points: Any) -> Any:
+def iterate(step: Equation, quantity: str | None, control: Control, y: Rows, points: Real) -> Tree:
     """One start through the steps points[0] … points[-1] − 1, saved at all later points; vmapped over starts."""
 
-    def one(y: Rows, level: Any, sign: Any) -> Any:
+    def one(y: Rows, level: Any, sign: Any) -> Tree:
         watch = None if quantity is None else Watch(level, sign)
 
-        def body(number: Any, carry: Any) -> Any:
+        def body(number: Any, carry: Tree) -> Tree:
             y, lane = carry
             new = step(0.0, y)
             return accept(y, new, lane, step.size(new), step.watched(quantity, new), watch, number, True)
 
-        def save(carry: Any, ends: Any) -> Any:
+        def save(carry: Tree, ends: Real) -> Tree:
             carry = jax.lax.fori_loop(ends[0], ends[1], body, carry)
             return carry, carry[0]
 
@@ -116,7 +118,7 @@ class Iteration(Pace):
         return 0.0
 
     def window(
-        self, motion: Motion, y: Any, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]
+        self, motion: Motion, y: Tree, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]
     ) -> Window:
         """The steps of one window; of starts that have stopped they are not looked at."""
         quantity = quantity_of(motion.task)

@@ -19,8 +19,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from twolayer.loops.host import settled
+from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.method import Outcome
 
 __all__ = ["STAGES", "Control", "Equation", "Track", "watched_at"]
@@ -72,25 +74,25 @@ class Equation(eqx.Module):
     """A right-hand side, with what has to be known to stop."""
 
     @abc.abstractmethod
-    def __call__(self, t: Any, y: Any, args: Any = None) -> Any:
+    def __call__(self, t: Any, y: Tree, args: Any = None) -> Any:
         """dy/dt."""
 
     @abc.abstractmethod
-    def size(self, y: Any) -> Any:
+    def size(self, y: Tree) -> Real:
         """The largest squared norm, of a row or of the second layer."""
 
     @abc.abstractmethod
-    def watched(self, quantity: str | None, y: Any) -> Any:
+    def watched(self, quantity: str | None, y: Tree) -> Array:
         """The quantity that a threshold refers to; zero if there is none."""
 
 
 class Control(NamedTuple):
     """Tolerances, the level at which each start stops, and whether it is met from above (+1) or from below (−1)."""
 
-    rtol: Any
-    atol: Any
-    level: Any
-    sign: Any
+    rtol: Real
+    atol: Real
+    level: Real
+    sign: Real
 
 
 class Starts(NamedTuple):
@@ -101,10 +103,10 @@ class Starts(NamedTuple):
 
     t: Any
     h: Any
-    y: Any
-    slope: Any
+    y: Tree
+    slope: Tree
     code: Any
-    tried: Any
+    tried: Real
 
 
 class Steps(NamedTuple):
@@ -112,11 +114,11 @@ class Steps(NamedTuple):
 
     t: Any
     h: Any
-    y: Any
-    dense: Any
+    y: Tree
+    dense: Tree
 
 
-def begin(y: Any, t: float, guess: Any = 0.0) -> Starts:
+def begin(y: Tree, t: float, guess: Number = 0.0) -> Starts:
     """Starts with a leading axis, before their first step, for which there may be a guess."""
     n = len(jax.tree.leaves(y)[0])
     y = jax.tree.map(lambda x: np.asarray(x, float), y)
@@ -125,12 +127,12 @@ def begin(y: Any, t: float, guess: Any = 0.0) -> Starts:
     return Starts(np.full(n, float(t)), np.broadcast_to(-np.asarray(guess, float), (n,)), y, slope, zero, zero)
 
 
-def _by_lane(h: Any, x: Any, axis: int = 0) -> Any:
+def _by_lane(h: Real, x: Real, axis: int = 0) -> Real:
     """X times h, which belongs to one of its axes."""
     return x * h.reshape(*[1] * axis, -1, *[1] * (x.ndim - axis - 1))
 
 
-def _mean_square(x: Any, scale: Any) -> Any:
+def _mean_square(x: Tree, scale: Tree) -> Array:
     """Mean of (x/scale)² over all entries of each start."""
     parts = jax.tree.map(lambda x, s: ((x / s) ** 2).reshape(len(x), -1), x, scale)
     return jnp.concatenate(jax.tree.leaves(parts), axis=1).mean(1)
@@ -143,26 +145,26 @@ def steps(
     control: Control,
     capacity: int,
     lanes: Starts,
-    end: Any,
-    count: Any,
+    end: Tree,
+    count: Real,
 ) -> tuple[Starts, Steps]:
     """At most ``count`` ≤ capacity tried steps of every start that runs, towards the time ``end``."""
     right: Any = jax.vmap(lambda y: equation(0.0, y))
     watched: Any = jax.vmap(lambda y: equation.watched(quantity, y))
     weights = jnp.asarray(A)
 
-    def one(i: Any, carry: tuple[Starts, Steps]) -> tuple[Starts, Steps]:
+    def one(i: Number, carry: tuple[Starts, Steps]) -> tuple[Starts, Steps]:
         lanes, log = carry
         runs = (lanes.code == OK) & (lanes.t < end)
         fresh = ~(lanes.h > 0).any()  # the first look of all: the slope at the start, and a first guess of h
         left = end - lanes.t
         h = jnp.where(runs & ~fresh, jnp.minimum(lanes.h, left), 0.0)
 
-        def moved(row: Any, K: Any) -> Any:
+        def moved(row: Real, K: Tree) -> Tree:
             """Y + h Σ_j row_j k_j."""
             return jax.tree.map(lambda y, k: y + _by_lane(h, jnp.tensordot(row, k, axes=1)), lanes.y, K)
 
-        def stage(s: Any, K: Any) -> Any:
+        def stage(s: Array, K: Tree) -> Tree:
             slope = right(moved(jax.lax.dynamic_index_in_dim(weights, s, keepdims=False), K))
             return jax.tree.map(lambda k, new: jax.lax.dynamic_update_index_in_dim(k, new, s, 0), K, slope)
 
@@ -215,7 +217,7 @@ def steps(
     four = jax.tree.map(lambda x: jnp.stack([x] * DENSE.shape[1]), lanes.y)
     log = jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape)), Steps(lanes.t, lanes.t, lanes.y, four))
 
-    def going(carry: Any) -> Any:
+    def going(carry: Tree) -> Tree:
         i, (lanes, _) = carry
         return (i < count) & ((lanes.code == OK) & (lanes.t < end)).any()
 
@@ -223,12 +225,12 @@ def steps(
     return found
 
 
-def _flag(flag: Any, x: Any) -> Any:
+def _flag(flag: Real, x: Real) -> Real:
     return flag.reshape(-1, *[1] * (x.ndim - 1))
 
 
 @eqx.filter_jit
-def watched_at(equation: Equation, quantity: str, y: Any) -> Any:
+def watched_at(equation: Equation, quantity: str, y: Tree) -> Array:
     """The watched quantity of all starts."""
     return jax.vmap(lambda y: equation.watched(quantity, y))(y)
 
@@ -241,10 +243,10 @@ class Track:
         equation: Equation,
         quantity: str | None,
         control: Control,
-        y: Any,
+        y: Tree,
         times: np.ndarray,
         max_steps: int,
-        guess: Any = 0.0,
+        guess: Number = 0.0,
         code: Any = 0,
     ) -> None:
         self.equation, self.quantity, self.control = equation, quantity, control
@@ -258,10 +260,10 @@ class Track:
         size = sum(x.size for x in jax.tree.leaves(self.lanes.y))
         self.capacity = int(np.clip(HELD // (5 * size), 1, CAPACITY))
         self.count = 1
-        self._ahead: dict[int, Any] = {}
+        self._ahead: dict[int, Tree] = {}
         self._known = np.zeros(len(self.lanes.t), int)  # the last save point that each start has passed
 
-    def window(self, last: int, tick: Callable[[float], None]) -> Any:
+    def window(self, last: int, tick: Callable[[float], None]) -> Tree:
         """States (starts, n, …) at the save points after the last ones, up to number ``last``."""
         while (self._known < last).any():
             self._call()
@@ -323,10 +325,10 @@ class Track:
             self.stop = np.where(reached, stop, self.stop)
             self.lanes = self.lanes._replace(y=chosen, t=np.where(reached, stop, self.lanes.t))
 
-    def _between(self, y: Any, dense: Any, x: np.ndarray) -> Any:
+    def _between(self, y: Tree, dense: Tree, x: np.ndarray) -> Tree:
         return jax.tree.map(lambda y, c: interpolate(y, c, x), y, dense)
 
-    def _root(self, y: Any, dense: Any) -> np.ndarray:
+    def _root(self, y: Tree, dense: Tree) -> np.ndarray:
         """The fraction of its last step at which each start passes its threshold."""
         low, high = np.zeros(len(self.stop)), np.ones(len(self.stop))
         assert self.quantity is not None
@@ -369,11 +371,11 @@ class Track:
             self._known = self._known + ready.sum(axis=0)
 
 
-def _chosen(these: np.ndarray, new: Any, old: Any) -> Any:
+def _chosen(these: np.ndarray, new: Tree, old: Tree) -> Tree:
     """New states of these starts, old ones of the others."""
     return jax.tree.map(lambda x, y: np.where(these.reshape(-1, *[1] * (x.ndim - 1)), x, y), new, old)
 
 
-def _at(log: Steps, index: np.ndarray, lane: np.ndarray) -> tuple[Any, Any]:
+def _at(log: Steps, index: np.ndarray, lane: np.ndarray) -> tuple[Tree, Tree]:
     """States and polynomials (starts, m, …) of one step of each start; the log has (capacity, m, starts, …)."""
     return jax.tree.map(lambda y: y[index, lane], log.y), jax.tree.map(lambda c: c[index, :, lane], log.dense)

@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from twolayer.equations.step import Limit
 from twolayer.loops.runge_kutta import OK, Equation, Track
 from twolayer.loops.windows import Integration, Motion, Pace, Window
 from twolayer.numerics.arguments import Notes
+from twolayer.numerics.types import Real, Tree
 from twolayer.task.method import Measure, Snapshot
 from twolayer.task.tempo import Clock, Tempo
 
@@ -29,7 +31,7 @@ __all__ = ["integrated"]
 class Timed(NamedTuple):
     """A state and the clocks."""
 
-    y: Any
+    y: Tree
     clock: Clock
 
 
@@ -39,11 +41,11 @@ class TimedEquation(Equation):
     inner: Equation
     tempo: Tempo
 
-    def size(self, y: Timed) -> Any:
+    def size(self, y: Timed) -> Real:
         """The largest squared norm."""
         return self.inner.size(y.y)
 
-    def watched(self, quantity: str | None, y: Timed) -> Any:
+    def watched(self, quantity: str | None, y: Timed) -> Array:
         """What a threshold refers to."""
         return self.inner.watched(quantity, y.y)
 
@@ -52,7 +54,7 @@ class TimedEquation(Equation):
         f, b = self.tempo(y.clock)
         f, b = f * jnp.ones(()), b * jnp.ones(())
 
-        def scaled(x: Any) -> Any:
+        def scaled(x: Tree) -> Any:
             return x.scaled(f, b) if isinstance(x, Limit) else x
 
         now = jax.tree.map(scaled, self.inner, is_leaf=lambda x: isinstance(x, Limit))
@@ -108,7 +110,7 @@ class PacePieces(Pace):
         self.whole = Integration(motion, rtol, max_steps, quiet)
 
     def window(
-        self, motion: Motion, y: Any, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]
+        self, motion: Motion, y: Tree, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]
     ) -> Window:
         """Integrate each piece of a window."""
         assert isinstance(motion, TimedMotion)

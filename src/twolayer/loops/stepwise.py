@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from twolayer.equations.step import Coefficients, Form, coefficients_of
 from twolayer.gaussian.engines import select
@@ -29,6 +30,7 @@ from twolayer.loops.host import settled
 from twolayer.loops.watching import DIVERGED, REACHED, Lane, Watch, watched_value
 from twolayer.numerics import random
 from twolayer.numerics.arguments import Notes, Options
+from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.method import Evolution, Snapshot, Task
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.tempo import Tempo
@@ -39,7 +41,7 @@ CALL_SECONDS = 0.3  # a compiled call should last about this long, so that the b
 CPU_LANES, DEVICE_LANES = 16, 4096
 
 
-def in_groups(group: Callable[..., Any], *arguments: Any) -> Any:
+def in_groups(group: Callable[..., Tree], *arguments: Tree) -> Tree:
     """Apply a compiled function to one group after the other; groups are the first axis of all arguments.
 
     One after the other, so that the code of a group, and with it every bit of a result, does not depend on how many
@@ -47,7 +49,7 @@ def in_groups(group: Callable[..., Any], *arguments: Any) -> Any:
     once would be dissolved into its surroundings and rounded differently.
     """
 
-    def of(i: Any) -> Any:
+    def of(i: Number) -> Tree:
         return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, i, keepdims=False), arguments)
 
     last = arguments[-1]
@@ -55,7 +57,7 @@ def in_groups(group: Callable[..., Any], *arguments: Any) -> Any:
     shapes = jax.eval_shape(lambda: group(*of(0)))
     empty = jax.tree.map(lambda x: jnp.zeros((last.shape[0], *x.shape), x.dtype), shapes)
 
-    def body(i: Any, results: Any) -> Any:
+    def body(i: Any, results: Tree) -> Tree:
         put = lambda all_, one: jax.lax.dynamic_update_index_in_dim(all_, one, i, 0)  # noqa: E731
         return jax.tree.map(put, results, group(*of(i)))
 
@@ -66,19 +68,19 @@ LANE_NUMBERS = ("rates", "tempo", "noise", "table", "watch")
 """Parameters with a value of its own in each lane; the others are shared by all lanes."""
 
 
-def lane_numbers(params: Any) -> Options:
+def lane_numbers(params: Tree) -> Options:
     """The parameters that differ from lane to lane, with leading axes (groups, lanes)."""
     return {name: getattr(params, name) for name in LANE_NUMBERS if getattr(params, name, None) is not None}
 
 
-def lane_axes(params: Any) -> Any:
+def lane_axes(params: Tree) -> Tree:
     """Axes of vmap for the parameters of a group: the first for the numbers of a lane, none for what is shared."""
     own = lane_numbers(params)
     return type(params)(**{name: 0 if name in own else None for name in params._fields})
 
 
 @partial(jax.jit, static_argnums=0)
-def watched_values(quantity: str, engine: Any, Q: Any, M: Any, a: Any, noise: Any) -> Any:
+def watched_values(quantity: str, engine: object, Q: Real, M: Real, a: Real, noise: Number) -> Array:
     """The watched quantity of all lanes, one group after the other."""
     group = jax.vmap(lambda Q, M, a, noise: watched_value(quantity, engine, Q, M, a, noise))
     return in_groups(group, Q, M, a, noise)
@@ -168,16 +170,16 @@ class Lanes:
         given = iter(values)
         return self.per_lane(lambda task: np.repeat(np.asarray(next(given), float)[None], task.seeds, axis=0))
 
-    def fold(self, x: Any) -> Any:
+    def fold(self, x: Tree) -> Array:
         """Fold a row of lanes into groups; a single value is that of all of them."""
         every = (math.prod(self.shape), *np.shape(x)[1:])
         return jnp.broadcast_to(jnp.asarray(x), every).reshape(*self.shape, *every[1:])
 
-    def fold_seeds(self, x: np.ndarray) -> Any:
+    def fold_seeds(self, x: np.ndarray) -> Array:
         """Put an array with one entry per seed into groups of lanes."""
         return self.fold(x[self._source])
 
-    def unfold(self, x: Any) -> np.ndarray:
+    def unfold(self, x: Tree) -> np.ndarray:
         """One entry per seed of what stands in groups of lanes."""
         values = np.asarray(x)
         return self.of_seeds(values.reshape(-1, *values.shape[2:]))
@@ -222,7 +224,7 @@ class Lanes:
         tempo: Tempo = jax.tree.map(lambda *x: self.fold(self.spread(x)), *(task.clocks.tempo for task in self.tasks))
         return tempo
 
-    def see(self, form: Form, extra: Any) -> None:
+    def see(self, form: Form, extra: Tree) -> None:
         """Put aside the rate that a rule has in force, relative to the law, at a save point."""
         if form.rule is not None and form.rule.adapts is not None:
             self._rates.append(1 / np.sqrt(form.rule.adapts**2 + self.unfold(extra)))
@@ -258,16 +260,16 @@ class Stepper(Protocol):
     block: int
     """Steps whose random numbers are drawn at once."""
 
-    def start(self) -> Any:
+    def start(self) -> Tree:
         """The method's state at the start."""
 
-    def run(self, carry: tuple[Any, Lane], start: Any, stop: Any) -> tuple[Any, Lane]:
+    def run(self, carry: tuple[Tree, Lane], start: Real, stop: Real) -> tuple[Tree, Lane]:
         """Compiled: steps start … stop − 1 of all groups, with step numbers (groups, lanes)."""
 
-    def snapshot(self, state: Any) -> Snapshot:
+    def snapshot(self, state: Tree) -> Snapshot:
         """What is seen of a state, as one save point of all seeds."""
 
-    def left(self, state: Any) -> Any:
+    def left(self, state: Tree) -> Tree:
         """What a stage that follows needs to know of a state beyond the overlaps, seeds first."""
         return None
 
@@ -289,11 +291,11 @@ class Stepwise(Evolution):
         self._blocks = 1
         self._diverged = False
 
-    def initial(self) -> Any:
+    def initial(self) -> Tree:
         """State and bookkeeping."""
         return self.stepper.start(), self.lanes.bookkeeping
 
-    def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Snapshot]:
+    def advance(self, state: Tree, first: int, tick: Callable[[float], None]) -> tuple[Tree, Snapshot]:
         """To the next save point, in as many calls as it takes."""
         start, end, block = self._points[:, first], self._points[:, first + 1], self.stepper.block
         at, longest, own = 0, int((end - start).max()), self.lanes.index[0] % len(start)
@@ -310,17 +312,17 @@ class Stepwise(Evolution):
             tick(float(min(start[own] + at, end[own]) - self.lanes.before[self.lanes.index[0]]) * self.stride)
         return state, self.snapshot(state)
 
-    def snapshot(self, state: Any) -> Snapshot:
+    def snapshot(self, state: Tree) -> Snapshot:
         """What is seen of all seeds."""
         return self.stepper.snapshot(state[0])
 
-    def stopped(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
+    def stopped(self, state: Tree) -> tuple[np.ndarray, np.ndarray]:
         """Outcome codes and the steps of the algorithm where the seeds stopped."""
         code, stop = self.lanes.unfold(state[1].code), self.lanes.unfold(state[1].stop)
         self._diverged = bool((code == DIVERGED).any())
         return code, (stop - self.lanes.of_seeds(self.lanes.before)) * self.stride
 
-    def left(self, state: Any) -> Any:
+    def left(self, state: Tree) -> Tree:
         """What the stepper leaves."""
         return self.stepper.left(state[0])
 

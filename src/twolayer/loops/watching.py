@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
+from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.method import Outcome
 
 __all__ = ["Lane", "Watch", "accept", "watched_value"]
@@ -34,11 +36,11 @@ class Lane(NamedTuple):
 class Watch(NamedTuple):
     """The threshold of `until`: the quantity falls to the level (sign +1) or rises to it (sign −1)."""
 
-    level: Any
-    sign: Any
+    level: Real
+    sign: Real
 
 
-def watched_value(quantity: str | None, engine: Any, Q: Any, M: Any, a: Any, noise: Any) -> Any:
+def watched_value(quantity: str | None, engine: Any, Q: Any, M: Any, a: Real, noise: Number) -> Array:
     """The watched quantity of one seed."""
     if quantity is None:
         return jnp.zeros(())
@@ -50,7 +52,9 @@ def watched_value(quantity: str | None, engine: Any, Q: Any, M: Any, a: Any, noi
     return excess + engine.irreducible(noise) if quantity == "risk" else excess
 
 
-def accept(old: Any, new: Any, lane: Lane, size: Any, value: Any, watch: Watch | None, step: Any, on: Any) -> Any:
+def accept(
+    old: Tree, new: Tree, lane: Lane, size: Real, value: Any, watch: Watch | None, step: Number, on: Any
+) -> Tree:
     """Keep the new state if the seed still runs and the state is finite; mark what happened otherwise.
 
     Parameters

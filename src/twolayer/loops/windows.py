@@ -19,6 +19,7 @@ import numpy as np
 
 from twolayer.loops.runge_kutta import OK, STAGES, Control, Equation, Track, watched_at
 from twolayer.numerics.arguments import Notes
+from twolayer.numerics.types import Tree
 from twolayer.task.method import Evolution, Measure, Snapshot, Task
 
 __all__ = ["CostWarning", "Integration", "Motion", "Pace", "Window", "Windows", "control_of", "quantity_of"]
@@ -44,7 +45,7 @@ class Motion(abc.ABC):
     task: Task
 
     @abc.abstractmethod
-    def start(self) -> Any:
+    def start(self) -> Tree:
         """States of all starts."""
 
     @abc.abstractmethod
@@ -52,14 +53,14 @@ class Motion(abc.ABC):
         """The right-hand side at the present accuracy."""
 
     @abc.abstractmethod
-    def seen(self, states: Any) -> Snapshot | Measure:
+    def seen(self, states: Tree) -> Snapshot | Measure:
         """What is kept of states (starts, save points, …)."""
 
     @abc.abstractmethod
     def notes(self, pace: Pace) -> Notes:
         """What the result should record about the numerics, after the run at this pace."""
 
-    def refine(self, end: Any) -> bool:
+    def refine(self, end: Tree) -> bool:
         """Test the averages at the states ``end``: True if they have been made finer for another try."""
         return False
 
@@ -67,7 +68,7 @@ class Motion(abc.ABC):
         """Why a run takes long, and what to change."""
         return f"steps of {float(np.min(track.lanes.h)):.2g} to time {track.times[-1]:g}; shorten the time"
 
-    def left(self, end: Any) -> Any:
+    def left(self, end: Tree) -> Tree:
         """What a stage that follows needs to know of the states ``end`` beyond the overlaps."""
         return None
 
@@ -79,8 +80,8 @@ class Motion(abc.ABC):
 class Window(NamedTuple):
     """One window of all starts: states at its save points and at its end, where each stopped, and outcome codes."""
 
-    saved: Any
-    end: Any
+    saved: Tree
+    end: Tree
     stop: Any
     code: Any
 
@@ -92,7 +93,7 @@ class Pace(abc.ABC):
 
     @abc.abstractmethod
     def window(
-        self, motion: Motion, y: Any, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]
+        self, motion: Motion, y: Tree, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]
     ) -> Window:
         """From states ``y`` at the first of ``times`` through the others; starts whose ``code`` is not 0 stay."""
 
@@ -140,7 +141,7 @@ class Integration(Pace):
         self._tried = 0
 
     def window(
-        self, motion: Motion, y: Any, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]
+        self, motion: Motion, y: Tree, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]
     ) -> Window:
         """Integrate; steps do not end where windows do."""
         track, points = self._track, motion.task.points
@@ -152,7 +153,7 @@ class Integration(Pace):
         return self._followed(motion, track, times, tick)
 
     def stretch(
-        self, motion: Motion, y: Any, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]
+        self, motion: Motion, y: Tree, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]
     ) -> Window:
         """Integrate from the first of ``times`` to the last, where the last step ends too."""
         guess = 0.0 if self._track is None else self._track.lanes.h
@@ -206,20 +207,20 @@ class Windows(Evolution, Generic[MotionT]):
         self.points = motion.task.points
         self.length = max(1, -(-(len(self.points) - 1) // WINDOWS))
 
-    def initial(self) -> Any:
+    def initial(self) -> Tree:
         """The starts, nothing stopped; the save points of one window are kept to restart from."""
         n = self.motion.task.seeds
         return jax.tree.map(lambda x: x[:, None], self.motion.start()), np.zeros(n, np.int32), np.full(n, np.nan)
 
-    def snapshot(self, state: Any) -> Any:
+    def snapshot(self, state: Tree) -> Tree:
         """What is kept of the last save point."""
         return self.motion.seen(jax.tree.map(lambda x: x[:, -1:], state[0]))
 
-    def stopped(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
+    def stopped(self, state: Tree) -> tuple[np.ndarray, np.ndarray]:
         """Outcome codes and times."""
         return state[1], state[2]
 
-    def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Any]:
+    def advance(self, state: Tree, first: int, tick: Callable[[float], None]) -> tuple[Tree, Tree]:
         """A window of save points."""
         path, code, stop = state
         begin = min(first, len(self.points) - 1 - self.length) if self.pace.equal_windows else first
@@ -241,7 +242,7 @@ class Windows(Evolution, Generic[MotionT]):
         tick(float(times[-1]))
         return (path, code, stop), self.motion.seen(new)
 
-    def _through(self, y: Any, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]) -> Window:
+    def _through(self, y: Tree, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]) -> Window:
         """One window, again with finer averages while those used are too coarse at its end."""
         while True:
             window = jax.tree.map(np.asarray, self.pace.window(self.motion, y, times, code, tick))
@@ -250,7 +251,7 @@ class Windows(Evolution, Generic[MotionT]):
                 return window
             self.pace.again()
 
-    def left(self, state: Any) -> Any:
+    def left(self, state: Tree) -> Tree:
         """What the motion leaves."""
         return self.motion.left(jax.tree.map(lambda x: x[:, -1], state[0]))
 

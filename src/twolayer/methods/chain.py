@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from twolayer.compiled.device import DeviceStepper
 from twolayer.compiled.stepper import WrittenStepper
@@ -47,6 +48,7 @@ from twolayer.numerics import random
 from twolayer.numerics.arguments import Notes, Options
 from twolayer.numerics.errors import InputError, Refused, choice, keep_integers
 from twolayer.numerics.precision import float64
+from twolayer.numerics.types import Real, Tree
 from twolayer.numerics.wishart import GramFactor, GramFactors
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Snapshot, Stackable, Task, register_method
@@ -59,6 +61,7 @@ __all__ = ["Chain"]
 
 SAMPLES_AT_ONCE = 2**14  # normals of one seed held at once
 STEPS_AT_ONCE = 64
+More = Real | None  # what only some rules draw
 EXACT_BATCH = 2**17  # smaller batches are drawn sample by sample unless asked otherwise
 QUIET = 100  # and larger ones up to so many times the tail of g, where the Gaussian limit begins,
 LARGEST_SIZED = 128  # samples of a batch whose Gram matrix is drawn
@@ -108,7 +111,7 @@ class ChainNumbers(NamedTuple):
     tempo: Tempo | None
     L: Any
     inverse: Any
-    table: Any
+    table: Tree
     noise: Any
     batch: Any
     nodes: Nodes | None
@@ -123,7 +126,7 @@ class ChainNumbers(NamedTuple):
         """What one step takes of them."""
         return Frame(self.rates, self.L, self.table, self.noise, self.scale, self.spread)
 
-    def overlaps(self, W: Any) -> tuple[Any, Any]:
+    def overlaps(self, W: Real) -> tuple[Any, Any]:
         """Q and M of the fields."""
         return overlaps(W, self.L) if self.scale is None else scaled_overlaps(W, self.L, self.scale)
 
@@ -132,16 +135,16 @@ class ChainNumbers(NamedTuple):
         return self if self.tempo is None else self._replace(rates=rates_now(self.rates, self.tempo, state))
 
 
-def streamed_sums(spec: ChainForm, frame: Frame, layers: Layers, key: Any, number: Any, own: Any = None) -> Sums:
+def streamed_sums(spec: ChainForm, frame: Frame, layers: Layers, key: Real, number: Real, own: More = None) -> Sums:
     """Sums over a batch too large to hold: chunk after chunk of samples; ``own`` is the key of a rule that draws."""
     at, chunk = spec.at, spec.chunk
     index = jnp.arange(chunk * at.width, dtype=jnp.uint32)
 
-    def draw(i: Any) -> Any:
+    def draw(i: Real) -> Array:
         chunk_key = jnp.stack(random.threefry((key[0], key[1]), jnp.uint32(0x5EED), i.astype(jnp.uint32)))
         return random.normal(chunk_key, number.astype(jnp.uint32), index).reshape(chunk, at.width)
 
-    def add(i: Any, carry: tuple[Sums, Any]) -> tuple[Sums, Any]:
+    def add(i: Real, carry: tuple[Sums, Any]) -> tuple[Sums, Any]:
         # the normals travel in the carry: inside one body XLA would compute them anew for each of their uses
         total, normals = carry
         mine = None if own is None else jax.random.fold_in(own, i)
@@ -155,7 +158,7 @@ def streamed_sums(spec: ChainForm, frame: Frame, layers: Layers, key: Any, numbe
     return jax.lax.fori_loop(0, -(-at.batch // chunk), add, (empty, draw(jnp.asarray(0))))[0]
 
 
-def sums_of(spec: ChainForm, params: ChainNumbers, layers: Layers, normals: Any, T: Any, key: Any = None) -> Sums:
+def sums_of(spec: ChainForm, params: ChainNumbers, layers: Layers, normals: Real, T: Tree, key: More = None) -> Sums:
     """Sums of a batch from all its normals: sample by sample, or drawn from their Gaussian limit."""
     at, (W, a) = spec.at, layers
     if not spec.gaussian:
@@ -167,8 +170,8 @@ def sums_of(spec: ChainForm, params: ChainNumbers, layers: Layers, normals: Any,
 
 
 def one_step(
-    spec: ChainForm, params: ChainNumbers, carry: Any, number: Any, on: Any, sums: Sums, T: Any, jitter: Any
-) -> Any:
+    spec: ChainForm, params: ChainNumbers, carry: Tree, number: Real, on: Real, sums: Sums, T: Tree, jitter: More
+) -> Tree:
     """Take step ``number`` of one seed unless it has stopped."""
     state, lane = carry
     new, size = exact_step(spec.at, params.rates, state, sums, T, jitter, params.spread)
@@ -178,26 +181,28 @@ def one_step(
 
 
 @partial(jax.jit, static_argnames=("spec", "block"))
-def advance(spec: ChainForm, block: int, params: ChainNumbers, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
+def advance(
+    spec: ChainForm, block: int, params: ChainNumbers, keys: Real, carry: Tree, start: Real, stop: Real
+) -> Tree:
     """Steps start … stop − 1 of all groups of seeds; all but shared parameters have leading axes (groups, lanes)."""
 
-    def group(own: Options, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
+    def group(own: Options, keys: Real, carry: Tree, start: Real, stop: Real) -> Tree:
         return advance_group(spec, block, params._replace(**own), keys, carry, start, stop)
 
     return in_groups(group, lane_numbers(params), keys, carry, start, stop)
 
 
 def advance_group(
-    spec: ChainForm, block: int, params: ChainNumbers, keys: Any, carry: Any, start: Any, stop: Any
-) -> Any:
+    spec: ChainForm, block: int, params: ChainNumbers, keys: Any, carry: Tree, start: Any, stop: Any
+) -> Tree:
     """The same for one group, ``block`` steps of normals at a time."""
     axes, longest, factor = lane_axes(params), (stop - start).max(), spec.at.factor
 
-    def normals_of(role: int, numbers: Any, count: int) -> Any:
+    def normals_of(role: int, numbers: Real, count: int) -> Array:
         index = jnp.arange(count, dtype=jnp.uint32)
         return random.normal(keys[None, :, None, role], numbers.astype(jnp.uint32)[:, :, None], index)
 
-    def jitter_of(numbers: Any) -> Any:
+    def jitter_of(numbers: Real) -> More:
         """Noise on the steps along the known directions, (…, p, r + c)."""
         at = spec.at
         if not at.form.jitter:
@@ -205,37 +210,37 @@ def advance_group(
         count = at.p * (at.rank + at.columns)
         return normals_of(2, numbers, count).reshape(*numbers.shape, at.p, at.rank + at.columns)
 
-    def keys_of(numbers: Any) -> Any:
+    def keys_of(numbers: Real) -> More:
         """Keys of a rule that draws random numbers, one for each step."""
         return random.rule_key(keys[None, :, 2], numbers) if spec.draws_more else None
 
-    def held(b: Any, carry: Any) -> Any:
+    def held(b: Array, carry: Tree) -> Tree:
         """A block of steps whose batches are held in memory."""
         numbers = start + (b * block + jnp.arange(block))[:, None]
         normals = normals_of(0, numbers, spec.draws)
         T = factor.build(normals_of(1, numbers, factor.draws), params.table)
 
         def single(
-            params: ChainNumbers, stop: Any, carry: Any, number: Any, normals: Any, T: Any, jitter: Any, key: Any
-        ) -> Any:
+            params: ChainNumbers, stop: Real, carry: Tree, number: Real, normals: Real, T: Tree, jitter: More, key: More
+        ) -> Tree:
             here = params.now(carry[0])
             sums = sums_of(spec, here, carry[0].aimed(spec.at.form, here.rates), normals, T, key)
             return one_step(spec, here, carry, number, number < stop, sums, T, jitter)
 
-        def body(carry: Any, xs: Any) -> tuple[Any, None]:
+        def body(carry: Tree, xs: Tree) -> tuple[Tree, None]:
             return jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0, 0))(params, stop, carry, *xs), None
 
         return jax.lax.scan(body, carry, (numbers, normals, T, jitter_of(numbers), keys_of(numbers)))[0]
 
-    def streamed(i: Any, carry: Any) -> Any:
+    def streamed(i: Array, carry: Tree) -> Tree:
         """One step whose batch is drawn chunk by chunk."""
         numbers = start + i
         T = jax.tree.map(lambda x: x[0], factor.build(normals_of(1, numbers[None], factor.draws), params.table))
         jitter, drawn = (None if x is None else x[0] for x in (jitter_of(numbers[None]), keys_of(numbers[None])))
 
         def single(
-            params: ChainNumbers, key: Any, number: Any, stop: Any, carry: Any, T: Any, jitter: Any, own: Any
-        ) -> Any:
+            params: ChainNumbers, key: Real, number: Real, stop: Real, carry: Tree, T: Tree, jitter: More, own: More
+        ) -> Tree:
             here = params.now(carry[0])
             sums = streamed_sums(spec, here.frame, carry[0].aimed(spec.at.form, here.rates), key, number, own)
             return one_step(spec, here, carry, number, number < stop, sums, T, jitter)
@@ -248,7 +253,7 @@ def advance_group(
     return jax.lax.fori_loop(0, longest, streamed, carry)
 
 
-def brought(rows: Any, rank: int, columns: int) -> Any:
+def brought(rows: Real, rank: int, columns: int) -> Array:
     """Rows (…, n, rank + c) with as many columns outside the target's as asked for, and the same overlaps.
 
     Examples
@@ -397,7 +402,7 @@ class ChainStepper(Stepper):
             W = self.layout.place(*self.lanes.block_starts())
         return Memory.at_rest(self.spec.at.form, self.lanes.fold(W), self.lanes.fold(a), self.params.tempo)
 
-    def run(self, carry: Any, start: Any, stop: Any) -> Any:
+    def run(self, carry: Tree, start: Real, stop: Real) -> Tree:
         """Compiled steps."""
         return advance(self.spec, self.block, self.params, self.streams, carry, start, stop)
 

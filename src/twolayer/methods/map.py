@@ -25,12 +25,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from twolayer.equations.blocks import blocks_of
 from twolayer.equations.mean import MeanStep, Rows, Terms, Weights
@@ -44,6 +45,7 @@ from twolayer.loops.averaged import Precision, check_precision
 from twolayer.loops.mean_step import mean_steps, step_seconds
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import Refused, choice, keep_integers, reject
+from twolayer.numerics.types import Real, Tree
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
@@ -205,10 +207,10 @@ def fluctuation(map_: MeanStep, task: Task, loudest: float = 1.0) -> float:
 
 
 @eqx.filter_jit
-def _relative_variances(step: MeanStep, starts: Any) -> Any:
+def _relative_variances(step: MeanStep, starts: Tree) -> Real:
     """Var Q'_jj/(E Q'_jj)² from each start."""
 
-    def of_one(start: Any) -> Any:
+    def of_one(start: Tree) -> Array:
         now = Overlap(*start)
         done = step.mean(Rows(*now), step.engine)
         assert step.nodes is not None

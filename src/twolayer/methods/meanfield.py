@@ -22,6 +22,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from twolayer.equations.kernel import Push
 from twolayer.equations.step import Form, Layers, Limit, as_data, form_of, limit_in, row_motion
@@ -36,6 +37,7 @@ from twolayer.loops.windows import Motion, Pace, Windows
 from twolayer.methods.ode import ODE
 from twolayer.numerics.arguments import Json, Notes
 from twolayer.numerics.errors import InputError, choice, finite_number, keep_integers, positive_integer, require
+from twolayer.numerics.types import Real
 from twolayer.task.algorithm import SGD
 from twolayer.task.losses import Loss
 from twolayer.task.method import Evolution, Measure, Method, Task, register_method
@@ -54,16 +56,16 @@ class Drift(Equation):
 
     ensemble: Ensemble
     limit: Limit
-    irreducible: Any
-    L: Any
-    neurons: Any
+    irreducible: Real
+    L: Real
+    neurons: Real
     form: Form = eqx.field(static=True)
 
-    def size(self, y: Cloud) -> Any:
+    def size(self, y: Cloud) -> Real:
         """The largest squared norm."""
         return jnp.maximum(((y.A**2).sum(1) + y.s**2).max(), (y.a**2).max())
 
-    def watched(self, quantity: str | None, y: Cloud) -> Any:
+    def watched(self, quantity: str | None, y: Cloud) -> Array:
         """What a threshold refers to; ‖M‖_F of p neurons distributed as the particles are."""
         if quantity is None:
             return jnp.zeros(())
@@ -88,7 +90,7 @@ def _count(task: Task) -> int:
 
 
 @eqx.filter_jit
-def _risks(ensemble: Ensemble, states: Cloud) -> Any:
+def _risks(ensemble: Ensemble, states: Cloud) -> Array:
     """Excess risks of states with leading axes (seeds, save points)."""
     return jax.lax.map(lambda row: jax.lax.map(lambda y: ensemble(y).excess_risk, row), states)
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from twolayer.equations.blocks import blocks_of
 from twolayer.equations.state import Overlap
@@ -30,6 +31,7 @@ from twolayer.loops.watching import watched_value
 from twolayer.loops.windows import Pace
 from twolayer.numerics.arguments import Notes
 from twolayer.numerics.errors import finite_number, keep_integers
+from twolayer.numerics.types import Real
 from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
@@ -49,12 +51,12 @@ class Field(Equation):
     watcher: Engine | None
     noise: Any
 
-    def size(self, y: Overlap) -> Any:
+    def size(self, y: Overlap) -> Real:
         """The largest squared norm."""
         Q = y.Q if self.right.blocks is None else y.Q.sum(0)
         return jnp.maximum(jnp.diagonal(Q).max(), (y.a**2).max())
 
-    def watched(self, quantity: str | None, y: Overlap) -> Any:
+    def watched(self, quantity: str | None, y: Overlap) -> Array:
         """What a threshold refers to."""
         y = self.right.fields(y)
         return watched_value(quantity, self.watcher, y.Q, y.M, y.a, self.noise)

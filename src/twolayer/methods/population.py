@@ -54,6 +54,7 @@ from twolayer.loops.windows import Motion, Pace, Windows
 from twolayer.methods.ode import ODEMotion
 from twolayer.numerics.arguments import End, Notes, Options, Save
 from twolayer.numerics.errors import InputError, choice, finite_number, keep_integers, reject
+from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
 from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
@@ -92,7 +93,7 @@ def step(spec: DescentForm, params: DescentNumbers, state: Memory) -> tuple[Memo
     return new, size
 
 
-def watched(quantity: str | None, descent: Descent, rows: Layers, noise: Any) -> Any:
+def watched(quantity: str | None, descent: Descent, rows: Layers, noise: Number) -> Real:
     """The watched quantity of one start; risks from the rows, to all digits."""
     if quantity in ("risk", "excess_risk"):
         excess = descent.excess_risk(*rows)
@@ -101,16 +102,16 @@ def watched(quantity: str | None, descent: Descent, rows: Layers, noise: Any) ->
 
 
 @partial(jax.jit, static_argnames="spec")
-def advance(spec: DescentForm, params: DescentNumbers, carry: Any, start: Any, stop: Any) -> Any:
+def advance(spec: DescentForm, params: DescentNumbers, carry: Tree, start: Real, stop: Real) -> Tree:
     """Steps start … stop − 1 of all groups of starts; all but shared parameters have leading axes (groups, lanes)."""
 
-    def single(params: DescentNumbers, stop: Any, carry: Any, number: Any) -> Any:
+    def single(params: DescentNumbers, stop: Real, carry: Tree, number: Real) -> Tree:
         state, lane = carry
         new, size = step(spec, params, state)
         value = watched(spec.quantity, params.descent, new.now, params.noise)
         return accept(state, new, lane, size, value, params.watch, number, number < stop)
 
-    def group(own: Options, carry: Any, start: Any, stop: Any) -> Any:
+    def group(own: Options, carry: Tree, start: Real, stop: Real) -> Tree:
         every = params._replace(**own)
         each = jax.vmap(single, (lane_axes(every), 0, 0, 0))
         body = lambda i, carry: each(every, stop, carry, start + i)  # noqa: E731
@@ -120,10 +121,10 @@ def advance(spec: DescentForm, params: DescentNumbers, carry: Any, start: Any, s
 
 
 @eqx.filter_jit
-def look(descent: Descent, W: Any, a: Any) -> Any:
+def look(descent: Descent, W: Real, a: Real) -> Tree:
     """Q, M, Q⊥ and the excess risk of rows with two leading axes."""
 
-    def one(W: Any, a: Any) -> Any:
+    def one(W: Any, a: Any) -> Tree:
         return *descent.overlaps(W), descent.orthogonal(W), descent.excess_risk(W, a)
 
     return jax.vmap(jax.vmap(one))(W, a)
@@ -206,7 +207,7 @@ class DescentStepper(Stepper):
         W, a = (self.lanes.fold_seeds(np.asarray(x)) for x in self.observer.start)
         return Memory.at_rest(self.spec.form, W, a, self.params.tempo)
 
-    def run(self, carry: Any, start: Any, stop: Any) -> Any:
+    def run(self, carry: Tree, start: Real, stop: Real) -> Tree:
         """Compiled steps."""
         return advance(self.spec, self.params, carry, start, stop)
 
@@ -238,10 +239,10 @@ class RowField(Equation):
 
     descent: Descent
     limit: Limit
-    label_noise: Any
+    label_noise: Real
     form: Form = eqx.field(static=True)
 
-    def size(self, y: Layers) -> Any:
+    def size(self, y: Layers) -> Real:
         """The largest squared norm."""
         return jnp.maximum((y.W**2).sum(1).max(), (y.a**2).max())
 

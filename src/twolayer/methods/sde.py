@@ -45,6 +45,7 @@ from twolayer.numerics import random
 from twolayer.numerics.arguments import End, Notes, Options, Save
 from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.numerics.special import symmetric_root
+from twolayer.numerics.types import Number, Real, Tree
 from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps
@@ -66,8 +67,8 @@ class DiffusionNumbers(NamedTuple):
     spread: Spread | BlockSpread
     rho: Any
     amplitude: Any
-    dt: Any
-    stride: Any
+    dt: Number
+    stride: Number
     tempo: Tempo | None
     inverse: Any  # of the target's frame, or P⁺ of each block
     noise: Any
@@ -88,7 +89,7 @@ def scheduled(params: DiffusionNumbers, clock: Clock | None) -> tuple[DiffusionN
         return params, clock
     tempo, eta = params.tempo, params.dt / params.stride
 
-    def tick(_: Any, carry: Any) -> Any:
+    def tick(_: Real, carry: Tree) -> Tree:
         clock, first, second = carry
         f, n = tempo(clock)
         later = Clock(clock.step + 1, clock.time + eta * f, clock.sample + n)
@@ -103,7 +104,7 @@ def scheduled(params: DiffusionNumbers, clock: Clock | None) -> tuple[DiffusionN
     return params._replace(field=field, rho=params.rho * ratio, amplitude=params.amplitude * jnp.sqrt(second)), clock
 
 
-def pull_back(y: Overlap, inverse: Any, normalised: bool) -> Overlap:
+def pull_back(y: Overlap, inverse: Real, normalised: bool) -> Overlap:
     """The nearest state whose overlaps are those of vectors, with rows of norm one where they are normalised."""
     A = y.M @ inverse.T
     root = symmetric_root(y.Q - A @ A.T)
@@ -114,7 +115,7 @@ def pull_back(y: Overlap, inverse: Any, normalised: bool) -> Overlap:
     return Overlap(Q, M, y.a)
 
 
-def pull_back_blocks(y: Overlap, inverse: Any, normalised: bool) -> Overlap:
+def pull_back_blocks(y: Overlap, inverse: Real, normalised: bool) -> Overlap:
     """The same of overlaps in blocks, with P⁺ of each."""
     inside = y.M @ inverse @ y.M.swapaxes(1, 2)
     root = jax.vmap(symmetric_root)(y.Q - inside)
@@ -125,7 +126,7 @@ def pull_back_blocks(y: Overlap, inverse: Any, normalised: bool) -> Overlap:
     return Overlap(Q, M, y.a)
 
 
-def kicked(params: DiffusionNumbers, y: Overlap, normals: Any) -> Overlap:
+def kicked(params: DiffusionNumbers, y: Overlap, normals: Real) -> Overlap:
     """The noise of one step, from F normals."""
     field, trained = params.field, params.field.form.trained
     if field.blocks is not None:
@@ -145,7 +146,7 @@ def kicked(params: DiffusionNumbers, y: Overlap, normals: Any) -> Overlap:
     return Overlap(*unpack(symmetric_root(sigma) @ normals, p, k, trained))
 
 
-def one_step(params: DiffusionNumbers, quantity: str | None, carry: Any, number: Any, on: Any, normals: Any) -> Any:
+def one_step(params: DiffusionNumbers, quantity: str | None, carry: Tree, number: Any, on: Any, normals: Real) -> Tree:
     """One step of one seed from F normals."""
     (y, clock), lane = carry
     params, after = scheduled(params, clock)
@@ -165,21 +166,21 @@ def one_step(params: DiffusionNumbers, quantity: str | None, carry: Any, number:
 
 
 @eqx.filter_jit
-def advance(params: DiffusionNumbers, quantity: str | None, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
+def advance(params: DiffusionNumbers, quantity: str | None, keys: Real, carry: Tree, start: Real, stop: Real) -> Tree:
     """Steps start … stop − 1 of all groups of seeds; keys, carry, noise and thresholds have axes (groups, lanes)."""
     y = carry[0].y
     packed = pack if params.field.blocks is None else pack_blocks
     size = packed(y.Q[0, 0], y.M[0, 0], y.a[0, 0], params.field.form.trained).shape[0]
     index = jnp.arange(size, dtype=jnp.uint32)
 
-    def group(own: Options, keys: Any, carry: tuple[DiffusionState, Lane], start: Any, stop: Any) -> Any:
+    def group(own: Options, keys: Real, carry: tuple[DiffusionState, Lane], start: Real, stop: Real) -> Tree:
         lanes = params._replace(**own)
 
-        def single(params: DiffusionNumbers, key: Any, carry: Any, number: Any, stop: Any) -> Any:
+        def single(params: DiffusionNumbers, key: Real, carry: Tree, number: Real, stop: Real) -> Tree:
             normals = random.normal(key, number.astype(jnp.uint32), index)
             return one_step(params, quantity, carry, number, number < stop, normals)
 
-        def body(i: Any, carry: Any) -> Any:
+        def body(i: Any, carry: Tree) -> Tree:
             return jax.vmap(single, (lane_axes(lanes), 0, 0, 0, 0))(lanes, keys[:, 0], carry, start + i, stop)
 
         return jax.lax.fori_loop(0, (stop - start).max(), body, carry)
@@ -220,7 +221,7 @@ class SDEStepper(Stepper):
             Q, M = self.lanes.block_starts()
         return DiffusionState(Overlap(*map(self.lanes.fold, (Q, M, a))), clock)
 
-    def run(self, carry: Any, start: Any, stop: Any) -> Any:
+    def run(self, carry: Tree, start: Real, stop: Real) -> Tree:
         """Compiled steps."""
         return advance(self.params, self.lanes.quantity, self.streams, carry, start, stop)
 

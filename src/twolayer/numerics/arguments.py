@@ -7,12 +7,12 @@ progress=True, a monitor      Progress
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-__all__ = ["Array", "End", "Json", "Monitor", "Notes", "Options", "Progress", "Save", "Variables"]
+__all__ = ["Array", "ArrayFunction", "End", "Json", "Monitor", "Notes", "Options", "Progress", "Save", "Variables"]
 
 
 class Monitor(Protocol):
@@ -30,6 +30,9 @@ class Monitor(Protocol):
 
 Array: TypeAlias = "np.typing.ArrayLike"
 """Numbers in any form that NumPy reads."""
+
+ArrayFunction: TypeAlias = Callable[[Any], Any]
+"""A function of an array, of NumPy or of JAX, made of operations that they share."""
 
 End: TypeAlias = float | Sequence[float] | np.ndarray | None
 """The end of a run on one of its clocks, or the save points themselves."""

@@ -11,8 +11,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from twolayer.numerics.special import horner
+from twolayer.numerics.types import Real
 
 __all__ = ["error_function"]
 
@@ -43,7 +45,7 @@ NEAR, FAR = _error_series()
 
 
 @jax.custom_jvp
-def error_function(x: Any) -> Any:
+def error_function(x: Real) -> Array:
     """The error function in double precision, several times as fast as the library's.
 
     Examples

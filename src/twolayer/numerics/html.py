@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from twolayer.numerics.arguments import Array
+
 __all__ = ["BLUE", "ORANGE", "bars", "card", "cells", "curves", "escaped", "field_summary", "matrix", "table"]
 
 BLUE = "#1f77b4"
@@ -24,7 +26,7 @@ MARGIN = 26
 MOST = 8  # rows and columns of a matrix that are written out
 
 
-def escaped(value: Any) -> str:
+def escaped(value: object) -> str:
     """Text for a page.
 
     Examples
@@ -84,7 +86,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], colour: dict[str, 
     return f'<table style="font-size:13px"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
 
 
-def matrix(values: Any, digits: int = 3) -> str:
+def matrix(values: Array, digits: int = 3) -> str:
     """A matrix or a vector as a table in brackets; of a large one its first rows and columns.
 
     Examples
@@ -132,7 +134,7 @@ def _frame(low: Sequence[float], high: Sequence[float], names: Sequence[str], si
 
 
 def curves(
-    x: Any,
+    x: Array,
     ys: Sequence[Any],
     names: Sequence[str] = ("", ""),
     labels: Sequence[str] = (),
@@ -152,7 +154,7 @@ def curves(
     high = high if high > low else low + 1.0
     (width, height), m = SIZE, MARGIN
 
-    def across(value: Any) -> Any:
+    def across(value: object) -> Any:
         return m + (value - at[0]) / ((at[-1] - at[0]) or 1.0) * (width - m - 6)
 
     def up(value: Any) -> Any:
@@ -170,7 +172,7 @@ def curves(
     return _svg("".join(found), f"{names[1]} against {names[0]}", (width + room, height))
 
 
-def bars(labels: Sequence[str], values: Any, name: str = "") -> str:
+def bars(labels: Sequence[str], values: Array, name: str = "") -> str:
     """A bar for each value, from zero, with its label below.
 
     Examples
@@ -198,7 +200,11 @@ def bars(labels: Sequence[str], values: Any, name: str = "") -> str:
 
 
 def cells(
-    values: Any, colours: dict[str, str] | None = None, names: Sequence[str] = ("", ""), edge: int = 14, tall: int = 14
+    values: Array,
+    colours: dict[str, str] | None = None,
+    names: Sequence[str] = ("", ""),
+    edge: int = 14,
+    tall: int = 14,
 ) -> str:
     """A matrix as coloured squares: blue below zero, red above; or characters by the colours given for them.
 
@@ -237,7 +243,7 @@ def _tint(share: float) -> str:
     return "#" + "".join(f"{round(c + (247 - c) * rest):02x}" for c in full)
 
 
-def field_summary(thing: Any, names: Iterable[str]) -> str:
+def field_summary(thing: object, names: Iterable[str]) -> str:
     """A repr of one line: fields by name, arrays by their shape.
 
     Examples
@@ -247,7 +253,7 @@ def field_summary(thing: Any, names: Iterable[str]) -> str:
     'SimpleNamespace(times=<3>, end=2)'
     """
 
-    def written(value: Any) -> str:
+    def written(value: object) -> str:
         if isinstance(value, np.ndarray) and value.ndim:
             return f"<{' × '.join(map(str, value.shape))}>"
         if isinstance(value, float | np.floating):

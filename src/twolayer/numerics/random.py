@@ -17,9 +17,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from twolayer.numerics.errors import integer, require
 from twolayer.numerics.precision import float64
+from twolayer.numerics.types import Number, Real
 
 __all__ = ["Role", "check_seed", "host_normal", "normal", "rule_key", "stream", "threefry"]
 
@@ -130,7 +132,7 @@ SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
 LOG_SERIES = tuple(1.0 / n for n in range(1, 24, 2))  # atanh(f)/f in powers of f²
 
 
-def _polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
+def _polynomial(coefficients: tuple[float, ...], x: Real) -> Array:
     """Even and odd halves by Horner: two short dependency chains instead of a long one."""
     square = x * x
     halves = []
@@ -142,7 +144,7 @@ def _polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
     return halves[0] + x * halves[1]
 
 
-def _log(x: Any) -> Any:
+def _log(x: Real) -> Array:
     """Log of positive doubles by exponent and atanh series; XLA's own calls libm one number at a time."""
     bits = jax.lax.bitcast_convert_type(x, jnp.int64)
     exponent = (bits - np.int64(SQRT_HALF_BITS)) >> np.int64(52)
@@ -152,7 +154,7 @@ def _log(x: Any) -> Any:
     return exponent.astype(jnp.float64) * math.log(2.0) + 2.0 * f * series
 
 
-def quantile(high: Any, low: Any) -> Any:
+def quantile(high: Real, low: Real) -> Array:
     """Standard normal from two random words; odd under complementing them.
 
     Examples
@@ -173,7 +175,7 @@ def quantile(high: Any, low: Any) -> Any:
     return jnp.where(w < SPLIT, centre, jnp.copysign(tail, z))
 
 
-def quantile_32(word: Any) -> Any:
+def quantile_32(word: Real) -> Array:
     """Standard normal in single precision from one random word: a sign and a 31-bit tail probability.
 
     Examples
@@ -192,7 +194,7 @@ def quantile_32(word: Any) -> Any:
     return jax.lax.bitcast_convert_type(size | (word & np.uint32(0x80000000)), jnp.float32)
 
 
-def normal_32(key: Key, step: Any, index: Any) -> tuple[Any, Any]:
+def normal_32(key: Key, step: Number, index: Real) -> tuple[Any, Any]:
     """Two single-precision standard normals for each counter (step, index).
 
     Examples
@@ -206,7 +208,7 @@ def normal_32(key: Key, step: Any, index: Any) -> tuple[Any, Any]:
     return quantile_32(high), quantile_32(low)
 
 
-def normal(key: Key, step: Any, index: Any) -> Any:
+def normal(key: Key, step: Number, index: Real) -> Array:
     """Standard normals at counters (step, index), uint32 arrays that broadcast; O(1) each, about 4 ns on a core.
 
     Parameters
@@ -225,7 +227,7 @@ def normal(key: Key, step: Any, index: Any) -> Any:
     return quantile(*threefry((key[..., 0], key[..., 1]), step, index))
 
 
-def rule_key(key: Key, step: Any) -> Any:
+def rule_key(key: Key, step: Number) -> Array:
     """A key of jax.random for every step, from the stream of a run.
 
     Examples

@@ -15,13 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.numerics.random import Key, threefry
+from twolayer.numerics.types import Number
 
 __all__ = ["below", "shuffled"]
 
 ROUNDS, MORE = 6, 20  # rounds per bit of n, and beyond
 
 
-def shuffled(key: Key, number: Any, index: Any, n: int) -> Any:
+def shuffled(key: Key, number: Number, index: Number, n: int) -> Any:
     """Where permutation ``number`` puts the given indices below ``n``; uint32.
 
     Examples

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from twolayer.numerics.arguments import Array
 from twolayer.numerics.errors import reject
 
 __all__ = ["LEVEL", "limit_of", "limit_of_curves", "path_length"]
@@ -38,7 +39,7 @@ def limit_of(count: int = 1, freedom: float = np.inf, level: float = LEVEL) -> f
     return float(-special.ndtri(tail) if np.isinf(freedom) else -special.stdtrit(freedom, tail))
 
 
-def limit_of_curves(lengths: Any, points: Any, freedom: float, level: float = LEVEL) -> float:
+def limit_of_curves(lengths: Array, points: Array, freedom: float, level: float = LEVEL) -> float:
     """The same for the largest deviation of several curves, each with its length κ and its number of points.
 
     Examples
@@ -61,7 +62,7 @@ def limit_of_curves(lengths: Any, points: Any, freedom: float, level: float = LE
     return highest if excess(highest) >= 0 else float(optimize.brentq(excess, 0.0, highest, xtol=1e-6))
 
 
-def path_length(correlations: Any) -> Any:
+def path_length(correlations: Array) -> Any:
     """κ from the correlations between neighbouring points, (points − 1, …).
 
     Examples

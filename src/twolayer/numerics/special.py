@@ -14,13 +14,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from twolayer.numerics.roots import host_root
+from twolayer.numerics.types import Number, Real
 
 __all__ = ["arcsine", "horner", "root", "symmetric_root"]
 
 
-def root(x: Any, least: Any = 0.0) -> Any:
+def root(x: Any, least: Any = 0.0) -> Array:
     """√x, and zero with a zero derivative where x ≤ least.
 
     Examples
@@ -42,7 +44,7 @@ def _arcsine_series() -> list[float]:
 SERIES = _arcsine_series()
 
 
-def horner(coefficients: list[float], t: Any) -> Any:
+def horner(coefficients: list[float], t: Number) -> Array:
     """Σ c_n tⁿ.
 
     Examples
@@ -82,7 +84,7 @@ def _arcsine_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
     return arcsine(x), jnp.where(fine, jax.lax.rsqrt(jnp.where(fine, inside, 1.0)), 0.0) * dx
 
 
-def symmetric_root(C: Any) -> Any:
+def symmetric_root(C: Real) -> Any:
     """C^{1/2} of positive semidefinite matrices; rounding below zero is cut off. NumPy in, NumPy out.
 
     The derivative is that of the root wherever it exists, also where eigenvalues coincide; in directions that would
@@ -97,7 +99,7 @@ def symmetric_root(C: Any) -> Any:
 
 
 @jax.custom_jvp
-def _root(C: Any) -> Any:
+def _root(C: Real) -> Array:
     values, vectors = jnp.linalg.eigh(C)
     return (vectors * jnp.sqrt(jnp.maximum(values, 0.0))[..., None, :]) @ vectors.swapaxes(-1, -2)
 

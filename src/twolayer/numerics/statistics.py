@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
+from twolayer.numerics.arguments import Array
 from twolayer.numerics.errors import InputError, positive_integer, reject
 
 __all__ = ["Fit", "Fraction", "Median", "median", "median_power_law", "power_law", "resolved", "told", "wilson"]
@@ -86,14 +87,13 @@ def wilson(successes: int, trials: int, level: float = 0.95) -> Fraction:
     positive_integer("trials", trials)
     if not 0 <= successes <= trials:
         reject("successes", successes, f"an integer from 0 to {trials}")
-    z = special.ndtri((1 + _level(level)) / 2)
-    fraction, share = successes / trials, z**2 / trials
-    centre = (fraction + share / 2) / (1 + share)
-    half = np.sqrt(share * (fraction * (1 - fraction) + share / 4)) / (1 + share)
-    return Fraction(fraction, float(max(0.0, centre - half)), float(min(1.0, centre + half)))
+    from scipy.stats import binomtest  # takes a second to import
+
+    interval = binomtest(successes, trials).proportion_ci(_level(level), method="wilson")
+    return Fraction(successes / trials, float(interval.low), float(interval.high))
 
 
-def median(values: Any, level: float = 0.95) -> Median:
+def median(values: Array, level: float = 0.95) -> Median:
     """Median of values of which the largest may be infinite (censored), with its order-statistics interval.
 
     The interval holds for any law without atoms. With fewer than six values none reaches 95 %: its ends are then
@@ -117,7 +117,7 @@ def median(values: Any, level: float = 0.95) -> Median:
     return Median(middle, float(ordered[cut - 1]), float(ordered[n - cut]))
 
 
-def power_law(x: Any, y: Any, error: Any = None, level: float = 0.95) -> Fit:
+def power_law(x: Array, y: Array, error: Array | None = None, level: float = 0.95) -> Fit:
     """Exponent of y against x by least squares in logarithms.
 
     Parameters
@@ -164,7 +164,7 @@ def _line(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[float, floa
     return float(slope), float(np.average(y, weights=weight) - slope * middle), float(spread)
 
 
-def resolved(values: Any) -> bool:
+def resolved(values: Array) -> bool:
     """Whether few enough runs are censored for the median: it is infinite in less than 1/8 of all resamples.
 
     Examples
@@ -177,7 +177,9 @@ def resolved(values: Any) -> bool:
     return bool(special.bdtrc((len(row) + 1) // 2 - 1, len(row), np.isinf(row).mean()) < 1 / 8)
 
 
-def median_power_law(x: Any, samples: Sequence[Any], level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Fit:
+def median_power_law(
+    x: Array, samples: Sequence[Any], level: float = 0.95, resamples: int = 1000, seed: int = 0
+) -> Fit:
     """Exponent of the median of repeated runs against x; the error is from resampling the runs (bootstrap).
 
     Parameters

@@ -8,12 +8,11 @@ not been imported, nothing is traced.
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 __all__ = ["traced"]
 
 
-def traced(*values: Any) -> bool:
+def traced(*values: object) -> bool:
     """Whether any of the values is a tracer of JAX.
 
     Examples

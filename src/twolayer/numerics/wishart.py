@@ -25,6 +25,7 @@ from scipy.special import gammainccinv, gammaincinv, ndtr
 
 from twolayer.numerics import random
 from twolayer.numerics.precision import float64
+from twolayer.numerics.types import Real
 
 __all__ = ["GramFactor", "GramFactors"]
 
@@ -110,7 +111,7 @@ class GramFactor:
         dof = [self.columns - i for i in range(self.rows)]
         return np.array([[*_fit(n), np.sqrt(n)] for n in dof])
 
-    def build(self, normals: Any, table: Any) -> Any:
+    def build(self, normals: Real, table: Real) -> Real:
         """T from normals (..., draws); leading axes of the table broadcast against those of the normals."""
         if not self.bartlett:
             return normals.reshape((*normals.shape[:-1], *self.shape))
@@ -192,7 +193,7 @@ class GramFactors:
                 found.append((np.arange(group.width) < np.asarray(own)[:, None]).astype(float))
         return tuple(found)
 
-    def build(self, normals: Any, tables: Any) -> tuple[Any, ...]:
+    def build(self, normals: Real, tables: Real) -> tuple[Any, ...]:
         """T (…, members, rows, width) of each group, from normals (…, draws)."""
         found, at = [], 0
         for group, table in zip(self.groups, tables, strict=True):

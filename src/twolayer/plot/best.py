@@ -130,7 +130,7 @@ def best_possible(result: BestPossible, figure: Figure | None = None, ax: Sequen
     return drawing
 
 
-def best_line(ax: Axes, alphas: Any, values: Any, label: str = "best possible") -> None:
+def best_line(ax: Axes, alphas: object, values: object, label: str = "best possible") -> None:
     """Add the best possible to a panel of other methods: a dashed line over α, or a level at a single α.
 
     Parameters

@@ -34,7 +34,7 @@ MOST = 10  # figures that a script leaves to plt.show(): the last ones
 class Drawing(Figure):
     """A figure that notebooks show."""
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         """The figure as the last line of a cell shows it, once: pyplot is not to show it again after the cell."""
         text = {"text/plain": repr(self)}
         if self.canvas.manager is not None:

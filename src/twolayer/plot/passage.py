@@ -7,7 +7,7 @@ Recovery: the overlap along the limiting flow from m = N^(−1/2), and the fract
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -43,7 +43,7 @@ CURVE = 80
 
 def passage(
     times: EscapeTime,
-    law: Any = None,
+    law: object = None,
     measured: Passage | None = None,
     title: str = "",
     figure: Figure | None = None,

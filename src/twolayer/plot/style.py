@@ -262,7 +262,7 @@ def _width(text: Text) -> float:
     return float(text.get_window_extent().width)
 
 
-def positive(values: Any) -> Any:
+def positive(values: object) -> Any:
     """Values for a logarithmic axis: what is not positive is a gap.
 
     Examples

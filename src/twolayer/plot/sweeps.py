@@ -176,7 +176,7 @@ def _geometric(values: np.ndarray) -> bool:
     return bool(len(values) > 2 and np.ptp(steps) < 0.1 * abs(steps.mean()))
 
 
-def _chosen(dataset: Any, of: str | None) -> tuple[xr.DataArray, list[str]]:
+def _chosen(dataset: object, of: str | None) -> tuple[xr.DataArray, list[str]]:
     """The variable, numbers of single runs, and the axes with several values."""
     if not isinstance(dataset, xr.Dataset) or dataset.attrs.get("schema") != SCHEMA:
         reject("dataset", type(dataset).__name__, "a result of sweep")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -128,7 +127,7 @@ def algorithm_line(algorithm: Json) -> str:
     return said
 
 
-def _short(law: Any) -> str:
+def _short(law: object) -> str:
     """A law with four digits of its numbers.
 
     Examples

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
 
 from twolayer.loops.checkpoint import Checkpoint
 from twolayer.numerics.errors import InputError, Refused, flag, path_of
@@ -60,7 +59,7 @@ def check_estimate(seconds: float, size: float, what: str) -> None:
         )
 
 
-def checkpoint_of(path: Any, task: Task, method: Method) -> Checkpoint | None:
+def checkpoint_of(path: object, task: Task, method: Method) -> Checkpoint | None:
     """The checkpoint of a run, or the reason why it has none."""
     if path is None:
         return None

@@ -225,7 +225,7 @@ def _planned(
 
 
 def _prepared(
-    plan: Plan, methods: Any, start: Any, ends: Options, seeds: int, seed: int
+    plan: Plan, methods: object, start: object, ends: Options, seeds: int, seed: int
 ) -> tuple[list[Method], Overlaps]:
     """The methods asked for, and the start of all."""
     if methods is not None and (not isinstance(methods, Sequence) or isinstance(methods, str)):
@@ -240,7 +240,7 @@ def _prepared(
     return _asked(plan, methods, start, ends, seeds), start
 
 
-def _told(plan: Plan, methods: list[Method], **arguments: Any) -> Json:
+def _told(plan: Plan, methods: list[Method], **arguments: object) -> Json:
     """Methods and arguments as plain values, for a comparison to be run again."""
     told: Json = {"methods": [m.describe() for m in methods], **_plain(**arguments)}
     if plan.stages:
@@ -248,7 +248,7 @@ def _told(plan: Plan, methods: list[Method], **arguments: Any) -> Json:
     return told
 
 
-def _plain(**values: Any) -> Json:
+def _plain(**values: object) -> Json:
     plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in values.items()}
     return {name: value for name, value in plain.items() if value is not None}
 

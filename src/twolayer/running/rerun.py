@@ -88,7 +88,7 @@ def rerun(
     return finish(task, known["method"], progress, throw)
 
 
-def _points(given: Any, method: Method) -> np.ndarray:
+def _points(given: object, method: Method) -> np.ndarray:
     """Save points of a file as a run takes them."""
     points = finite_array("save_point", given)
     if points.ndim != 1 or (points < 0).any() or (np.diff(points) <= 0).any():

@@ -96,7 +96,7 @@ def method_by_name(word: str, dim: int | None, knobs: Options) -> Method:
     return cls(**arguments)
 
 
-def check_parts(problem: Any, algorithm: Any, method: Any) -> None:
+def check_parts(problem: object, algorithm: object, method: object) -> None:
     """Reject what is not a problem, an algorithm and a method."""
     check_description(problem, algorithm, " (stages are run with solve_stages)")
     known = ", ".join(c.__name__ for c in METHODS.values())
@@ -114,7 +114,9 @@ def _seeds(start: Overlaps | Particles, seeds: int | None, method: Method) -> in
     return asked if method.stochastic else 1
 
 
-def given_start(problem: Problem, start: Any, dim: int | None, seed: int, size: int | None = None, *, why: str) -> Any:
+def given_start(
+    problem: Problem, start: object, dim: int | None, seed: int, size: int | None = None, *, why: str
+) -> Any:
     """The start that was given; for a word, a random one at dimension d, or ``size`` of them.
 
     Examples

@@ -18,7 +18,7 @@ import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -168,7 +168,7 @@ def solve_stages(
     return follow_legs(legs, method, start, seeds, seed, progress, throw, force)
 
 
-def check_stages(problem: Problem, stages: Any) -> None:
+def check_stages(problem: Problem, stages: object) -> None:
     """Reject what is not a sequence of stages over the directions and neurons of one problem."""
     expect(Problem, "problem", problem)
     if not isinstance(stages, Sequence) or isinstance(stages, str) or not stages:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
-from typing import Any
 
 from twolayer.numerics.errors import expect
 from twolayer.numerics.html import card, escaped
@@ -20,7 +19,7 @@ __all__ = ["Support", "check_description", "support"]
 WIDTH = 120
 
 
-def check_description(problem: Any, algorithm: Any, hint: str = "") -> None:
+def check_description(problem: object, algorithm: object, hint: str = "") -> None:
     """Reject what is not a problem and an algorithm; the hint goes on from "an SGD"."""
     expect(Problem, "problem", problem)
     expect(SGD, "algorithm", algorithm, hint)

@@ -39,8 +39,8 @@ class Surrogate(NamedTuple):
 def surrogate(
     problem: Problem,
     X: Any,
-    y: Any,
-    target: Any = None,
+    y: object,
+    target: object = None,
     *,
     blocks: int = BLOCKS,
     seed: int = 0,
@@ -107,7 +107,7 @@ def fitted(problem: Problem, method: Method, start: Any, seed: int, size: int) -
     return _fitted(problem, method.data, seed, size, start)
 
 
-def over_data(problem: Problem, methods: Any, start: Any, seed: int) -> tuple[Problem, Any, Any]:
+def over_data(problem: Problem, methods: object, start: object, seed: int) -> tuple[Problem, Any, Any]:
     """What `compare` follows where a method runs over data and no start is given.
 
     The problem and the random start are then those of the Gaussian surrogate, and where no other method is asked for it

@@ -69,7 +69,7 @@ def _prepared(
     seeds: int | None = None,
     seed: int = 0,
     streams: str = "independent",
-    reduce: Any = "final",
+    reduce: object = "final",
 ) -> tuple[Grid, Reduction, int]:
     """The grid, the reduction and the number of seeds that the arguments of `sweep` describe."""
     check_parts(problem, algorithm, method)
@@ -150,12 +150,12 @@ def sweep(
     seeds: int | None = None,
     seed: int = 0,
     streams: str = "independent",
-    reduce: Any = "final",
-    target_se: Any = None,
+    reduce: object = "final",
+    target_se: object = None,
     max_seeds: int = MAX_SEEDS,
     store: str | os.PathLike[str] | None = None,
     resume: bool = True,
-    executor: Any = "local",
+    executor: object = "local",
     memory: int = MEMORY,
     progress: bool | Reporter | None = None,
 ) -> xr.Dataset:

@@ -208,7 +208,7 @@ def _dask(address: str) -> Submitter:
     return Submitter(client, owned=True)
 
 
-def engine_for(executor: Any) -> Executor:
+def engine_for(executor: object) -> Executor:
     """The engine that an argument ``executor`` asks for.
 
     Examples

@@ -66,7 +66,7 @@ class Run:
         return {**plain, **until, "seed": int(self.seed), "start": start}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """A swept value as JSON knows it: laws as text, numbers as floats, arrays as lists."""
     if isinstance(value, Scaling):
         return str(value)
@@ -83,7 +83,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def text_of(value: Any) -> str:
+def text_of(value: object) -> str:
     """The canonical text of a value: equal values have equal texts.
 
     Examples
@@ -94,19 +94,19 @@ def text_of(value: Any) -> str:
     return json.dumps(_plain(value), sort_keys=True)
 
 
-def _name(key: str, value: Any) -> Any:
+def _name(key: str, value: object) -> Any:
     """A swept value as a store knows it: plain, and beside a registered function's name its fingerprint."""
     mark = fingerprint_of(key, value)
     return _plain(value) if mark is None else [_plain(value), mark]
 
 
-def unmarked(key: str, name: Any) -> Any:
+def unmarked(key: str, name: object) -> Any:
     """The value without the fingerprint."""
     function = key in ("problem.activation", "problem.target", "algorithm.loss", "algorithm.rule")
     return name[0] if function and isinstance(name, list) else name
 
 
-def digest(value: Any) -> str:
+def digest(value: object) -> str:
     """32 hexadecimal digits that name a plain value."""
     try:
         text = json.dumps(value, sort_keys=True)
@@ -115,7 +115,7 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     kinds = {
         "booleans": bool | np.bool_,
         "numbers": int | float | np.integer | np.floating,
@@ -127,7 +127,7 @@ def _kind(value: Any) -> str:
     return next((name for name, types in kinds.items() if isinstance(value, types)), type(value).__name__)
 
 
-def _axis(key: str, values: Any) -> list[Any]:
+def _axis(key: str, values: object) -> list[Any]:
     """The values of one axis, checked: some, of one type, no two equal."""
     if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
         reject(f"over[{key!r}]", values, "a list of values")

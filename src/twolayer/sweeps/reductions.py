@@ -161,7 +161,7 @@ class Reduction:
         return {name: (first[name][0], np.stack([run[name][1] for run in runs])) for name in first}
 
 
-def _checked(result: Any, name: str) -> Values:
+def _checked(result: object, name: str) -> Values:
     """What a user's reduction returned, as arrays."""
     if isinstance(result, xr.DataArray):
         result = result.to_dataset(name=result.name or "value")
@@ -185,7 +185,7 @@ NAMED = {
 }
 
 
-def _importable(function: Any) -> bool:
+def _importable(function: object) -> bool:
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     if module in (None, "__main__") or "<" in name:
         return False
@@ -195,7 +195,7 @@ def _importable(function: Any) -> bool:
         return False
 
 
-def reduction_of(reduce: Any) -> Reduction:
+def reduction_of(reduce: object) -> Reduction:
     """The reduction that an argument ``reduce`` asks for.
 
     Examples

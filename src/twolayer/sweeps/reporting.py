@@ -125,7 +125,7 @@ class Events(Quiet):
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stdout
 
-    def emit(self, event: str, **values: Any) -> None:
+    def emit(self, event: str, **values: object) -> None:
         """One object."""
         self.stream.write(json.dumps({"event": event, **values}, ensure_ascii=False) + "\n")
         self.stream.flush()

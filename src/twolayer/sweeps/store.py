@@ -460,7 +460,7 @@ class Store:
 def difference(header: Json, grid: Layout) -> str:
     """The first key in which a store's description and a grid's differ, as a clause."""
 
-    def flat(value: Any, name: str = "") -> Json:
+    def flat(value: object, name: str = "") -> Json:
         if not isinstance(value, dict):
             return {name: value}
         return {k: v for key, part in value.items() for k, v in flat(part, f"{name}.{key}" if name else key).items()}

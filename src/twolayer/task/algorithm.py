@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require
@@ -297,7 +296,7 @@ class SGD:
                 f"sampling='subset' or 'replacement'), but {said}."
             )
 
-    def replace(self, **changes: Any) -> SGD:
+    def replace(self, **changes: object) -> SGD:
         """The same algorithm with some arguments changed.
 
         Parameters

@@ -9,7 +9,6 @@ the target has one direction and it is not given, it is that of least squares, Î
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ class Data:
     (2, [[1.414, 0.0]])
     """
 
-    def __init__(self, given: Any) -> None:
+    def __init__(self, given: object) -> None:
         if not isinstance(given, tuple | list) or len(given) not in (2, 3):
             raise InputError("Argument `data` must be (X, y) or (X, y, W_star): rows, labels and the target's rows.")
         X, y = finite_array("data[0]", given[0]), finite_array("data[1]", given[1])

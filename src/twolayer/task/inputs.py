@@ -237,7 +237,7 @@ class Inputs:
         """The call that made it, as plain values."""
         return dict(self.made)
 
-    def replace(self, **changes: Any) -> Inputs:
+    def replace(self, **changes: object) -> Inputs:
         """The same with some arguments of the call changed.
 
         Parameters
@@ -371,18 +371,18 @@ class Inputs:
         return found if made is None else cls(found.variances, found.fractions, found.dims, made)
 
 
-def _listed(name: str, value: Any) -> list[Any]:
+def _listed(name: str, value: object) -> list[Any]:
     if isinstance(value, str | bytes | dict) or not hasattr(value, "__iter__"):
         reject(name, value, "a list of numbers, one for each block")
     return list(value)
 
 
-def _numbers(name: str, value: Any) -> tuple[float, ...]:
+def _numbers(name: str, value: object) -> tuple[float, ...]:
     each = _listed(name, value)
     return tuple(finite_number(name, x, accepted="finite numbers, one for each block") for x in each)
 
 
-def _matrix(name: str, value: Any) -> np.ndarray:
+def _matrix(name: str, value: object) -> np.ndarray:
     """An array of finite numbers."""
     try:
         array = np.array(value, dtype=float)

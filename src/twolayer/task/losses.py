@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from twolayer.numerics.errors import (
 )
 
 __all__ = ["Loss", "register_loss"]
+
+LossFunction: TypeAlias = Callable[[Any, Any], Any]
+"""A function of labels y and outputs f, elementwise, of NumPy or JAX."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,11 @@ class Loss:
     """
 
     name: str
-    residual: Callable[[Any, Any], Any] = field(repr=False)
+    residual: LossFunction = field(repr=False)
     student: float | None = None
     kinks: tuple[float, ...] = ()
     margin: bool = False
-    value: Callable[[Any, Any], Any] | None = field(default=None, repr=False)
+    value: LossFunction | None = field(default=None, repr=False)
 
     @cached_property
     def bounded(self) -> bool:
@@ -183,7 +186,7 @@ def _huber(delta: float) -> Loss:
     return Loss(f"huber({delta:.15g})", residual, kinks=(-delta, delta), value=value)
 
 
-def _built_in(word: Any) -> Loss | None:
+def _built_in(word: object) -> Loss | None:
     """The package's own loss of that name, or None."""
     if not isinstance(word, str):
         return None
@@ -205,8 +208,8 @@ def register_loss(
     name: str,
     kinks: Sequence[float] = (),
     margin: bool = False,
-    value: Callable[[Any, Any], Any] | None = None,
-) -> Callable[[Callable[[Any, Any], Any]], Callable[[Any, Any], Any]]:
+    value: LossFunction | None = None,
+) -> Callable[[LossFunction], LossFunction]:
     """Decorator: add a loss by its residual e(y, f) = −∂ℓ/∂f, or replace one that was added under the same name.
 
     Parameters
@@ -233,7 +236,7 @@ def register_loss(
         reject("name", name, "another name: this one is a loss of the package, whose closed forms would be used for it")
     places, margin = finite_numbers("kinks", kinks), flag("margin", margin)
 
-    def decorate(residual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def decorate(residual: LossFunction) -> LossFunction:
         for function in (residual, value):
             if function is not None:
                 _check(name, function)
@@ -243,7 +246,7 @@ def register_loss(
     return decorate
 
 
-def _check(name: str, function: Callable[[Any, Any], Any]) -> None:
+def _check(name: str, function: LossFunction) -> None:
     """Refuse what is no elementwise JAX function of two arrays."""
     jax = _jax()
     try:

@@ -299,21 +299,21 @@ class Evolution(abc.ABC):
         """State at the first save point."""
 
     @abc.abstractmethod
-    def snapshot(self, state: Any) -> Snapshot | Measure:
+    def snapshot(self, state: object) -> Snapshot | Measure:
         """Overlaps of a ``state``, as one save point."""
 
     @abc.abstractmethod
-    def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Snapshot | Measure]:
+    def advance(self, state: object, first: int, tick: Callable[[float], None]) -> tuple[Any, Snapshot | Measure]:
         """Go on with a ``state`` from save point number ``first``: the new state, and snapshots of the points passed.
 
         ``tick(x)`` reports the position x on the method's clock from time to time.
         """
 
     @abc.abstractmethod
-    def stopped(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
+    def stopped(self, state: object) -> tuple[np.ndarray, np.ndarray]:
         """Per seed of a ``state``, the outcome code (0 while running) and where on the clock it stopped."""
 
-    def left(self, state: Any) -> Any:
+    def left(self, state: object) -> Any:
         """What the next stage needs to know of a ``state`` beyond the overlaps; None where they say everything."""
         return None
 

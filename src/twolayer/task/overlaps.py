@@ -279,7 +279,7 @@ class Overlaps:
         return cls(W @ W.T, W @ W_star.T, W_star @ W_star.T, a, W.shape[1])
 
     @classmethod
-    def unchecked(cls, Q: Any, M: Any, P: Any, a: Any, dim: int | None = None) -> Overlaps:
+    def unchecked(cls, Q: object, M: object, P: object, a: object, dim: int | None = None) -> Overlaps:
         """Overlaps from arrays of JAX that are taken on trust.
 
         Parameters
@@ -395,7 +395,7 @@ def _target_in_blocks(problem: Problem, sizes: tuple[int, ...], seed: int) -> np
     return T @ even @ T.T
 
 
-def _random_in_blocks(problem: Problem, dim: int, seed: int, runs: np.ndarray, law: str, given: Any) -> Overlaps:
+def _random_in_blocks(problem: Problem, dim: int, seed: int, runs: np.ndarray, law: str, given: object) -> Overlaps:
     """Random starts for inputs of several variances, exact in law: rows are drawn without regard to the variances.
 
     In block i the coordinates along the target's parts are normals (p, k_i), and what is outside them has a Gram matrix

@@ -57,7 +57,7 @@ class Particles:
     dim: int | None
 
     def __init__(
-        self, m: Any, q: Any, weights: Any = None, P: Any = None, a: Any = None, dim: int | None = None
+        self, m: object, q: object, weights: object = None, P: Any = None, a: object = None, dim: int | None = None
     ) -> None:
         m, q = finite_array("m", m), finite_array("q", q)
         require(m.ndim == 2 and m.shape[1] > 0, "m", m.tolist(), "a matrix (particles, k)")

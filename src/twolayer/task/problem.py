@@ -173,7 +173,7 @@ class Problem:
                 f"{self.inputs.effective_fraction:.3g} d, and what is reached when is measured with solve(…, until=…)."
             )
 
-    def replace(self, **changes: Any) -> Problem:
+    def replace(self, **changes: object) -> Problem:
         """The same problem with some arguments changed.
 
         Parameters
@@ -242,7 +242,7 @@ def finite_array(name: str, value: Any) -> np.ndarray:
     return array
 
 
-def _gram(gram: Any, k: int) -> np.ndarray:
+def _gram(gram: object, k: int) -> np.ndarray:
     if gram is None:
         return np.eye(k)
     P = finite_array("gram", gram)

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from twolayer.functions.syntax import FUNCTIONS
+from twolayer.numerics.arguments import ArrayFunction
 from twolayer.numerics.errors import (
     InputError,
     choice,
@@ -101,7 +102,7 @@ class Sight(NamedTuple):
     e: Any
     size: Any
     shift: Callable[[Any, Any], Any]
-    at: Callable[[Any], Any]
+    at: ArrayFunction
     p: float
     batch: Any
     rate: Any
@@ -264,11 +265,11 @@ def driven(loss: Loss, rule: Rule | None, batch: Scaling, lr: Scaling) -> Loss:
     return RuledLoss(name, loss.residual, None, loss.kinks, loss.margin, loss.value, *numbers)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return repr(value) if isinstance(value, str) else str(value if isinstance(value, Scaling) else Scaling(value))
 
 
-def _positive(name: str, value: Any) -> float:
+def _positive(name: str, value: object) -> float:
     number = finite_number(name, value, accepted="a positive number")
     require(number > 0, name, value, "a positive number")
     return number
@@ -325,7 +326,7 @@ def normalised() -> Rule:
         size = x.norm * x.length
         return jnp.where(size > 0, x.g / jnp.where(size > 0, size, 1.0), 0.0)
 
-    def smoothed(mean: Any, width: Any) -> tuple[Any, Any]:
+    def smoothed(mean: object, width: object) -> tuple[Any, Any]:
         return special.erf(mean / (math.sqrt(2) * jnp.maximum(width, NARROW))), jnp.ones_like(mean)
 
     return Rule("normalised", (), push, (0.0,), sizes=True, smoothed=smoothed)

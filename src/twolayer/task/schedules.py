@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from twolayer.numerics.arguments import Options
+from twolayer.numerics.arguments import ArrayFunction, Options
 from twolayer.numerics.errors import InputError, choice, closest, finite_number, finite_numbers, reject, require
 from twolayer.numerics.later import Later
 from twolayer.numerics.tracing import traced
@@ -49,7 +49,7 @@ Law: TypeAlias = "float | str | Scaling | Schedule"
 """A number or a power of d, with a schedule or without, as an object or in words."""
 
 
-def _namespace(x: Any) -> Any:
+def _namespace(x: object) -> Any:
     """NumPy for numbers of the host, JAX for those of compiled code."""
     return np if isinstance(x, float | int | np.ndarray | np.generic) and not traced(x) else jnp
 
@@ -75,12 +75,12 @@ def _power(x: Any, exponent: Any, scale: Any, after: Any) -> Any:
     return (1 + _namespace(x).maximum(x - after, 0.0) / scale) ** -exponent
 
 
-def _piecewise(x: Any, at: Any, values: Any) -> Any:
+def _piecewise(x: object, at: object, values: object) -> Any:
     xp = _namespace(x)
     return xp.asarray(values)[xp.searchsorted(xp.asarray(at), x, side="right")]
 
 
-def _table(x: Any, at: Any, values: Any) -> Any:
+def _table(x: object, at: object, values: object) -> Any:
     xp = _namespace(x)
     return xp.interp(x, xp.asarray(at), xp.asarray(values))
 
@@ -147,7 +147,7 @@ DEFAULTS = {
 }
 
 
-def _text(value: Any, spec: str = "") -> str:
+def _text(value: object, spec: str = "") -> str:
     if isinstance(value, tuple):
         return f"({', '.join(_text(x, spec) for x in value)}{',' if len(value) == 1 else ''})"
     return format(value if isinstance(value, Scaling) else Scaling(value), spec)
@@ -207,7 +207,7 @@ class Schedule:
         return schedule_html(self)
 
 
-def _length(name: str, value: Any, positive: bool = True) -> Scaling:
+def _length(name: str, value: object, positive: bool = True) -> Scaling:
     accepted = f"a {'positive ' if positive else ''}length in the clock: a number{'' if positive else ' ≥ 0'} or a law"
     if not positive and isinstance(value, int | float) and value == 0:
         return Scaling(0.0)
@@ -219,7 +219,7 @@ def _length(name: str, value: Any, positive: bool = True) -> Scaling:
     return law
 
 
-def _share(name: str, value: Any) -> float:
+def _share(name: str, value: object) -> float:
     return finite_number(name, value, minimum=0.0, accepted="a finite number ≥ 0: learning rates and batches are")
 
 
@@ -340,7 +340,7 @@ def inverse(scale: Length, after: Length = 0.0, clock: str = "alpha") -> Schedul
     return _one("inverse", clock, lengths, {"exponent": 1.0})
 
 
-def _sequence(name: str, values: Any) -> tuple[Any, ...]:
+def _sequence(name: str, values: object) -> tuple[Any, ...]:
     if isinstance(values, str) or not np.iterable(values):
         reject(name, values, "a sequence")
     return tuple(values)
@@ -402,7 +402,7 @@ def table(at: Sequence[Length], values: Sequence[float], clock: str = "alpha") -
     return _one("table", clock, {"at": places}, {"values": shares})
 
 
-def custom(function: Callable[[Any], Any], clock: str = "alpha", breaks: Sequence[float] = ()) -> Schedule:
+def custom(function: ArrayFunction, clock: str = "alpha", breaks: Sequence[float] = ()) -> Schedule:
     """Any function of a clock, made of operations that NumPy and JAX share (or of ``jax.numpy``).
 
     Parameters

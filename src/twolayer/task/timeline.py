@@ -40,7 +40,7 @@ class _Seen(eqx.Module):
     loudest: Any
 
 
-def _next(tempo: Tempo, eta: Any, seen: _Seen) -> _Seen:
+def _next(tempo: Tempo, eta: object, seen: _Seen) -> _Seen:
     f, n = tempo(seen.clock)
     step, time, sample = seen.clock
     # NaN counts as negative
@@ -50,13 +50,13 @@ def _next(tempo: Tempo, eta: Any, seen: _Seen) -> _Seen:
 
 
 @eqx.filter_jit
-def _walk(tempo: Tempo, eta: Any, seen: _Seen, count: Any) -> _Seen:
+def _walk(tempo: Tempo, eta: object, seen: _Seen, count: object) -> _Seen:
     """``count`` steps."""
     return jax.lax.fori_loop(0, count, lambda _, x: _next(tempo, eta, x), seen)
 
 
 @eqx.filter_jit
-def _search(tempo: Tempo, eta: Any, seen: _Seen, clock: str, target: Any, most: Any) -> _Seen:
+def _search(tempo: Tempo, eta: object, seen: _Seen, clock: str, target: Any, most: object) -> _Seen:
     """Steps until the clock is nearest to the target, ``most`` of them at most."""
     last = seen.clock.step + most
 

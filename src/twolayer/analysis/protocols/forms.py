@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from twolayer.numerics.types import Real
 from twolayer.task.scaling import Scaling
 from twolayer.task.schedules import FORMS, MAKERS, table
 
@@ -80,7 +81,7 @@ def named(name: str, first: float, bounds: tuple[float, float], horizon: float, 
     defaults = {"cosine": {"after": 0.0}, "linear": {"after": 0.0}, "power": {"after": 0.0}}
     fixed = defaults.get(name, {"after": 0.0, "exponent": 1.0})
 
-    def values(theta: Any, x: Any) -> Any:
+    def values(theta: Any, x: Any) -> Real:
         return theta[0] * FORMS[name](x, **dict(zip(words, theta[1:], strict=True)), **fixed)
 
     def law(theta: np.ndarray, reference: Scaling) -> Any:

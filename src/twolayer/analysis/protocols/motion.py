@@ -19,6 +19,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from twolayer.equations.mean import Rows
 from twolayer.equations.state import Overlap
@@ -27,6 +28,7 @@ from twolayer.methods.giant import GiantSteps
 from twolayer.methods.map import Map
 from twolayer.methods.ode import ODE
 from twolayer.numerics.errors import InputError, Refused, reject
+from twolayer.numerics.types import Real, Tree
 from twolayer.pure import Mean, MeanAverages, VectorField, averages, mean_step, vector_field
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
@@ -71,7 +73,7 @@ class Objective:
         return bool(one > other if self.large else one < other)
 
 
-def score_of(objective: Objective, mean: MeanAverages, end: Overlaps) -> Any:
+def score_of(objective: Objective, mean: MeanAverages, end: Overlaps) -> Array:
     """The objective at overlaps; of the integrated risk, what is integrated."""
     if objective.function is not None:
         return jnp.asarray(objective.function(end), float)
@@ -112,7 +114,7 @@ class Flowing(eqx.Module):
             limit = _paced(self.field.limit, self.divisor, Controls(lr, batch, controls.decay), self.clock, self.one)
             return dataclasses.replace(self.field, limit=limit).rate(0.0, y)
 
-        def moved(y: Overlap, by: Any, k: Overlap) -> Overlap:
+        def moved(y: Overlap, by: Real, k: Overlap) -> Overlap:
             return Overlap(*(x + by * h * v for x, v in zip(y, k, strict=True)))
 
         def step(y: Overlap, now: Any) -> tuple[Overlap, Overlap]:
@@ -144,7 +146,7 @@ class Stepping(eqx.Module):
         lr = own.rates.step * self.divisor
         begin = self.mean.start(Overlaps.unchecked(start.Q, start.M, own.P, start.a))
 
-        def step(y: Rows, now: Any) -> tuple[Rows, Overlap]:
+        def step(y: Rows, now: Tree) -> tuple[Rows, Overlap]:
             f, b = now
             rates = own.rates._replace(step=own.rates.step * f, decay=lr * f * controls.decay)
             rates = rates._replace(second=own.rates.second * f)
@@ -157,10 +159,10 @@ class Stepping(eqx.Module):
 
 
 @eqx.filter_jit
-def _value(way: Flowing | Stepping, mean: MeanAverages, objective: Objective, P: Any, controls: Controls) -> Any:
+def _value(way: Flowing | Stepping, mean: MeanAverages, objective: Objective, P: Real, controls: Controls) -> Array:
     """The mean of the objective over the starts."""
 
-    def score(y: Overlap) -> Any:
+    def score(y: Overlap) -> Array:
         return score_of(objective, mean, Overlaps.unchecked(y.Q, y.M, P, y.a))
 
     def one(start: Overlap) -> Any:

@@ -26,7 +26,7 @@ from twolayer.analysis.protocols.search import Found, Search, Spent
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.chain import Chain
 from twolayer.methods.ode import ODE
-from twolayer.numerics.arguments import Json, Options, Progress
+from twolayer.numerics.arguments import Json, Monitor, Options, Progress
 from twolayer.numerics.errors import InputError, Interrupted, choice, finite_number, positive_integer, reject, require
 from twolayer.numerics.html import card, curves
 from twolayer.numerics.precision import float64
@@ -219,7 +219,7 @@ def optimise(
     clock: str | None = None,
     objective: str | Callable[[Overlaps], Any] = "excess_risk",
     form: str = "free",
-    bounds: Any = None,
+    bounds: object = None,
     method: Method | None = None,
     pieces: int = 32,
     restarts: int = 3,
@@ -306,7 +306,7 @@ def optimise(
         monitor.finish()
 
 
-def _forms(over: Any, form: str) -> dict[str, str]:
+def _forms(over: object, form: str) -> dict[str, str]:
     """The form of each control."""
     choice("form", form, KINDS)
     names = [over] if isinstance(over, str) else list(over) if isinstance(over, Mapping | tuple | list | set) else None
@@ -318,13 +318,13 @@ def _forms(over: Any, form: str) -> dict[str, str]:
     return {name: "constant" if name == "weight_decay" else found[name] for name in OVER if name in found}
 
 
-def _objective(objective: Any) -> Objective:
+def _objective(objective: object) -> Objective:
     if callable(objective):
         return Objective(getattr(objective, "__name__", "objective"), objective)
     return Objective(choice("objective", objective, OBJECTIVES))
 
 
-def _bounds(algorithm: SGD, forms: dict[str, str], bounds: Any) -> dict[str, tuple[float, float]]:
+def _bounds(algorithm: SGD, forms: dict[str, str], bounds: object) -> dict[str, tuple[float, float]]:
     """Bounds of each control relative to its reference; those that were not given are wide."""
     n = algorithm.batch
     found = {"lr": (LEAST, math.inf), "batch": (1 / n.coefficient if n.exponent == 0 else LEAST, math.inf)}
@@ -344,7 +344,7 @@ def _bounds(algorithm: SGD, forms: dict[str, str], bounds: Any) -> dict[str, tup
     return found
 
 
-def _relative(name: str, value: Any, reference: Scaling) -> float:
+def _relative(name: str, value: object, reference: Scaling) -> float:
     law = Scaling.of(value, "bounds")
     same = law.coefficient == 0 or abs(law.exponent - reference.exponent) < 1e-9
     if not same or law.coefficient < 0 or not math.isfinite(law.coefficient):
@@ -379,7 +379,7 @@ class _Task:
         parts = (self.problem, self.algorithm, self.method, self.start, self.horizon, self.clock, self.goal)
         return course_of(*parts, steps)
 
-    def search(self, budget: int, monitor: Any) -> Optimum:
+    def search(self, budget: int, monitor: Monitor) -> Optimum:
         """Constants, named schedules, free functions; whatever was found when it ends."""
         course = self.course()
         scanned = course if self.method.stepwise else self.course(FINER[0])

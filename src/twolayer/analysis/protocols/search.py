@@ -12,13 +12,13 @@ from __future__ import annotations
 import contextlib
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.optimize
 
 from twolayer.analysis.protocols.forms import CurveForm
 from twolayer.analysis.protocols.motion import ControlledRun, Controls
+from twolayer.numerics.arguments import Monitor
 
 __all__ = ["Found", "Search", "Spent"]
 
@@ -46,7 +46,9 @@ class Found:
 class Search:
     """Counts gradients, remembers the best, and stops when the budget is spent."""
 
-    def __init__(self, course: ControlledRun, scanned: ControlledRun, budget: int, monitor: Any, decay: float) -> None:
+    def __init__(
+        self, course: ControlledRun, scanned: ControlledRun, budget: int, monitor: Monitor, decay: float
+    ) -> None:
         self.course, self.scanned, self.budget, self.monitor, self.decay = course, scanned, budget, monitor, decay
         self.count, self.spent = 0, False
 

@@ -31,6 +31,7 @@ from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.moments import check_point
 from twolayer.methods.ode import ODE
 from twolayer.numerics.errors import Refused
+from twolayer.numerics.types import Real
 from twolayer.pure import VectorField, vector_field
 from twolayer.task.algorithm import SGD
 from twolayer.task.inputs import Inputs
@@ -44,13 +45,13 @@ SINGULAR = 1e-7  # eigenvalues of Ω below this share of the largest count as ze
 
 
 @eqx.filter_jit
-def _rate(field: VectorField, frame: Overlap, x: Any) -> Any:
+def _rate(field: VectorField, frame: Overlap, x: Real) -> Any:
     """F at x (F,), with the entries that do not move from the frame."""
     return _packed(field, field.rate(0.0, _unpacked(field, frame, x)))
 
 
 @eqx.filter_jit
-def _slope(field: VectorField, frame: Overlap, x: Any) -> Any:
+def _slope(field: VectorField, frame: Overlap, x: Real) -> Any:
     """J at x."""
     return jax.jacfwd(lambda x: _packed(field, field.rate(0.0, _unpacked(field, frame, x))))(x)
 
@@ -77,7 +78,7 @@ def _packed(field: VectorField, y: Overlap) -> Any:
     return jnp.concatenate([y.M.ravel(), y.Q[..., rows, columns].ravel(), *([y.a] if field.form.trained else [])])
 
 
-def _unpacked(field: VectorField, frame: Overlap, x: Any) -> Overlap:
+def _unpacked(field: VectorField, frame: Overlap, x: Real) -> Overlap:
     rows, columns = _corner(field, frame.Q.shape[-1])
     M, corner, a = _parts(frame, x, len(rows))
     Q = jnp.asarray(frame.Q).at[..., rows, columns].set(corner).at[..., columns, rows].set(corner)

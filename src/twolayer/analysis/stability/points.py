@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -260,7 +259,7 @@ def fixed_points(
     return FixedPoints(sorted(found, key=lambda x: x.time) if run is not None else found, missed)
 
 
-def _given(near: Any) -> tuple[list[Overlaps], list[float]]:
+def _given(near: object) -> tuple[list[Overlaps], list[float]]:
     """Starting points as they were given."""
     many = [near] if isinstance(near, Overlaps) else near
     if not isinstance(many, Sequence) or not many or not all(isinstance(x, Overlaps) for x in many):

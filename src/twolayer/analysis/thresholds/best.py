@@ -168,7 +168,7 @@ def best_possible(
         monitor.finish()
 
 
-def _checked(alphas: Any) -> np.ndarray:
+def _checked(alphas: Array) -> np.ndarray:
     accepted = "positive finite numbers, such as [0.5, 1.0, 2.0]"
     try:
         grid = np.unique(np.asarray(alphas, dtype=float).ravel())

@@ -22,6 +22,7 @@ from scipy.optimize import brentq
 from twolayer.analysis.thresholds.law import LabelLaw
 from twolayer.analysis.thresholds.level_sets import LevelSets
 from twolayer.analysis.thresholds.noisy_line import NoisyLine
+from twolayer.numerics.arguments import ArrayFunction
 
 __all__ = ["INVISIBLE", "Curve", "channel_of", "curve_of"]
 
@@ -60,7 +61,7 @@ class Curve:
     gain: np.ndarray
     trivial: bool
     error: float
-    _rate: Callable[[Any], Any]
+    _rate: ArrayFunction
 
     def climb(self, alpha: float) -> float:
         """The overlap reached from nothing."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from twolayer.analysis.thresholds.bins import cross_fitted, second_moments
 from twolayer.analysis.thresholds.law import LabelLaw
+from twolayer.numerics.roots import host_root
 from twolayer.numerics.rules import sobol_normals
 
 __all__ = ["FULL", "StateEvolution"]
@@ -49,12 +50,12 @@ class StateEvolution:
 
     def average(self, q: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """E over ω and y of the outer product of E[statistic(u) | y, ω], λ = ω + √V u."""
-        root, rest = _root(q), _root(np.eye(self.law.k) - q)
+        root, rest = host_root(q), host_root(np.eye(self.law.k) - q)
         return cross_fitted(self.law, self.guesses @ root, rest, statistic, SAMPLES, BINS, self.seed)
 
     def push(self, q: np.ndarray) -> np.ndarray:
         """E[g_out g_outᵀ] at q."""
-        inverse = np.linalg.inv(_root(np.eye(self.law.k) - q))
+        inverse = np.linalg.inv(host_root(np.eye(self.law.k) - q))
         return np.asarray(inverse @ self.average(q, lambda u: u) @ inverse)
 
     def step(self, q: np.ndarray, alpha: float) -> np.ndarray:
@@ -124,8 +125,3 @@ def bounded(q: np.ndarray) -> np.ndarray:
     """The nearest overlap matrix."""
     values, vectors = np.linalg.eigh(q)
     return np.asarray((vectors * values.clip(0.0, FULL)) @ vectors.T)
-
-
-def _root(matrix: np.ndarray) -> np.ndarray:
-    values, vectors = np.linalg.eigh(matrix)
-    return np.asarray((vectors * np.sqrt(values.clip(0.0))) @ vectors.T)

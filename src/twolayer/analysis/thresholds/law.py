@@ -7,7 +7,6 @@ Directions that do not enter are never learned and change nothing, so everything
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 from twolayer.functions.exponents import analyse, complement
 from twolayer.functions.kinks import find_kinks
 from twolayer.functions.target import Target, TargetLike
+from twolayer.numerics.arguments import ArrayFunction
 from twolayer.numerics.errors import InputError, finite_number
 from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import draw_sobol_normals
@@ -51,7 +51,7 @@ class LabelLaw:
         return len(self.basis)
 
     @property
-    def function(self) -> Callable[[Any], Any]:
+    def function(self) -> ArrayFunction:
         """H as a JAX function of (..., k)."""
         import jax.numpy as jnp
 

@@ -24,6 +24,7 @@ from twolayer.analysis.thresholds.law import ALIKE, LabelLaw
 from twolayer.loops.host import settled
 from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import product_rule, sobol_normals
+from twolayer.numerics.types import Real
 
 __all__ = ["Posterior", "PosteriorMoments"]
 
@@ -139,7 +140,7 @@ class Posterior:
                 jnp.einsum("nlc,nlci,nlcj->nij", mass, here, here),
             )
 
-        def moments(y: Any, omega: Any, V: Any) -> tuple[Any, Any]:
+        def moments(y: Real, omega: Real, V: Real) -> tuple[Any, Any]:
             values, vectors = jnp.linalg.eigh(V)
             root = (vectors * jnp.sqrt(jnp.maximum(values, 0.0))) @ vectors.T
             parts = [along(j, y, omega, root) for j in range(k)]

@@ -94,7 +94,7 @@ def points(
 
 
 def median_points(
-    ax: Axes, x: Any, row: xr.Dataset, name: str, colour: str, label: str, marker: str = "o", factor: Any = 1.0
+    ax: Axes, x: object, row: xr.Dataset, name: str, colour: str, label: str, marker: str = "o", factor: object = 1.0
 ) -> None:
     """Medians with their intervals, ``name``, ``name_low`` and ``name_high``; an end not known is an arrow outwards."""
     values = [np.asarray(row[key].values, dtype=float) * factor for key in (name, f"{name}_low", f"{name}_high")]

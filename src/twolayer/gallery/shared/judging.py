@@ -223,7 +223,7 @@ def same_law(what: str, one: Any, two: Any, count: int = 1, resolution: float = 
     return Check("differs" if found.pvalue < level else "agrees" if seen <= resolution else "undecided", text)
 
 
-def holds(condition: Any, text: str) -> Check:
+def holds(condition: object, text: str) -> Check:
     """A statement that is true or false as it stands."""
     return Check("agrees" if bool(condition) else "differs", text)
 

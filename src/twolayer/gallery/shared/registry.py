@@ -243,7 +243,7 @@ def _like(key: str, value: Any, default: Any) -> Any:
 
 
 def run(
-    name: str, *, quick: bool = False, seed: int = 0, out: str | os.PathLike[str] | None = None, **settings: Any
+    name: str, *, quick: bool = False, seed: int = 0, out: str | os.PathLike[str] | None = None, **settings: object
 ) -> Plate:
     """Make a figure.
 

@@ -5,8 +5,6 @@ distance = sup over save points and entries of |Ω_SGD − Ω_theory|,    claime
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 
@@ -39,6 +37,6 @@ def sup_overlap(runs: xr.Dataset, theory: xr.Dataset) -> np.ndarray:
     return np.asarray(np.max(parts, axis=0))
 
 
-def sup_risk(one: Any, two: Any) -> np.ndarray:
+def sup_risk(one: object, two: object) -> np.ndarray:
     """Largest difference of risks (seed, time) over time, for each seed."""
     return np.asarray(np.abs(np.asarray(one) - np.asarray(two)).max(axis=-1))

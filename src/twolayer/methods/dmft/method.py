@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from twolayer.methods.dmft.points import KINDS, SOBOL, Points
 from twolayer.methods.dmft.replicate import Setting, Start, room_for
 from twolayer.numerics.arguments import Notes
 from twolayer.numerics.errors import choice, finite_number, keep_integers, reject, require
+from twolayer.numerics.types import Tree
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
@@ -77,15 +78,15 @@ class DMFTEvolution(Evolution):
             self._sets[n] = [Points(n, method.points, r) for r in range(method.replicates)]
         return self._sets[n]
 
-    def initial(self) -> Any:
+    def initial(self) -> Tree:
         """Nothing: the histories are kept in the ensembles."""
         return None
 
-    def stopped(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
+    def stopped(self, state: Tree) -> tuple[np.ndarray, np.ndarray]:
         """Outcome codes and steps."""
         return np.array([x.code for x in self.ensembles], np.int32), np.array([x.stop for x in self.ensembles])
 
-    def snapshot(self, state: Any) -> Snapshot:
+    def snapshot(self, state: Tree) -> Snapshot:
         """The start."""
         return self._snapshots(self.task.points[:1])
 
@@ -95,7 +96,7 @@ class DMFTEvolution(Evolution):
         each = [[[x.mean(0) for look in looks for x in look(e, int(t))] for t in points] for e in self.ensembles]
         return Snapshot(*(np.array([[one[i] for one in times] for times in each]) for i in range(4 * len(looks))))
 
-    def advance(self, state: Any, first: int, tick: Callable[[float], None]) -> tuple[Any, Snapshot]:
+    def advance(self, state: Tree, first: int, tick: Callable[[float], None]) -> tuple[Tree, Snapshot]:
         """To the end, one step of all starts after the other; what was finished when interrupted is handed over."""
         points = self.task.points
         if self._interrupted:
@@ -128,7 +129,7 @@ class DMFTEvolution(Evolution):
                 tick(known.at - 1.0)
             self.ensembles[i] = known = finer
 
-    def left(self, state: Any) -> list[Replicas]:
+    def left(self, state: Tree) -> list[Replicas]:
         """Everything: weights, samples and what they owe to each other."""
         return self.ensembles
 

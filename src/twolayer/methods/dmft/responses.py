@@ -29,6 +29,7 @@ from twolayer.equations.kernel import Kernel, Push, Sample
 from twolayer.equations.step import Coefficients, Form, Layers, Memory, descend
 from twolayer.methods.dmft.replicate import Replicate
 from twolayer.methods.dmft.samples import Paths, in_basis
+from twolayer.numerics.types import Real
 
 __all__ = ["responses"]
 
@@ -63,7 +64,7 @@ def responses(one: Replicate, smooth: bool) -> dict[str, np.ndarray]:
 
 
 @partial(jax.jit, static_argnames=("form",))
-def moved(form: Form, rates: Coefficients, rows: Any, previous: Any, gradient: Any) -> Any:
+def moved(form: Form, rates: Coefficients, rows: Real, previous: Real, gradient: Real) -> Real:
     """Rows after one step of the algorithm, whatever its second layer does."""
     still = jnp.zeros(len(rows))
     before = Layers(previous, still) if form.carries else None
@@ -98,7 +99,7 @@ def derivatives(one: Replicate, rows: np.ndarray) -> RowsAt:
 
 
 @partial(jax.jit, static_argnames=("kernel",))
-def slope(kernel: Kernel, paths: Paths, h: Any, a: Any, weight: Any) -> Any:
+def slope(kernel: Kernel, paths: Paths, h: Any, a: Any, weight: Any) -> Real:
     """∂F/∂h (N, p, p) at fields h (p, N)."""
 
     def push(h: Any) -> Any:
@@ -109,10 +110,10 @@ def slope(kernel: Kernel, paths: Paths, h: Any, a: Any, weight: Any) -> Any:
 
 
 @jax.jit
-def mean_responses(slopes: Any, R_theta: Any, t: Any, weight: Any) -> Any:
+def mean_responses(slopes: Any, R_theta: Real, t: Any, weight: Any) -> Real:
     """Means of V^s (T+1, p, p) at visit t, by one sweep back in time; zero for s > t."""
 
-    def body(back: Any, V: Any) -> Any:
+    def body(back: Any, V: Any) -> Real:
         s = t - 1 - back
         through = jnp.einsum("rnij,rjk->nik", V, R_theta[:, s])
         return jax.lax.dynamic_update_index_in_dim(V, through @ slopes[s], s, 0)

@@ -26,8 +26,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from twolayer.equations.kernel import Kernel, Sample
+from twolayer.numerics.types import Number, Real, Tree
 
 __all__ = ["Basis", "Paths", "Visit", "VisitNumbers", "begin", "enlarge", "in_basis", "risk_of", "visit"]
 
@@ -66,9 +68,9 @@ class Visit(NamedTuple):
     (p, n) the coordinates ⟨v u_i⟩, and ``new`` the number of new directions.
     """
 
-    gradient: Any
+    gradient: Real
     second: Any
-    pushes: Any
+    pushes: Real
     new: Any
 
 
@@ -96,10 +98,10 @@ def visit(
     kernel: Kernel,
     basis: Basis,
     paths: Paths,
-    rows: Any,
+    rows: Real,
     a: Any,
-    copies: Any,
-    fresh: Any,
+    copies: Real,
+    fresh: Real,
     numbers: VisitNumbers,
     key: Any = None,
 ) -> tuple[Basis, Visit]:
@@ -130,24 +132,24 @@ def visit(
     return Basis(U, E, noises, first + new), Visit(gradient, second, pushes, new)
 
 
-def fields(basis: Basis, paths: Paths, rows: Any, alpha: Any) -> Any:
+def fields(basis: Basis, paths: Paths, rows: Real, alpha: Number) -> Array:
     """Fields (N, p) of rows on all paths."""
     return (in_basis(rows, basis.E, alpha) @ basis.U / paths.root).T
 
 
 @partial(jax.jit, static_argnames=("kernel",))
-def risk_of(kernel: Kernel, basis: Basis, paths: Paths, rows: Any, a: Any, alpha: Any) -> Any:
+def risk_of(kernel: Kernel, basis: Basis, paths: Paths, rows: Any, a: Any, alpha: Any) -> Array:
     """The training risk ½ ⟨(y − f)²⟩ of any rows (p, n), such as an average of iterates."""
     error = kernel.label(paths.target, paths.noise) - kernel.output(fields(basis, paths, rows, alpha), a)
     return (paths.root**2 * error**2).mean() / 2
 
 
-def in_basis(rows: Any, E: Any, alpha: Any) -> Any:
+def in_basis(rows: Real, E: Real, alpha: Number) -> Real:
     """Coordinates in U of the fields Σ_i w_i (ξ_i + e_i/√α) of rows w (…, n)."""
     return rows + rows @ E / alpha**0.5
 
 
-def split(U: Any, rows: Any) -> tuple[Any, Any, Any]:
+def split(U: Real, rows: Real) -> tuple[Any, Any, Any]:
     """Gram–Schmidt, twice: rows (m, N) = parts U + inner added, ``added`` (m, N) orthonormal and orthogonal to U.
 
     ``inner`` is lower triangular; where its diagonal is zero nothing was new, and the row of ``added`` is zero.
@@ -159,7 +161,7 @@ def split(U: Any, rows: Any) -> tuple[Any, Any, Any]:
         more = fixed(fixed(U @ rows.T).T / n)
         parts, rows = parts + more, rows - more @ U
 
-    def settle(i: Any, carry: Any) -> Any:
+    def settle(i: Real, carry: Tree) -> Tree:
         added, inner = carry
         x, before = added[i], jnp.arange(len(added)) < i
         for _ in range(2):
@@ -171,10 +173,10 @@ def split(U: Any, rows: Any) -> tuple[Any, Any, Any]:
     return parts, *jax.lax.fori_loop(0, len(rows), settle, (rows, jnp.zeros((len(rows),) * 2)))
 
 
-def directions(E: Any, pushes: Any, first: Any) -> tuple[Any, Any]:
+def directions(E: Real, pushes: Real, first: Real) -> tuple[Any, Any]:
     """E with the new directions among the pushes (p, n) from row ``first`` on, and how many they are."""
 
-    def extend(j: Any, carry: Any) -> Any:
+    def extend(j: Real, carry: Tree) -> Tree:
         E, new = carry
         e = pushes[j]
         for _ in range(2):
@@ -185,7 +187,7 @@ def directions(E: Any, pushes: Any, first: Any) -> tuple[Any, Any]:
     return jax.lax.fori_loop(0, len(pushes), extend, (E, jnp.zeros((), int)))
 
 
-def normalised(x: Any, length: Any, size: Any) -> tuple[Any, Any]:
+def normalised(x: Real, length: Real, size: Real) -> tuple[Any, Any]:
     """X over its length, and the length; zero both where it is nothing but rounding of something of the given size."""
     keep = length > TOLERANCE * size
     return jnp.where(keep, x / jnp.where(keep, length, 1.0), 0.0), jnp.where(keep, length, 0.0)
