@@ -53,12 +53,21 @@ def recovery_times(
         scale = np.log(dims) if k == 2 else np.ones(len(dims))
         fits[k] = median_power_law(dims, list(weak / scale[:, None]), seed=seed)
         descent = [s[np.isfinite(s)] - w[np.isfinite(s)] for w, s in zip(weak, strong, strict=True)]
-        ratio = [d / median(w).value for d, w in zip(descent, weak, strict=True)]
-        shares[k] = median_power_law(dims, [r * s for r, s in zip(ratio, scale, strict=True)], seed=seed)
+        shares[k] = _over(median_power_law(dims, descent, seed=seed), fits[k])
         for n, w, d in zip(dims, weak, descent, strict=True):
             rows.append((k, n, *median(w), *median(d), int(np.isinf(w).sum())))
     data = _dataset(rows, fits, shares)
     return Finding(data, _verdict(data, fits, shares, seeds), TASK)
+
+
+def _over(one: Fit, two: Fit) -> Fit:
+    """The law of a ratio: medians of both scatter, so both errors count."""
+    below, above = (
+        np.hypot(one.slope - one.low, two.high - two.slope),
+        np.hypot(one.high - one.slope, two.slope - two.low),
+    )
+    slope, error = one.slope - two.slope, float(np.hypot(one.error, two.error))
+    return Fit(slope, error, one.intercept - two.intercept, slope - float(below), slope + float(above))
 
 
 def _dims(k: int, largest: int) -> list[int]:
