@@ -76,7 +76,9 @@ def versions() -> dict[str, str]:
     >>> "jax" in versions()
     True
     """
-    found = {"python": platform.python_version(), "random": random.NAME}
+    from twolayer import __version__  # known where it runs from its sources, too
+
+    found = {"python": platform.python_version(), "random": random.NAME, "twolayer": __version__}
     for name in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
