@@ -1,4 +1,4 @@
-"""The published comparisons of SGD with the ODE and with mean fields, at their own sizes.
+"""The published comparisons of SGD with the ODE and with mean fields, at their own sizes or wider.
 
 1. erf, k = 4, p = 8, γ = 0.05, d = 10, several noises          4. mean field: x², k = 2, d = 5, γ = 1, to t = 10³
 2. erf, k = 2, p = 10: cosines of students with teachers         5. high-dimensional mean field: k = 5, d = 1000, γ = 10
@@ -33,7 +33,7 @@ WIDE = 20  # from so many neurons on, vectors of small dimension are cheaper tha
 
 @figure(
     "published-comparisons",
-    "SGD against the ODE and mean fields at the sizes of the paper",
+    "SGD against the ODE and mean fields: the comparisons of the paper",
     quick={"cosine_dim": 50, "wide_square": 40, "wide_erf": 30, "seeds": 3, "time": 6.0},
     group="mean-field",
 )
