@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 NOTEBOOKS = sorted(page for page in (DOCS / "tutorials").glob("*.md") if page.stem != "index")
 PICTURES = DOCS / pictures.FOLDER
-AWAITED = 3  # figures whose full version is still to be recorded with its data
+AWAITED = 1  # figures whose full version is still to be recorded with its data
 BUILD = "sphinx-build -W --keep-going -q -j 2 docs docs/_build/html"
 
 

@@ -41,7 +41,7 @@ def reuse_minibatch(
     seeds: int = 64,
     alpha: float = 5.0,
     eta: float = 0.2,
-    passes: int = 3,
+    passes: int = 2,
     tolerance: float = 8e-3,
 ) -> Finding:
     """Overlaps with each direction, signed by the second layer and averaged over the neurons."""

@@ -61,7 +61,7 @@ def staircases(
 
     Overlaps that stay zero are told from small ones, which asks for more ``log2_points`` than a risk does. The map is
     that of the limit, which means of runs miss by a multiple of 1/d: 768 runs at d = 1000 see that (11 standard
-    errors), 96 at d = 8000 scatter as little and should not.
+    errors), 96 at d = 8000 scatter as little and do not.
     """
     positive_integer("seeds", seeds, 2)
     positive_integer("steps", steps, 3)

@@ -116,7 +116,10 @@ def median_points(
 
 
 def plain_ticks(axis: Axis) -> None:
-    """Numbers such as 20 and 50 on a logarithmic axis of few decades."""
+    """Numbers such as 20 and 50 on a logarithmic axis of few decades; more of them keep their powers of ten."""
+    low, high = axis.get_view_interval()
+    if 0 < 300 * low < high:
+        return
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
