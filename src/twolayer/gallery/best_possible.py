@@ -121,5 +121,5 @@ def draw(data: xr.Dataset) -> Figure:
         ax.set(xlabel=r"$\alpha = n/d$", ylim=(-0.03, 1.0), xlim=(0, None), ylabel="overlap $q$" if i == 0 else "")
         ax.set_title(str(target))
         ax.legend(fontsize=7.5, loc="lower right")
-    headline(figure, data, "The best possible, and what reaches it (bars: two standard errors)")
+    headline(figure, data, f"The best possible, and what reaches it from q = {START:g} (bars: two standard errors)")
     return figure

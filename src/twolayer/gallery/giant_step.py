@@ -165,7 +165,7 @@ def draw(data: xr.Dataset) -> Figure:
         points(right, row.mu_mu - row.ell, row.mu_mean, row.mu_error, DIRECTIONS[i], f"chain, {label}", marks[i % 4])
     right.set(xlabel=r"$\mu - \ell$   ($n_b = d^{\mu}$)", ylim=(0, 1.02), xticks=np.linspace(-1, 1, 5))
     right.set_title(r"$\gamma = d^{(\ell-1)/2}/2$")
-    for ax in (left, right):
-        ax.legend(loc="lower right", fontsize=7)
+    left.legend(loc="upper left", fontsize=7)
+    right.legend(loc="lower right", fontsize=7)
     headline(figure, data, "Points: means over runs (bars: 2 s.e.)")
     return figure
