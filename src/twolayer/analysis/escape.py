@@ -43,6 +43,7 @@ from twolayer.analysis.passage import Passage, first_passage
 from twolayer.methods.ode import ODE
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject
+from twolayer.numerics.statistics import standard_error
 from twolayer.running.solve import solve
 from twolayer.running.support import check_description
 from twolayer.task.algorithm import SGD
@@ -202,13 +203,13 @@ def escape_time(
             )
         if annealed is None:
             own = passage.reached
-            ode, errors = float(own.mean()), (None, float(own.std(ddof=1) / np.sqrt(len(own))))
+            ode, errors = float(own.mean()), (None, float(standard_error(own)))
         else:
             values = _linear(problem, dim, T, seed, samples, c)
             # start by start the ODE is close to the formula: only their difference is averaged over the few
             beyond, quenched = (passage.times - values[:ODE_STARTS])[crossed], float(values.mean())
-            ode, error = quenched + float(beyond.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
-            errors = (error, float(np.hypot(error, beyond.std(ddof=1) / np.sqrt(len(beyond)))))
+            ode, error = quenched + float(beyond.mean()), float(standard_error(values))
+            errors = (error, float(np.hypot(error, standard_error(beyond))))
     noisy = None
     if T <= SMALL:
         noisy = noisy_time(p, dim, T, rho, problem.noise, quenched)

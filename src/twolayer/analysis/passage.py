@@ -17,6 +17,7 @@ import xarray as xr
 
 from twolayer.numerics.errors import InputError
 from twolayer.numerics.html import field_summary
+from twolayer.numerics.statistics import standard_error
 from twolayer.running.dataset import check_result
 from twolayer.task.method import Outcome
 
@@ -69,7 +70,7 @@ class Passage:
     def standard_error(self) -> float:
         """Standard error of the mean; NaN with fewer than two crossings."""
         n = self.reached.size
-        return float(self.reached.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
+        return float(standard_error(self.reached)) if n > 1 else float("nan")
 
     @property
     def median(self) -> float:

@@ -25,6 +25,7 @@ from twolayer.functions.hermite import gauss_panels, hermite_table
 from twolayer.functions.target import Target, TargetLike
 from twolayer.numerics.errors import reject
 from twolayer.numerics.rules import Nodes, draw_sobol_normals, hermite_rule, product_rule
+from twolayer.numerics.statistics import standard_error
 
 __all__ = ["Analysis", "Staircase", "analyse", "complement", "sparse_basis"]
 
@@ -58,7 +59,7 @@ class _Nodes:
                 for a, b in zip(np.split(left, self.replicates, 1), np.split(right, self.replicates, 1), strict=True)
             ]
         )
-        error = parts.std(0, ddof=1) / math.sqrt(self.replicates)
+        error = standard_error(parts)
         return parts.mean(0), np.maximum(6 * error, self.tolerance)
 
 

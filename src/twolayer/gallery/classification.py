@@ -22,6 +22,7 @@ from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Options, Variables
+from twolayer.numerics.statistics import standard_error
 
 COLOURS = {"squared": "#2b8a2b", "logistic": "#e07b00", "hinge": "#7570b3"}
 MARKERS = {"squared": "o", "logistic": "s", "hinge": "^"}
@@ -72,7 +73,7 @@ def _pair(loss: str, q: float, dim: int, seeds: int, alpha: float, gamma: float,
     ends: Options = {"time": gamma * alpha, "save": 24}
     limit = tl.solve(problem, algorithm, tl.ODE(), start, **ends)
     runs = tl.solve(problem, algorithm, tl.Chain(dim), start, seeds=seeds, seed=seed, **ends)
-    error = np.stack([runs.error.mean("seed"), runs.error.std("seed", ddof=1) / np.sqrt(seeds)], axis=1)
+    error = np.stack([runs.error.mean("seed"), standard_error(runs.error, runs.error.get_axis_num("seed"))], axis=1)
     return {"alpha": limit.alpha.values, "limit": limit.error.values[0], "error": error}
 
 

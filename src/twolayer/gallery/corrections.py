@@ -21,6 +21,7 @@ from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.errors import InputError, choice
+from twolayer.numerics.statistics import power_law
 
 ALL = ("norm", "pairs", "dimension", "ratio")
 NAMES = (*ALL, "steps")
@@ -68,7 +69,7 @@ def corrections(
         "steps": -delta,
     }
     expected = {name: expected[name] for name in sizes}
-    slopes = {name: float(np.polyfit(np.log(dims), np.log(data[name].values), 1)[0]) for name in sizes}
+    slopes = {name: power_law(dims, data[name].values).slope for name in sizes}
     checks = [between(f"slope of {name}", x - SHARE, slopes[name], x + SHARE) for name, x in expected.items()]
     data["expected"] = "name", [expected[name] for name in names]
     data = data.assign_coords(name=list(names))

@@ -23,6 +23,7 @@ from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Variables
 from twolayer.numerics.errors import positive_integer
+from twolayer.numerics.statistics import standard_error
 
 FAR = 0.3  # of times and of the gain: deviations that must be seen
 SHARE = 0.05  # of the time: what linear growth and the mean effect of noise leave out for several neurons
@@ -140,7 +141,7 @@ def _ratio(p: int, dim: int, noise: float, rho: float, threshold: float, seed: i
         exits = measured(problem, rho * p, tl.ODE(), starts, threshold, end, seed).times
         # start by start the ODE is close to the formula: only their difference is averaged over the few
         beyond = exits - law[: len(exits)]
-        error = np.hypot(*(x.std(ddof=1) / np.sqrt(len(x)) for x in (law, beyond)))
+        error = np.hypot(*(standard_error(x) for x in (law, beyond)))
         return {"row": [law.mean() + beyond.mean(), error, annealed, law.mean()]}
 
     return [float(x) for x in part(f"wide p={p},d={dim}", compute).row.values]

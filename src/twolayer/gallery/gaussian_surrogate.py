@@ -26,6 +26,7 @@ from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.significance import limit_of
+from twolayer.numerics.statistics import standard_error
 from twolayer.running.judging import SHARE, entries, ranges
 from twolayer.running.surrogate import surrogate
 
@@ -119,7 +120,7 @@ def _pair(seed: int, dim: int, rows: int, latent: int, seeds: int, gamma: float,
 
 def _gaps(data: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Mean deviations in parts of the range, (latent, point, entry), and their standard errors."""
-    return data.gap.values.mean(1), data.gap.values.std(1, ddof=1) / np.sqrt(data.sizes["seed"])
+    return data.gap.values.mean(1), standard_error(data.gap.values, 1)
 
 
 def draw(data: xr.Dataset) -> Figure:
@@ -127,12 +128,11 @@ def draw(data: xr.Dataset) -> Figure:
     from twolayer.plot.style import COLOURS, DIRECTIONS
 
     figure, (left, right) = sheet(2, width=4.6, height=3.7)
-    n = data.sizes["seed"]
     for colour, i in zip(DIRECTIONS, (0, -1), strict=False):
         m = int(data.latent[i])
         left.plot(data.step, data.chain[i].mean("seed"), color=colour, label=f"surrogate, $m = {m}$")
         values = data["rows"][i].values
-        points(left, data.step, values.mean(0), values.std(0, ddof=1) / np.sqrt(n), colour, f"rows, $m = {m}$")
+        points(left, data.step, values.mean(0), standard_error(values), colour, f"rows, $m = {m}$")
     left.set(yscale="log", xlabel="step", ylabel="excess risk")
     left.legend(fontsize="small")
     gap, error = (x.reshape(data.sizes["latent"], -1) for x in _gaps(data))

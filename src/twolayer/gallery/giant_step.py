@@ -24,6 +24,7 @@ from twolayer.gallery.shared.judging import Verdict, largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Variables
+from twolayer.numerics.statistics import standard_error
 
 RATES = (0.5, 1.0, 2.0)
 LAW = "correlation loss, projected"
@@ -88,7 +89,7 @@ def _linear(dim: int, ratios: np.ndarray, seeds: int, seed: int) -> Variables:
             algorithm = law("correlation", 1, 0, rate, ratio)
             m = _step(problem, algorithm, tl.Chain(dim, batch_sums="gaussian"), start, seeds, seed)
             theory = _step(problem, algorithm, tl.GiantSteps(), start, 1, 0)[0]
-            out[:, i, j] = m.mean(), m.std(ddof=1) / np.sqrt(seeds), theory
+            out[:, i, j] = m.mean(), standard_error(m), theory
     fine = np.geomspace(ratios[0], ratios[-1], FINE)
     limit = [
         [_step(problem, law("correlation", 1, 0, rate, x), tl.GiantSteps(), start, 1, 0)[0] for x in fine]
@@ -105,7 +106,7 @@ def _powers(ell: int, dim: int, count: int, seeds: int, seed: int) -> Variables:
         algorithm = law("correlation", mu, (1 - ell) / 2, 0.5, 1.0)
         m = _step(problem, algorithm, tl.Chain(dim, batch_sums="gaussian"), start, seeds, seed)
         theory = _step(problem, algorithm, tl.Map(dim), start, 1, 0)[0]
-        out[:, j] = m.mean(), m.std(ddof=1) / np.sqrt(seeds), theory
+        out[:, j] = m.mean(), standard_error(m), theory
     fine = np.linspace(mus[0], mus[-1], FINE)
     line = [_step(problem, law("correlation", mu, (1 - ell) / 2, 0.5, 1.0), tl.Map(dim), start, 1, 0)[0] for mu in fine]
     return {"mu": mus, **dict(zip(("mean", "error", "theory"), out, strict=True)), "fine": fine, "line": line}

@@ -23,6 +23,7 @@ from twolayer.gallery.shared.judging import Verdict, largest, near, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Options, Variables
+from twolayer.numerics.statistics import standard_error
 
 STYLES: dict[str, Options] = {
     "plain": {"color": "#d95f02", "marker": "s"},
@@ -115,7 +116,7 @@ def _verdict(data: xr.Dataset, nu: float) -> Verdict:
     checks, dims, wide = [], data.dim.values.astype(float), int(data.dim.values.max())
     for name in data.cut.values:
         runs, limit = data.excess.sel(rule=name).values[:, 1:], data.limit.sel(cut=name).values[10::10]
-        error = runs.std(0, ddof=1) / np.sqrt(len(runs))
+        error = standard_error(runs)
         room: Any = {"resolution": CLOSE, "allowance": FINITE / wide, "freedom": len(runs) - 1.0}
         checks.append(
             largest(f"{name}, d = {wide}: excess risk of the runs − ODE", runs.mean(0) - limit, error, **room)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
+from scipy.stats import linregress
 
 import twolayer as tl
 from twolayer.gallery.shared.batching import hermite, law, recovered
@@ -24,7 +25,7 @@ from twolayer.gallery.shared.judging import Verdict, between, holds, largest, ne
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Variables
-from twolayer.numerics.statistics import power_law
+from twolayer.numerics.statistics import power_law, standard_error
 
 SLOPE = 0.25  # of the slope: the formula is the leading order in 1/log d
 LOGARITHMIC = 0.1  # an exponent of T/log d that must be told from 0
@@ -65,7 +66,7 @@ def large_batches(
                 f"{sums}-{size}", problem, small, (max(size // n0, 3),), seed + i, batch_sums=sums, **options
             )
             values = np.log(one.steps[0][np.isfinite(one.steps[0])])
-            logs[i, j] = values.mean(), values.std(ddof=1) / np.sqrt(len(values))
+            logs[i, j] = values.mean(), standard_error(values)
     singles = {
         ell: [part(f"step-{ell}-{x:g}", partial(_single, ell, x, gamma, 8 * seeds, seed)) for x in tails]
         for ell in ells
@@ -112,12 +113,12 @@ def _single(ell: int, tails: float, gamma: float, seeds: int, seed: int) -> Vari
             problem, algorithm, tl.Chain(dim, batch_sums=sums), start, steps=1, save=1, seeds=seeds, seed=seed + i
         )
         m = run.M.values[:, -1, 0, 0]
-        means[i], errors[i] = m.mean(), m.std(ddof=1) / np.sqrt(seeds)
+        means[i], errors[i] = m.mean(), standard_error(m)
     return {"batch": batch, "gap": means[1] / means[0] - 1, "gap_error": np.hypot(*errors) / means[0]}
 
 
 def _slope(data: xr.Dataset, name: str, against: str) -> float:
-    return float(np.polyfit(np.log(data[against].values), data[name].values, 1)[0])
+    return float(linregress(np.log(data[against].values), data[name].values).slope)
 
 
 def _verdict(data: xr.Dataset, censored: list[int], seeds: int) -> Verdict:

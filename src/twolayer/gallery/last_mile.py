@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
+from scipy.stats import linregress
 
 import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
@@ -88,7 +89,7 @@ def _rate(data: xr.Dataset) -> float:
     """Decay of the logarithm of the loss of one student per step, where it is small but not yet rounding."""
     loss, step = data.loss.sel(students=1).values, data.step.values
     seen = (loss < 1e-6) & (loss > 1e-26)
-    return float(-np.polyfit(step[seen], np.log(loss[seen]), 1)[0])
+    return float(-linregress(step[seen], np.log(loss[seen])).slope)
 
 
 def draw(data: xr.Dataset) -> Figure:

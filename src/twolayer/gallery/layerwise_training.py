@@ -23,6 +23,7 @@ from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.stepping import orthogonal
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import positive_integer
+from twolayer.numerics.statistics import standard_error
 
 RESOLUTION = 0.1  # of the fall of the risk
 FINE = 9  # values of α of the lines of theory
@@ -109,7 +110,7 @@ def _measure(
             overlaps = tl.Overlaps(runs.Q.values[i, t], runs.M.values[i, t], problem.P)
             risks[i, t] = tl.layers.simulate_second_layer(problem, overlaps, samples, ridge, 1, seed + 1000 * i + t)[0]
         data[f"risk_runs{suffix}"] = "step", risks.mean(0)
-        data[f"risk_runs{suffix}_error"] = "step", risks.std(0, ddof=1) / np.sqrt(seeds)
+        data[f"risk_runs{suffix}_error"] = "step", standard_error(risks)
     return data
 
 

@@ -25,6 +25,7 @@ from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
 from twolayer.gallery.shared.measuring import phase_retrieval
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer
+from twolayer.numerics.statistics import standard_error
 
 FEW, DOTS = 10, 200  # the smaller dimension of the clouds of starts, and their size
 
@@ -49,7 +50,7 @@ def mediocrity(
         worst = max(worst, float(np.abs(hessians - _formula(w)).max()))
         along = hessians[:, 0, 0]  # w* is the first axis
         flat = (np.trace(hessians, axis1=1, axis2=2) - along) / (dim - 1)
-        errors = [x.std(ddof=1) / np.sqrt(starts) for x in (along, flat)]
+        errors = [standard_error(x) for x in (along, flat)]
         single = np.linalg.eigvalsh(hessians)
         negative = (single < -1e-9).sum(1)
         rows.append((along.mean(), errors[0], flat.mean(), errors[1], (negative == 1).mean(), negative.max()))

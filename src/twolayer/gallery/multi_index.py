@@ -21,7 +21,7 @@ from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Variables
 from twolayer.numerics.errors import InputError
-from twolayer.numerics.statistics import power_law
+from twolayer.numerics.statistics import power_law, standard_error
 
 SLACK, RESOLUTION = 0.1, 0.5  # of the exponent: finite steps and sizes, and what must be seen
 RISE = 1.6  # ‖M‖_F over that of its start, where the directions count as seen
@@ -91,7 +91,7 @@ def _verdict(data: xr.Dataset) -> Verdict:
     if late:
         return verdict(claim, [unknown(f"{late} runs do not reach {RISE} times their first overlap")])
     means = data.steps.mean("seed")
-    error = np.maximum(data.steps.std("seed", ddof=1) / np.sqrt(data.sizes["seed"]), 0.02 * means)
+    error = np.maximum(standard_error(data.steps, data.steps.get_axis_num("seed")), 0.02 * means)
     fit = power_law(data.batch.values, means.values, error=error.values)
     times = ", ".join(
         f"{float(m):.1f} ± {float(e):.1f} (n_b = {int(n)})" for m, e, n in zip(means, error, data.batch, strict=True)
@@ -124,7 +124,7 @@ def draw(data: xr.Dataset) -> Figure:
     left.set(xscale="log", xlabel="step", ylabel=r"$\|M\|_F$", title=f"growth of the overlaps, $d = {told(data).dim}$")
     left.legend()
     steps = data.steps.where(np.isfinite(data.steps))
-    mean, error = steps.mean("seed"), steps.std("seed", ddof=1) / np.sqrt(data.sizes["seed"])
+    mean, error = steps.mean("seed"), standard_error(steps, steps.get_axis_num("seed"))
     right.plot(data.batch, steps.values, ".", color=COLOURS["chain"], ms=4, alpha=0.5)
     points(right, data.batch, mean, error, COLOURS["chain"], "means over runs (bars: 2 s.e.)")
     fine = np.geomspace(float(data.batch[0]), float(data.batch[-1]), 40)

@@ -23,6 +23,7 @@ from twolayer.gallery.shared.judging import Verdict, largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Variables
+from twolayer.numerics.statistics import standard_error
 
 POINTS = {"gradient flow": (0.5, 1.0, 1.0), "Saad–Solla": (0.0, 1.0, 0.3), "pure noise": (0.0, 0.75, 0.3)}
 """μ, δ and γ0 of the points."""
@@ -85,7 +86,7 @@ def _both(problem: tl.Problem, algorithm: tl.SGD, dim: int, end: float, saves: i
         "clock": clock * unit,
         "limit": np.interp(clock, fine.time.values, fine.M.values[0, :, 0, 0]),
         "mean": M.mean(0),
-        "error": M.std(0, ddof=1) / np.sqrt(len(M)),
+        "error": standard_error(M),
         "fine": fine.time.values * unit,
         "line": fine.M.values[0, :, 0, 0],
     }

@@ -20,9 +20,9 @@ from twolayer.gallery.shared.drawing import headline, plain_ticks, points, sheet
 from twolayer.gallery.shared.judging import Verdict, largest, near, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.wide import FLOW, committee, standard_error, sup_risk
+from twolayer.gallery.shared.wide import FLOW, committee, sup_risk
 from twolayer.numerics.arguments import Variables
-from twolayer.numerics.statistics import power_law
+from twolayer.numerics.statistics import power_law, standard_error
 
 CURVES: dict[str, tuple[str, float | tuple[float, float]]] = {
     "risk": ("risk, same start", -1.0),
@@ -100,7 +100,11 @@ def _dimension(p: int, particles: int, dim: int, time: float, seed: int) -> Vari
 def _fits(data: xr.Dataset) -> Variables:
     found = {}
     for name in CURVES:
-        found[name] = power_law(data.width.values, data[name].mean("start").values, standard_error(data[name], "start"))
+        found[name] = power_law(
+            data.width.values,
+            data[name].mean("start").values,
+            standard_error(data[name], data[name].get_axis_num("start")),
+        )
     found["dimension"] = power_law(data.dim.values, data.dimension.values)
     return found
 
@@ -134,7 +138,7 @@ def _verdict(data: xr.Dataset, wide: int) -> Verdict:
     )
     # a network of finite width is as far from the limit as the mean field at d, and by a constant more
     more = (data.network.mean("network_start") - data.dimension).values
-    error = standard_error(data.network, "network_start")
+    error = standard_error(data.network, data.network.get_axis_num("network_start"))
     middle = float(np.average(more, weights=error**-2.0))
     checks.append(
         largest(
@@ -160,7 +164,9 @@ def draw(data: xr.Dataset) -> Figure:
     for i, (name, (label, _)) in enumerate(CURVES.items()):
         fit, mean = fits[name], data[name].mean("start")
         words = f"{label}: $p^{{{fit.slope:.2f} \\pm {fit.error:.2f}}}$"
-        points(left, p, mean, standard_error(data[name], "start"), DIRECTIONS[i], words, "os^"[i])
+        points(
+            left, p, mean, standard_error(data[name], data[name].get_axis_num("start")), DIRECTIONS[i], words, "os^"[i]
+        )
         left.plot(p, np.exp(fit.intercept) * p**fit.slope, color=DIRECTIONS[i], lw=1)
     top = max(float(data[name].mean("start")[0]) for name in CURVES)
     claim: Any = {"color": GREY, "ls": "--", "lw": 1.2}
@@ -170,7 +176,10 @@ def draw(data: xr.Dataset) -> Figure:
     words = f"mean field at $d$: $d^{{{deep.slope:.2f}}}$"
     right.plot(d, data.dimension, "D", color=DIRECTIONS[3], ms=5, label=words)
     right.plot(d, np.exp(deep.intercept) * d**deep.slope, color=DIRECTIONS[3], lw=1)
-    network, error = data.network.mean("network_start"), standard_error(data.network, "network_start")
+    network, error = (
+        data.network.mean("network_start"),
+        standard_error(data.network, data.network.get_axis_num("network_start")),
+    )
     points(right, d, network, error, COLOURS["theory"], f"ODE of $p = {chosen.wide}$ neurons", "s")
     right.plot(d, 1.4 * float(network[0]) * (d / d[0]) ** -0.5, label="$d^{-1/2}$ (claimed, any constant)", **claim)
     right.set(xlabel="dimension $d$", ylabel="largest difference of the risks", title="$x^2$, limit $d \\to \\infty$")

@@ -25,6 +25,7 @@ from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import positive_integer, require
 from twolayer.numerics.significance import limit_of
+from twolayer.numerics.statistics import standard_error
 
 HUES = ("#440154", "#443983", "#31688e", "#21918c", "#35b779", "#90d743", "#d8c020")
 PER_DIMENSION = 3.0  # what a finite dimension may add to a risk, over d
@@ -101,7 +102,7 @@ def _runs(
     found = {"online": tl.solve(problem, fresh, tl.ODE(), start, time=run.time.values).excess_risk.values[0]}
     for name in ("excess_risk", "train_risk"):
         values = run[name].values
-        found |= {name: values.mean(0), f"{name}_error": values.std(0, ddof=1) / np.sqrt(seeds)}
+        found |= {name: values.mean(0), f"{name}_error": standard_error(values)}
     return found
 
 

@@ -28,6 +28,7 @@ from twolayer.gallery.shared.drawing import headline, points, sheet, task_of
 from twolayer.gallery.shared.judging import between, largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.statistics import standard_error
 
 SLOPE, FACTOR = 0.02, 0.05  # what the limit may be off: in the exponent, and of the risk
 WINDOW = 30  # the exponent is that over the last factor of this many steps
@@ -65,7 +66,7 @@ def power_law_risk(
             return {"risk": runs.excess_risk.values}
 
         risk = part(f"a={a}", compute).risk.values
-        mean, error = risk.mean(0), risk.std(0, ddof=1) / np.sqrt(seeds)
+        mean, error = risk.mean(0), standard_error(risk)
         for name, values in zip(found, (line[fine], limit, mean, error), strict=True):
             found[name].append(values)
         slopes.append(float(np.log(line[horizon] / line[horizon // WINDOW]) / np.log(WINDOW)))

@@ -23,8 +23,9 @@ from twolayer.gallery.shared.drawing import headline, sheet, told
 from twolayer.gallery.shared.judging import Check, Verdict, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.wide import committee, online, standard_error
+from twolayer.gallery.shared.wide import committee, online
 from twolayer.numerics.arguments import Variables
+from twolayer.numerics.statistics import standard_error
 
 SAVE, FINE = 60, 200
 RESOLUTION = 0.1  # of the first risk: a bound beyond this says little
@@ -195,7 +196,7 @@ def draw(data: xr.Dataset) -> Figure:
             ax.legend(fontsize=7)
             continue
         for i, line in enumerate(own):
-            mean, error = line.sgd.mean("seed"), standard_error(line.sgd, "seed")
+            mean, error = line.sgd.mean("seed"), standard_error(line.sgd, line.sgd.get_axis_num("seed"))
             seen = slice(1, None) if number == 4 else slice(None)
             look = {"fmt": "os^D"[i % 4], "color": DIRECTIONS[i], "ms": 3.5, "mfc": "none", "elinewidth": 0.8}
             label = line.label.item()

@@ -15,10 +15,11 @@ from matplotlib.figure import Figure
 import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, sheet, told
 from twolayer.gallery.shared.judging import Verdict, near, unknown, verdict
+from twolayer.gallery.shared.measuring import crossing
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.recovering import LEVELS, TASK, flow_samples, require_exponents, task
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.numerics.statistics import median
+from twolayer.numerics.statistics import median, standard_error
 
 POINTS = 400
 CURVE = np.round(np.linspace(0.05, 0.95, 91), 2)  # overlaps at which the limiting equation is drawn
@@ -51,7 +52,7 @@ def _runs(k: int, dim: int, seeds: int, seed: int) -> xr.Dataset:
     run = tl.solve(problem, algorithm, tl.Chain(dim), starts, steps=steps, save=min(POINTS, steps), seed=seed)
     m = run.M.values[:, :, 0, 0]
     m = np.abs(m) if k % 2 == 0 else m
-    passed = np.array([[_crossing(run.step.values, row, level) for row in m] for level in LEVELS])
+    passed = np.array([[crossing(run.step.values, row, level) for row in m] for level in LEVELS])
     points = np.linspace(0, steps, POINTS + 1)
     return xr.Dataset(
         {
@@ -63,15 +64,6 @@ def _runs(k: int, dim: int, seeds: int, seed: int) -> xr.Dataset:
         },
         {"level_m": CURVE},
     )
-
-
-def _crossing(steps: np.ndarray, m: np.ndarray, level: float) -> float:
-    """First step at which a saved overlap is at the level, by linear interpolation; infinite if none is."""
-    above = np.flatnonzero(m >= level)
-    if not above.size:
-        return float("inf")
-    i = max(int(above[0]), 1)
-    return float(np.interp(level, m[i - 1 : i + 1], steps[i - 1 : i + 1]))
 
 
 def _descent(k: int, dim: int) -> float:
@@ -144,7 +136,7 @@ def _verdict(data: xr.Dataset) -> Verdict:
                 f"k = {k}: samples of the descent",
                 descent.mean(),
                 expected,
-                descent.std(ddof=1) / np.sqrt(done.sum()),
+                float(standard_error(descent)),
                 allowance=ALLOWANCE * expected,
                 resolution=RESOLUTION * expected,
                 freedom=done.sum() - 1,

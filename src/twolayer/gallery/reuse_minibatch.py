@@ -21,6 +21,7 @@ from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.stepping import StepPair, follow
 from twolayer.numerics.errors import positive_integer
 from twolayer.numerics.significance import limit_of
+from twolayer.numerics.statistics import standard_error
 
 PARTS = 5  # mini-batches to a set
 TARGET = "z1*z2*z3 + He3(z4)"
@@ -68,7 +69,7 @@ def _signed(result: xr.Dataset) -> np.ndarray:
 
 def _measured(pair: StepPair) -> tuple[np.ndarray, np.ndarray]:
     values = _signed(pair.runs)
-    return values.mean(0), values.std(0, ddof=1) / np.sqrt(len(values))
+    return values.mean(0), standard_error(values)
 
 
 def _error(pair: StepPair) -> np.ndarray:

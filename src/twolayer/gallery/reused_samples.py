@@ -21,6 +21,7 @@ from twolayer.gallery.shared.judging import Verdict, verdict
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.stepping import StepPair, agree, follow
 from twolayer.numerics.errors import positive_integer
+from twolayer.numerics.statistics import standard_error
 
 JUDGED = ("M", "Q", "train_risk", "risk")
 SECOND_LAYER = (2**0.5, -(2**0.5))
@@ -74,7 +75,7 @@ def _data(pairs: dict[int, StepPair]) -> xr.Dataset:
     each = [_symmetric(pair.runs.M.values) for pair in pairs.values()]
     data["m"] = ("time", "direction"), _symmetric(first.M.values[0])
     data["m_runs"] = ("dim", "time", "direction"), np.stack([x.mean(0) for x in each])
-    spread = [x.std(0, ddof=1) / np.sqrt(len(x)) for x in each]
+    spread = [standard_error(x) for x in each]
     data["m_runs_error"] = ("dim", "time", "direction"), np.stack(spread)
     for name in ("C_theta", "C_F", "R_theta", "R_F"):
         data[name] = first[name][0].drop_vars("seed")
@@ -87,7 +88,7 @@ def _verdict(pairs: dict[int, StepPair]) -> Verdict:
         checks.append(agree(f"d = {dim}, runs − DMFT", [pair], JUDGED))
         M, (mean, _) = _symmetric(pair.theory.M.values[0, -1]), pair.mean("M")
         shown = _symmetric(pair.runs.M.values[:, -1])
-        se = shown.std(0, ddof=1) / np.sqrt(len(shown))
+        se = standard_error(shown)
         runs = ", ".join(f"{x:.4f} ± {e:.4f}" for x, e in zip(_symmetric(mean[-1]), se, strict=True))
         notes.append(f"d = {dim}: M after {pair.runs.sizes['time'] - 1} steps {runs} (DMFT {M[0]:.4f}, {M[1]:.4f})")
     theory = next(iter(pairs.values())).theory

@@ -24,6 +24,7 @@ from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Check, Verdict, between, holds, near, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.statistics import standard_error
 
 NOISE, START, SPAN = 0.5, 0.1, 40.0  # Δ, m at the start, and the length of the run in samples/d
 FASTEST = 1 / (12 + NOISE)
@@ -103,7 +104,7 @@ def _verdict(data: xr.Dataset) -> Verdict:
     for law in LAWS:
         limit, runs = float(end.ode.sel(law=law)), end.chain.sel(law=law).values
         checks.append(between(f"{law}: the ODE over the equation of u", 0.9999, limit / _flow(law), 1.0001, digits=4))
-        spread = 1.2533 * np.std(np.log(runs), ddof=1) / np.sqrt(len(runs))  # of the logarithm of a median
+        spread = 1.2533 * float(standard_error(np.log(runs)))  # of the logarithm of a median
         ratio = float(np.log(np.median(runs) / limit))
         what = f"{law}: logarithm of the median of the runs over the ODE"
         checks.append(

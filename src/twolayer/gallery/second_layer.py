@@ -8,6 +8,8 @@ layer leave together.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
@@ -15,9 +17,10 @@ from matplotlib.figure import Figure
 import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, near, verdict
-from twolayer.gallery.shared.measuring import growth, phase_retrieval
+from twolayer.gallery.shared.measuring import crossing, growth, phase_retrieval
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer
+from twolayer.numerics.statistics import standard_error
 
 LAYERS = ("fixed", "trained")
 LENSES = ("chain", "ode")
@@ -59,19 +62,13 @@ def second_layer(
         {"largest": (("width", "layer", "lens", "seed", "time"), np.array(grown).reshape(shape))},
         {"width": list(widths), "layer": list(LAYERS), "lens": list(LENSES), "time": points},
     )
-    data["crossing"] = (data.largest.dims[:-1], np.apply_along_axis(_crossing, -1, data.largest.values, points, level))
+    data["crossing"] = (
+        data.largest.dims[:-1],
+        np.apply_along_axis(partial(crossing, points, level=level), -1, data.largest.values),
+    )
     data["predicted_shift"] = ("width", [_shift(phase_retrieval(p, noise), rho) for p in widths])
     first = task_of(phase_retrieval(1, noise)).replace("p = 1, a = 1", "width p, a = 1, fixed or trained")
     return Finding(data, _verdict(data, level), first)
-
-
-def _crossing(values: np.ndarray, times: np.ndarray, level: float) -> float:
-    """First time at which the values are at the level; NaN if they never are."""
-    above = np.flatnonzero(values >= level)
-    if not above.size:
-        return float("nan")
-    i = max(int(above[0]), 1)
-    return float(np.interp(level, values[i - 1 : i + 1], times[i - 1 : i + 1]))
 
 
 def _shift(problem: tl.Problem, rho: float) -> float:
@@ -97,7 +94,7 @@ def _verdict(data: xr.Dataset, level: float) -> Verdict:
                     f"p = {p}, {word}: exit of SGD − ODE",
                     float(own.mean()),
                     float(here.predicted_shift),
-                    float(own.std(ddof=1)) / np.sqrt(runs),
+                    float(standard_error(own)),
                     allowance=SHARE * size,
                     resolution=FAR * size,
                     freedom=runs - 1,
@@ -110,7 +107,7 @@ def _verdict(data: xr.Dataset, level: float) -> Verdict:
                 f"p = {p}: trained − fixed, SGD − ODE",
                 float(gap.mean()),
                 0.0,
-                float(gap.std(ddof=1)) / np.sqrt(runs),
+                float(standard_error(gap)),
                 allowance=SHARE * size / 2,
                 resolution=CLOSE * size,
                 freedom=runs - 1,

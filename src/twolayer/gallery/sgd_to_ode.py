@@ -21,8 +21,8 @@ from twolayer.gallery.shared.drawing import headline, plain_ticks, sheet, task_o
 from twolayer.gallery.shared.judging import Verdict, near, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.wide import committee, online, standard_error, sup_overlap
-from twolayer.numerics.statistics import Fit, power_law
+from twolayer.gallery.shared.wide import committee, online, sup_overlap
+from twolayer.numerics.statistics import Fit, power_law, standard_error
 
 AXES = {"d": "dim", "p": "width", "γ": "gamma"}
 MARKERS = "os^Dv"
@@ -96,7 +96,7 @@ def _fits(data: xr.Dataset, of: str) -> dict[str, Fit]:
 
 def _mean(values: xr.DataArray) -> tuple[np.ndarray, np.ndarray]:
     """Mean over runs with its standard error."""
-    return values.mean("seed").values, standard_error(values, "seed")
+    return values.mean("seed").values, standard_error(values, values.get_axis_num("seed"))
 
 
 def _verdict(data: xr.Dataset) -> Verdict:

@@ -18,6 +18,7 @@ from twolayer.gallery.shared.judging import Verdict, holds, largest, near, verdi
 from twolayer.gallery.shared.measuring import growth, measured, phase_retrieval, predicted
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer
+from twolayer.numerics.statistics import standard_error
 
 LENSES = ("chain", "sde", "ode")
 FAR = 0.3  # of the mean exit: deviations at single rates that must be seen
@@ -59,7 +60,7 @@ def stochasticity(
     # the mean of the ODE over all starts is known: differences start by start would only add their scatter
     shift = data.times - data.ode_mean
     data["shift"] = shift.mean("seed")
-    data["shift_error"] = shift.std("seed", ddof=1) / np.sqrt(seeds)
+    data["shift_error"] = shift.mean("seed").dims, standard_error(shift, shift.get_axis_num("seed"))
     middle = int(np.abs(gammas - tl.optimal_lr(problem).coefficient).argmin())
     highest = tl.escape.admissible_lr(problem)[1].coefficient
     grid = np.linspace(0.001, min(0.95, 1.03 * gammas.max() / highest), 200) * highest

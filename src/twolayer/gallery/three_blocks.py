@@ -20,6 +20,7 @@ from twolayer.gallery.shared.judging import largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Options, Variables
+from twolayer.numerics.statistics import standard_error
 
 VARIANCES, FRACTIONS = (2.0, 0.5, 0.1), (0.2, 0.5, 0.3)
 NAMES = ("M_block", "Q_block")
@@ -61,7 +62,7 @@ def three_blocks(
         gaps, errors = [], []
         for x in NAMES:
             values = runs[x].values
-            average, error = values.mean(0), values.std(0, ddof=1) / np.sqrt(seeds)
+            average, error = values.mean(0), standard_error(values)
             variables |= {
                 f"{name}_{x}": (("point", "block"), average),
                 f"{name}_{x}_error": (("point", "block"), error),

@@ -25,6 +25,7 @@ from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.errors import choice
+from twolayer.numerics.statistics import standard_error
 
 REGIMES = {"noise": (0.3, 0.125, 0.25), "noise and flow": (8.0, 0.5, 0.5), "flow": (1.0, 0.75, 0.5)}
 """γ0, δ and μ of the three points."""
@@ -79,7 +80,7 @@ def _risk(
 ) -> Variables:
     run = tl.solve(problem, algorithm, method, start, steps=[0, *points], seeds=seeds, seed=seed)
     risk = run.excess_risk.values
-    error = risk.std(0, ddof=1) / np.sqrt(len(risk)) if len(risk) > 1 else np.zeros(risk.shape[1])
+    error = standard_error(risk) if len(risk) > 1 else np.zeros(risk.shape[1])
     return {"risk": risk.mean(0), "error": error}
 
 

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, same_law, verdict
-from twolayer.gallery.shared.measuring import growth, phase_retrieval, projected
+from twolayer.gallery.shared.measuring import crossing, growth, phase_retrieval, projected
 from twolayer.gallery.shared.registry import Finding, figure
 
 LENSES = ("chain", "sde", "ode")
@@ -56,9 +56,9 @@ def trajectories(
         theory = _at(points, tl.solve(problem, algorithm, tl.ODE(), noisy, time=time))
         runs.append(np.broadcast_to(theory[0], runs[0].shape))
         risks.append(runs)
-        crossings.append([[_crossing(points, run) for run in lens] for lens in runs])
+        crossings.append([[crossing(points, -run, -LEVEL * run[0]) for run in lens] for lens in runs])
         bands.append(np.quantile(theory[1:], [0.1, 0.9], axis=0))
-        expected.append([_crossing(points, run) for run in theory[1:]])
+        expected.append([crossing(points, -run, -LEVEL * run[0]) for run in theory[1:]])
     data = xr.Dataset(
         {
             "excess_risk": (("width", "lens", "seed", "time"), np.array(risks)),
@@ -77,16 +77,6 @@ def _typical(problem: tl.Problem, dim: int, seed: int) -> tl.Overlaps:
     many = tl.Overlaps.random(problem, dim, seed, size=STARTS)
     i = int(np.argsort((many.M**2).sum((1, 2)))[STARTS // 2])
     return tl.Overlaps(many.Q[i], many.M[i], dim=dim)
-
-
-def _crossing(times: np.ndarray, risk: np.ndarray) -> float:
-    """First time at which the risk is at the level, by linear interpolation; infinite if it never is."""
-    level = LEVEL * risk[0]
-    below = np.flatnonzero(risk <= level)
-    if not below.size:
-        return float("inf")
-    i = below[0]
-    return float(np.interp(level, [risk[i], risk[i - 1]], [times[i], times[i - 1]]))
 
 
 def _at(points: np.ndarray, result: xr.Dataset) -> np.ndarray:

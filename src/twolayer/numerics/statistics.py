@@ -19,7 +19,18 @@ from scipy import special
 from twolayer.numerics.arguments import Array
 from twolayer.numerics.errors import InputError, positive_integer, reject
 
-__all__ = ["Fit", "Fraction", "Median", "median", "median_power_law", "power_law", "resolved", "told", "wilson"]
+__all__ = [
+    "Fit",
+    "Fraction",
+    "Median",
+    "median",
+    "median_power_law",
+    "power_law",
+    "resolved",
+    "standard_error",
+    "told",
+    "wilson",
+]
 
 
 def told(value: float, digits: int = 4) -> str:
@@ -74,6 +85,18 @@ def _level(level: float) -> float:
     if not 0 < level < 1:
         reject("level", level, "a number between 0 and 1")
     return float(level)
+
+
+def standard_error(values: Array, axis: int = 0) -> np.ndarray:
+    """Standard error of the mean over an axis, by default that of the runs.
+
+    Examples
+    --------
+    >>> float(standard_error([1.0, 3.0])), standard_error(np.ones((2, 5)), 1).tolist()
+    (1.0, [0.0, 0.0])
+    """
+    x = np.asarray(values)  # scipy.stats.sem is this line, and takes a second to import
+    return np.asarray(x.std(axis, ddof=1) / np.sqrt(x.shape[axis]))
 
 
 def wilson(successes: int, trials: int, level: float = 0.95) -> Fraction:

@@ -20,6 +20,7 @@ from twolayer.analysis.protocols.motion import Objective
 from twolayer.numerics.arguments import Json
 from twolayer.numerics.html import card, table
 from twolayer.numerics.significance import limit_of
+from twolayer.numerics.statistics import standard_error
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
@@ -67,7 +68,7 @@ class Contest:
     @property
     def means(self) -> dict[str, tuple[float, float]]:
         """Mean and standard error of each."""
-        return {name: (float(x.mean()), float(x.std(ddof=1) / np.sqrt(len(x)))) for name, x in self.values.items()}
+        return {name: (float(x.mean()), float(standard_error(x))) for name, x in self.values.items()}
 
     @property
     def gains(self) -> dict[str, tuple[float, float]]:
@@ -75,7 +76,7 @@ class Contest:
         first, *others = self.values
         sign = -1.0 if self.large else 1.0
         apart = {name: sign * (self.values[name] - self.values[first]) for name in others}
-        return {name: (float(x.mean()), float(x.std(ddof=1) / np.sqrt(len(x)))) for name, x in apart.items()}
+        return {name: (float(x.mean()), float(standard_error(x))) for name, x in apart.items()}
 
     @property
     def verdicts(self) -> dict[str, str]:

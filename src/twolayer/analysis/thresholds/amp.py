@@ -19,6 +19,7 @@ import numpy as np
 from twolayer.analysis.thresholds.law import LabelLaw
 from twolayer.numerics.arguments import Progress
 from twolayer.numerics.errors import Interrupted, finite_number, positive_integer, require
+from twolayer.numerics.statistics import standard_error
 from twolayer.running.progress import monitor_for
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Runs:
     def error(self) -> np.ndarray:
         """Standard error of the mean, (k,); NaN for a single run."""
         n = len(self.path)
-        return np.asarray(self.overlap.std(0, ddof=1) / math.sqrt(n)) if n > 1 else np.full(self.path.shape[2], np.nan)
+        return standard_error(self.overlap) if n > 1 else np.full(self.path.shape[2], np.nan)
 
     def __str__(self) -> str:
         values = ", ".join(

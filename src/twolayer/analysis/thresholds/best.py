@@ -29,6 +29,7 @@ from twolayer.analysis.thresholds.prediction import mmse_of
 from twolayer.functions.target import Target, TargetLike
 from twolayer.numerics.arguments import Array, Progress
 from twolayer.numerics.errors import Interrupted, reject
+from twolayer.numerics.statistics import standard_error
 from twolayer.running.progress import monitor_for
 
 __all__ = ["BRANCHES", "BestPossible", "best_possible"]
@@ -264,7 +265,7 @@ def _sampled(
     behind = apart[leads.mean(1) < 0]
     best[behind] = climbed[behind]
     overlaps = np.stack([x.mean(1) for x in (climbed, fallen, best)])
-    errors = np.stack([x.std(1, ddof=1) / math.sqrt(REPLICATES) for x in (climbed, fallen, best)])
+    errors = np.stack([standard_error(x, 1) for x in (climbed, fallen, best)])
     folds: tuple[float | None, float | None, float | None] = (None, None, None)
     error = 0.0
     if ends is not None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from twolayer.functions.exponents import sparse_basis
+from twolayer.numerics.statistics import standard_error
 
 __all__ = ["Growth", "as_operator", "growth_of", "significant_range"]
 
@@ -76,7 +77,7 @@ def growth_of(replicates: list[np.ndarray]) -> Growth:
     size = np.linalg.norm(matrix)
     matrix = matrix / size if size > 1e-9 else np.eye(k) / np.sqrt(k)
     along = [float(matrix.ravel() @ x @ matrix.ravel()) for x in operators]
-    error = float(np.std(along, ddof=1) / np.sqrt(len(along))) if len(along) > 1 else 0.0
+    error = float(standard_error(along)) if len(along) > 1 else 0.0
     return Growth(float(matrix.ravel() @ mean @ matrix.ravel()), error, matrix, mean)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from twolayer.analysis.thresholds.law import LabelLaw
 from twolayer.analysis.thresholds.panels import gauss_nodes, graded_edges
 from twolayer.numerics.rules import draw_sobol_normals
+from twolayer.numerics.statistics import standard_error
 
 __all__ = ["mmse_of"]
 
@@ -35,7 +36,7 @@ def mmse_of(law: LabelLaw, q: np.ndarray) -> tuple[float, float]:
         fine, coarse = _on_a_line(law, r, ORDER), _on_a_line(law, r, ORDER - 3)
         return fine, abs(fine - coarse) + 1e-13 * law.variance
     parts = [_sampled(law, q, scrambling) for scrambling in range(SCRAMBLINGS)]
-    return float(np.mean(parts)), float(np.std(parts, ddof=1) / math.sqrt(SCRAMBLINGS))
+    return float(np.mean(parts)), float(standard_error(parts))
 
 
 def _on_a_line(law: LabelLaw, q: float, order: int) -> float:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 import twolayer as tl
 
 if TYPE_CHECKING:
     from twolayer.analysis.escape import EscapeTime
     from twolayer.analysis.passage import Passage
 
-__all__ = ["growth", "measured", "phase_retrieval", "predicted", "projected"]
+__all__ = ["crossing", "growth", "measured", "phase_retrieval", "predicted", "projected"]
 
 PIECES = 64
 """A run stops at the first of so many save points at which all its seeds have crossed."""
@@ -31,6 +33,21 @@ def phase_retrieval(width: int = 1, noise: float = 0.0) -> tl.Problem:
 def projected(gamma: float) -> tl.SGD:
     """Projected SGD with lr = γ/d."""
     return tl.SGD(lr=gamma * tl.d**-1, geometry="projected")
+
+
+def crossing(times: np.ndarray, values: np.ndarray, level: float) -> float:
+    """First time at which saved values are at a level, on a straight line between two of them; infinite if none is.
+
+    Examples
+    --------
+    >>> crossing(np.array([0.0, 1.0, 2.0]), np.array([0.0, 0.2, 0.6]), 0.4)
+    1.5
+    """
+    above = np.flatnonzero(values >= level)
+    if not above.size:
+        return float("inf")
+    i = max(int(above[0]), 1)
+    return float(np.interp(level, values[i - 1 : i + 1], times[i - 1 : i + 1]))
 
 
 def growth(problem: tl.Problem, rho: float) -> tuple[float, float]:

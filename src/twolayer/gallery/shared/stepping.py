@@ -18,6 +18,7 @@ import twolayer as tl
 from twolayer.gallery.shared.judging import Check, largest
 from twolayer.gallery.shared.parts import part
 from twolayer.numerics.arguments import Options
+from twolayer.numerics.statistics import standard_error
 
 __all__ = ["StepPair", "agree", "follow", "orthogonal", "strength"]
 
@@ -39,7 +40,7 @@ class StepPair(NamedTuple):
     def mean(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Mean of the runs and its standard error, (time, …)."""
         values = self.runs[name].values
-        return values.mean(0), values.std(0, ddof=1) / np.sqrt(len(values))
+        return values.mean(0), standard_error(values)
 
     def gaps(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Deviations and their standard errors, from the first step on; numbers below rounding count as equal."""

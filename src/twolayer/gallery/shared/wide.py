@@ -10,7 +10,7 @@ import xarray as xr
 
 import twolayer as tl
 
-__all__ = ["FLOW", "committee", "online", "standard_error", "sup_overlap", "sup_risk"]
+__all__ = ["FLOW", "committee", "online", "sup_overlap", "sup_risk"]
 
 FLOW = "d**-2"
 """A learning rate so small that only the gradient flow is left."""
@@ -24,11 +24,6 @@ def committee(activation: str, k: int, p: int, noise: float = 0.0) -> tl.Problem
 def online(gamma: float) -> tl.SGD:
     """Plain SGD with lr = γ/d."""
     return tl.SGD(lr=gamma * tl.d**-1)
-
-
-def standard_error(values: xr.DataArray, over: str) -> np.ndarray:
-    """Standard error of the mean over runs or starts."""
-    return np.asarray(values.std(over, ddof=1) / np.sqrt(values.sizes[over]))
 
 
 def sup_overlap(runs: xr.Dataset, theory: xr.Dataset) -> np.ndarray:

@@ -18,9 +18,10 @@ from twolayer.loops.watching import DIVERGED, REACHED, watched_value
 from twolayer.methods.dmft.points import Points
 from twolayer.methods.dmft.replicate import Replicate, Setting, Start
 from twolayer.methods.dmft.responses import responses
+from twolayer.numerics.statistics import standard_error
 from twolayer.task.method import Until
 
-__all__ = ["Replicas", "Watcher", "standard_error"]
+__all__ = ["Replicas", "Watcher"]
 
 _watched = jax.jit(watched_value, static_argnums=0)
 
@@ -163,14 +164,3 @@ def _each(parts: Iterable[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Replicates side by side, by name."""
     every = list(parts)
     return {name: np.stack([x[name] for x in every]) for name in every[0]}
-
-
-def standard_error(values: np.ndarray) -> np.ndarray:
-    """Of the mean over the first axis.
-
-    Examples
-    --------
-    >>> float(standard_error(np.array([1.0, 3.0])))
-    1.0
-    """
-    return np.asarray(values.std(0, ddof=1) / np.sqrt(len(values)))

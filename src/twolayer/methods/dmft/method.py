@@ -23,12 +23,13 @@ from twolayer.equations.step import coefficients_of, form_of
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.risk import excess_risks
-from twolayer.methods.dmft.ensemble import Replicas, Watcher, standard_error
+from twolayer.methods.dmft.ensemble import Replicas, Watcher
 from twolayer.methods.dmft.patterns import Pattern
 from twolayer.methods.dmft.points import KINDS, SOBOL, Points
 from twolayer.methods.dmft.replicate import Setting, Start, room_for
 from twolayer.numerics.arguments import Notes
 from twolayer.numerics.errors import choice, finite_number, keep_integers, reject, require
+from twolayer.numerics.statistics import standard_error
 from twolayer.numerics.types import Tree
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
