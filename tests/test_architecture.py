@@ -158,7 +158,7 @@ def test_everything_imported_is_declared() -> None:
 LIGHT = (
     "numerics.compilation",
     "numerics.errors",
-    "numerics.passing",
+    "numerics.temporary_files",
     "numerics.tracing",
     "numerics.writing",
     "files.catalogue",

@@ -24,7 +24,7 @@ from twolayer.equations.layout import BlockLayout
 from twolayer.equations.state import Overlap
 from twolayer.files.rows import read_rows
 from twolayer.files.taskfile import read_task
-from twolayer.gaussian.block_spread import block_spread_of, pack_blocks
+from twolayer.gaussian.block_covariance import block_spread_of, pack_blocks
 from twolayer.running.blocking import blocking_error
 from twolayer.running.cost import cost_of_comparison
 from twolayer.running.surrogate import surrogate

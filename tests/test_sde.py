@@ -17,7 +17,7 @@ from twolayer.equations.kernel import Sample, kernel_of
 from twolayer.equations.state import pack, unpack
 from twolayer.equations.step import tangent
 from twolayer.gaussian.batch_sums import covariance_nodes
-from twolayer.gaussian.spread import NodeSpread, spread_of
+from twolayer.gaussian.covariance import NodeSpread, spread_of
 from twolayer.methods import sde
 from twolayer.task.labels import Spoilt
 

@@ -18,7 +18,7 @@ from sweep_tasks import OVER, Counts, fails_at_160, same, task
 
 import twolayer as tl
 from twolayer.numerics.errors import InputError, RunFailed
-from twolayer.numerics.passing import mark
+from twolayer.numerics.temporary_files import mark
 from twolayer.sweeps import api
 from twolayer.sweeps import store as store_module
 

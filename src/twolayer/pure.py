@@ -4,7 +4,7 @@
     vector_field(problem, algorithm)(Ω)       dΩ/dt                                    equations/step.py
     integrate(field, Ω, times)                Ω(t)
     increment(problem, algorithm)(λ, λ*, ξ)   g and e σ(λ) of single samples           equations/kernel.py
-    mean_step(problem, algorithm, dim)(Ω)     E[Ω after a step]                        equations/mean.py
+    mean_step(problem, algorithm, dim)(Ω)     E[Ω after a step]                        equations/mean_step.py
     chain_step(problem, algorithm, dim)       Ω after a step, from its normals         equations/orthogonal.py
 
 `solve` stands on these functions. Functions and widths are fixed when one of them is made, on the host; numbers are
@@ -24,13 +24,13 @@ from jaxtyping import Array, Float
 from twolayer.equations.averages import Averages
 from twolayer.equations.blocks import Blocks, block_motion
 from twolayer.equations.kernel import Kernel, Push, Sample, kernel_of
-from twolayer.equations.mean import MeanStep, Rows, Terms, Weights
+from twolayer.equations.mean_step import MeanStep, Rows, Terms, Weights
 from twolayer.equations.orthogonal import Frame, Reduced, batch_sums, exact_step, overlaps
 from twolayer.equations.state import Overlap
 from twolayer.equations.step import Form, Limit, Memory, as_data, coefficients_of, form_of, limit_in, motion
 from twolayer.gaussian.engines import Engine, adapt, select
 from twolayer.gaussian.nodes import target_frame
-from twolayer.gaussian.step_spread import StepNodes
+from twolayer.gaussian.step_covariance import StepNodes
 from twolayer.gaussian.visits import rows_of
 from twolayer.numerics.errors import InputError, Refused, choice, expect, finite_number, positive_integer, require
 from twolayer.numerics.tracing import traced

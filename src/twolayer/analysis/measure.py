@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from twolayer.numerics.errors import choice, positive_integer, reject, require
-from twolayer.numerics.strangers import reading
+from twolayer.numerics.foreign_files import reading
 from twolayer.running.dataset import check_result, description_of
 from twolayer.running.meanings import with_meanings
 from twolayer.task.overlaps import pseudo_inverse

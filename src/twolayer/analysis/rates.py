@@ -21,9 +21,9 @@ import numpy as np
 
 from twolayer.equations.state import Overlap
 from twolayer.equations.step import form_of, limit_in, tangent
+from twolayer.gaussian.covariance import spread_of
 from twolayer.gaussian.engines import LOG2_POINTS, adapt, relative_error
 from twolayer.gaussian.moments import check_point
-from twolayer.gaussian.spread import spread_of
 from twolayer.methods.ode import ODE
 from twolayer.numerics.errors import Refused, expect
 from twolayer.numerics.precision import float64

@@ -16,7 +16,7 @@ import threading
 from types import FrameType
 from typing import NoReturn
 
-from twolayer.numerics.passing import remove_own
+from twolayer.numerics.temporary_files import remove_own
 
 __all__ = ["listen"]
 

@@ -27,7 +27,7 @@ from typing import Any
 from twolayer.explorer.limits import LIMITS, Limits
 from twolayer.explorer.worker import LONG
 from twolayer.numerics.arguments import Json
-from twolayer.numerics.passing import clear_stale, mark, passing
+from twolayer.numerics.temporary_files import clear_stale, mark, passing
 
 __all__ = ["Busy", "Inquiry", "Pool"]
 

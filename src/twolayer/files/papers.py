@@ -8,7 +8,7 @@ from typing import Any
 
 from twolayer.files.bibtex import entry_of
 from twolayer.numerics.errors import choice, reject
-from twolayer.numerics.strangers import reading
+from twolayer.numerics.foreign_files import reading
 
 __all__ = ["PAPERS", "cite"]
 

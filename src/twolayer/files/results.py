@@ -9,7 +9,7 @@ import h5py
 import xarray as xr
 
 from twolayer.numerics.errors import InputError, path_of, reject, short
-from twolayer.numerics.strangers import check_format, check_size, reading
+from twolayer.numerics.foreign_files import check_format, check_size, reading
 from twolayer.numerics.writing import write_atomically
 from twolayer.running.comparison import Comparison
 from twolayer.running.dataset import SCHEMA, check_result

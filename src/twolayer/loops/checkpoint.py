@@ -17,7 +17,7 @@ import numpy as np
 
 from twolayer.loops.host import Standing
 from twolayer.numerics.errors import InputError, short
-from twolayer.numerics.strangers import check_format, check_size, reading
+from twolayer.numerics.foreign_files import check_format, check_size, reading
 from twolayer.numerics.types import Real
 from twolayer.numerics.writing import check_writable, write_atomically
 from twolayer.task.method import Evolution

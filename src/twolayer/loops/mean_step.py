@@ -1,6 +1,6 @@
 """The mean step iterated from save point to save point, its averages refined along the way.
 
-y ← MeanStep(y)        equations/mean.py
+y ← MeanStep(y)        equations/mean_step.py
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 from jax import Array
 
 from twolayer.equations.blocks import Blocks
-from twolayer.equations.mean import MeanStep, Rows, Terms, Weights
-from twolayer.equations.mean_blocks import BlockMeanStep
+from twolayer.equations.mean_step import MeanStep, Rows, Terms, Weights
+from twolayer.equations.mean_step_in_blocks import BlockMeanStep
 from twolayer.equations.state import Overlap, size_of, unpack
 from twolayer.equations.step import Coefficients, as_data, form_of
 from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.nodes import target_frame
-from twolayer.gaussian.step_spread import StepNodes
+from twolayer.gaussian.step_covariance import StepNodes
 from twolayer.gaussian.visits import LOG2_POINTS
 from twolayer.loops.averaged import AveragedMotion, Averaging, Precision, Sampled, averaged
 from twolayer.loops.host import settled

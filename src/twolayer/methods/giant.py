@@ -4,7 +4,7 @@
 
 then rows are divided by their norms if they are projected or spherical. With larger batches, n_b ≫ d, the term with
 chi is gone: gradient descent on the population risk with a finite step. Fluctuations are of order d^(−1/2). With inputs
-in blocks the same holds in each (equations/mean_blocks.py).
+in blocks the same holds in each (equations/mean_step_in_blocks.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from twolayer.equations.blocks import blocks_of
-from twolayer.equations.mean import Terms, Weights
+from twolayer.equations.mean_step import Terms, Weights
 from twolayer.equations.state import size_of
 from twolayer.equations.step import coefficients_of, form_of
 from twolayer.equations.structure import carried_in_blocks, rules_of_rotations

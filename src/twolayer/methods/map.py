@@ -18,7 +18,7 @@ From a few tenths on, the expansion of the ratio breaks down (overlaps above one
 At 0.3 the mean of one projected step is off by less than 1 %, at 0.4 by up to 2 %, at 1 by 12 %, whatever the
 activation: batches of a few samples with steps as long as the weights, and heavy tails, are for `Chain`.
 
-Inputs with blocks have a mean step for each (equations/mean_blocks.py), in which "ratio" is left out.
+Inputs with blocks have a mean step for each (equations/mean_step_in_blocks.py), in which "ratio" is left out.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ import numpy as np
 from jax import Array
 
 from twolayer.equations.blocks import blocks_of
-from twolayer.equations.mean import MeanStep, Rows, Terms, Weights
-from twolayer.equations.mean_blocks import BlockMeanStep
+from twolayer.equations.mean_step import MeanStep, Rows, Terms, Weights
+from twolayer.equations.mean_step_in_blocks import BlockMeanStep
 from twolayer.equations.state import Overlap
 from twolayer.equations.step import coefficients_of, form_of
 from twolayer.equations.structure import carried_in_blocks
 from twolayer.gaussian.nodes import target_frame
-from twolayer.gaussian.step_spread import StepNodes
+from twolayer.gaussian.step_covariance import StepNodes
 from twolayer.loops.averaged import Precision, check_precision
 from twolayer.loops.mean_step import mean_steps, step_seconds
 from twolayer.numerics.arguments import Options

@@ -6,7 +6,7 @@
 ḡ is a combination of the rows of W and W* (gaussian/descent.py), so the rows never leave the span of where they
 started and of the target: they are carried in p + rank coordinates, exactly, whatever d. The overlaps follow with
 all their lr² terms, and Q cannot lose its positivity. With inputs in blocks the overlaps themselves are moved
-(equations/mean_blocks.py), and there is no Q_perp.
+(equations/mean_step_in_blocks.py), and there is no Q_perp.
 
 Cost per step: O(p (p + k)(p + rank)) for rectifiers and polynomials, else that of the averages. Memory O(p (p + rank)).
 """
@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.blocks import blocks_of
-from twolayer.equations.mean import Terms, Weights
+from twolayer.equations.mean_step import Terms, Weights
 from twolayer.equations.orthogonal import embed
 from twolayer.equations.step import (
     Coefficients,

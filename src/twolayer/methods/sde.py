@@ -28,16 +28,16 @@ from twolayer.equations.blocks import blocks_of
 from twolayer.equations.state import Overlap, pack, unpack
 from twolayer.equations.step import Limit, limit_at, quickening, tangent
 from twolayer.equations.structure import rules_of_rotations
-from twolayer.gaussian.block_spread import (
+from twolayer.gaussian.block_covariance import (
     BlockSpread,
     block_spread_of,
     pack_blocks,
     tangent_in_blocks,
     unpack_blocks,
 )
+from twolayer.gaussian.covariance import Spread, spread_of
 from twolayer.gaussian.engines import adapt_steps
 from twolayer.gaussian.nodes import target_frame
-from twolayer.gaussian.spread import Spread, spread_of
 from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, in_groups, lane_axes, lane_numbers
 from twolayer.loops.watching import Lane, Watch, accept, watched_value
 from twolayer.methods.ode import ODE

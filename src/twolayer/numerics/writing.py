@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from twolayer.numerics.errors import InputError, short
-from twolayer.numerics.passing import clear_stale, draft_of, mark, passing
+from twolayer.numerics.temporary_files import clear_stale, draft_of, mark, passing
 
 __all__ = ["FIGURES", "check_writable", "named", "write_atomically"]
 

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from twolayer.numerics.arguments import Json, Options
 from twolayer.numerics.errors import InputError, choice
-from twolayer.numerics.strangers import reading
+from twolayer.numerics.foreign_files import reading
 from twolayer.plot.canvas import canvas
 from twolayer.plot.entries import curves_of, symbol
 from twolayer.plot.staged import draw_stages, is_staged

@@ -38,7 +38,7 @@ from twolayer.loops.host import Record
 from twolayer.numerics import random
 from twolayer.numerics.arguments import Json, Options, Variables
 from twolayer.numerics.errors import InputError, expect
-from twolayer.numerics.strangers import check_format, reading
+from twolayer.numerics.foreign_files import check_format, reading
 from twolayer.running.meanings import with_meanings
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import METHODS, Measure, Method, Outcome, Snapshot, Task

@@ -13,9 +13,9 @@ import xarray as xr
 
 from twolayer.numerics.arguments import Json, Options, Progress
 from twolayer.numerics.errors import InputError, choice, positive_integer
+from twolayer.numerics.foreign_files import reading
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
-from twolayer.numerics.strangers import reading
 from twolayer.running.bounds import check_work
 from twolayer.running.compare import compare
 from twolayer.running.comparison import Comparison

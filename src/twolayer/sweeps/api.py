@@ -18,9 +18,9 @@ import xarray as xr
 
 from twolayer.numerics.arguments import End, Save
 from twolayer.numerics.errors import InputError, Interrupted, expect, finite_number, flag, positive_integer, reject
+from twolayer.numerics.foreign_files import check_size
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
-from twolayer.numerics.strangers import check_size
 from twolayer.running.solve import check_parts
 from twolayer.sweeps.batch import portable
 from twolayer.sweeps.driver import Driver

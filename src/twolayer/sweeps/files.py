@@ -12,8 +12,8 @@ import xarray as xr
 
 from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import InputError, path_of, short
+from twolayer.numerics.foreign_files import reading
 from twolayer.numerics.precision import float64
-from twolayer.numerics.strangers import reading
 from twolayer.sweeps.batch import Result
 from twolayer.sweeps.grid import digest, unmarked
 from twolayer.sweeps.store import Store, read_header

@@ -32,8 +32,8 @@ import numpy as np
 
 from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import InputError, RunFailed, path_of, short
-from twolayer.numerics.passing import clear_stale, draft_of, passing
-from twolayer.numerics.strangers import check_format, check_size, reading
+from twolayer.numerics.foreign_files import check_format, check_size, reading
+from twolayer.numerics.temporary_files import clear_stale, draft_of, passing
 from twolayer.sweeps.batch import SEED_BLOCK, Result
 from twolayer.sweeps.grid import FORMAT, text_of
 from twolayer.sweeps.locks import Locks, locks_module

@@ -15,8 +15,8 @@ import numpy as np
 
 from twolayer.numerics.arguments import Array
 from twolayer.numerics.errors import InputError, choice, expect, positive_integer, require
+from twolayer.numerics.foreign_files import check_size
 from twolayer.numerics.roots import host_root
-from twolayer.numerics.strangers import check_size
 from twolayer.numerics.tracing import traced
 from twolayer.task.inputs import Inputs
 from twolayer.task.problem import Problem, finite_array

@@ -39,7 +39,7 @@ from twolayer.numerics.errors import (
     require,
     short,
 )
-from twolayer.numerics.later import Later
+from twolayer.numerics.lazy_modules import Later
 from twolayer.task.losses import Loss
 from twolayer.task.scaling import Scaling
 from twolayer.task.schedules import Law

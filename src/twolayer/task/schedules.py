@@ -24,7 +24,7 @@ import numpy as np
 
 from twolayer.numerics.arguments import ArrayFunction, Options
 from twolayer.numerics.errors import InputError, choice, closest, finite_number, finite_numbers, reject, require
-from twolayer.numerics.later import Later
+from twolayer.numerics.lazy_modules import Later
 from twolayer.numerics.tracing import traced
 from twolayer.task.scaling import Scaling, positive_law
 

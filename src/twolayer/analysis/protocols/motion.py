@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from twolayer.equations.mean import Rows
+from twolayer.equations.mean_step import Rows
 from twolayer.equations.state import Overlap
 from twolayer.equations.step import Limit
 from twolayer.methods.giant import GiantSteps

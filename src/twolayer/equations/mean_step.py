@@ -38,7 +38,7 @@ from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, S
 from twolayer.task.tempo import Clock, Tempo
 
 if TYPE_CHECKING:
-    from twolayer.gaussian.step_spread import StepNodes
+    from twolayer.gaussian.step_covariance import StepNodes
 
 __all__ = ["MeanStep", "Rows", "Terms", "Weights"]
 

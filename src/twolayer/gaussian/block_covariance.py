@@ -18,7 +18,7 @@ import numpy as np
 
 from twolayer.equations.blocks import Blocks, rows_kept
 from twolayer.equations.kernel import Kernel, kernel_of
-from twolayer.equations.mean_blocks import whitened
+from twolayer.equations.mean_step_in_blocks import whitened
 from twolayer.equations.state import Overlap, pack, size_of, unpack
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.visits import covariance, covariance_nodes, rows_of, visit
