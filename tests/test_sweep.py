@@ -85,7 +85,7 @@ def test_figures_show_the_means_of_the_cells(reference: Any) -> None:
     drawn = [container.lines[0].get_ydata() for container in curves.containers]
     assert np.allclose(drawn, part.risk.mean("seed").isel({"algorithm.lr": [0, 2]}))
     single = tl.plot.swept(part.isel({"method.dim": [1]})).axes[0]
-    assert single.get_xlabel() == "algorithm.lr" and single.get_ylabel() == "excess_risk"
+    assert single.get_xlabel() == "algorithm.lr" and single.get_ylabel() == "excess risk"
     for wrong in ({"of": "M"}, {"of": "outcome"}, {"of": "nothing"}):
         with pytest.raises(InputError, match="`of` must be a number of each run"):
             tl.plot.swept(part, **wrong)

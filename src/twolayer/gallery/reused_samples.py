@@ -56,7 +56,10 @@ def reused_samples(
         dim: follow(f"d={dim}", problem, algorithm, theory, tl.Vectors(dim), steps, n, seed)
         for dim, n in zip(dims, seeds, strict=True)
     }
-    return Finding(_data(pairs), _verdict(pairs), task_of(problem, algorithm))
+    data = _data(pairs)
+    for name, values in _published(problem, algorithm).items():
+        data[f"published_{name}"] = "published", values[:steps]
+    return Finding(data, _verdict(pairs), task_of(problem, algorithm))
 
 
 def _symmetric(M: np.ndarray) -> np.ndarray:
@@ -96,12 +99,12 @@ def _verdict(pairs: dict[int, StepPair]) -> Verdict:
     return verdict("gradient descent on the same samples follows dynamical mean-field theory", checks, "; ".join(notes))
 
 
-def _published(chosen: Any) -> dict[str, np.ndarray]:
+def _published(problem: tl.Problem, algorithm: tl.SGD) -> dict[str, np.ndarray]:
     """What the paper measured at steps 1, 2, … of the same set-up: m_1, m_2, Q_11, Q_12 and the test risk, by name."""
     setup = tl.zoo("dandi2024-reused")
-    task = setup.problem.target.name, setup.problem.activation.name
-    rates = setup.algorithm.lr.coefficient, setup.algorithm.batch.coefficient
-    if task != (chosen.target, chosen.activation) or not np.allclose(rates, (chosen.alpha * chosen.eta, chosen.alpha)):
+    one, two = ((x.target.name, x.activation.name) for x in (problem, setup.problem))
+    rates = [(x.lr.coefficient, x.batch.coefficient) for x in (algorithm, setup.algorithm)]
+    if one != two or not np.allclose(*rates):
         return {}
     # its theory has a known error
     stored = {ref.quantity: np.asarray(ref.value) for ref in setup.reference if not ref.known}
@@ -124,7 +127,6 @@ def draw(data: xr.Dataset) -> Figure:
         middle: [(data.Q[:, 0, l], "Q", (..., 0, l), rf"$Q_{{1{l + 1}}}$") for l in range(2)],
         right: [(data[w], w, (...,), n) for w, n in (("train_risk", "training"), ("risk", "test"))],
     }
-    published = _published(chosen)
     for ax, rows in curves.items():
         for k, (theory, name, index, label) in enumerate(rows):
             ax.plot(t, theory, ("-", "--")[k], color=COLOURS["theory"], label=f"DMFT, {label}", zorder=6)
@@ -133,8 +135,8 @@ def draw(data: xr.Dataset) -> Figure:
                 at = t + 0.08 * (i - (data.sizes["dim"] - 1) / 2)
                 word = f"{label}, $d = {dim}$, {chosen.seeds[i]} runs"
                 points(ax, at, mean, error, DIRECTIONS[i], word, "os"[i % 2], "none" if k else None)
-            seen = published.get(f"{name}{k + 1}", np.zeros(0))[: chosen.steps]
-            if seen.size:
+            seen = data.get(f"published_{name}{k + 1}")
+            if seen is not None:
                 word = "published, $d = 5000$" if name == "risk" or not k else "_published"
                 ax.plot(t[1 : len(seen) + 1] + 0.2, seen, "x", color=COLOURS["theory"], ms=4, label=word, zorder=7)
         mark_steps(ax, chosen.steps)
