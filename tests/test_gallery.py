@@ -400,5 +400,5 @@ def test_noisy_starts_have_the_variance_asked_for_and_keep_the_start_first() -> 
     np.testing.assert_array_equal(noisy.M[0], start.M)
     added = noisy.M[1:] - start.M
     assert abs(added.var() / 4e-4 - 1) < sigmas() * np.sqrt(2 / added.size) < 0.4
-    assert trajectories._crossing(np.arange(4.0), np.array([8.0, 6.0, 2.0, 1.0])) == pytest.approx(1.5)
-    assert trajectories._crossing(np.arange(2.0), np.array([8.0, 6.0])) == np.inf
+    assert measuring.crossing(np.arange(4.0), -np.array([8.0, 6.0, 2.0, 1.0]), -4.0) == pytest.approx(1.5)
+    assert measuring.crossing(np.arange(2.0), -np.array([8.0, 6.0]), -4.0) == np.inf

@@ -116,10 +116,10 @@ def _verdict(data: xr.Dataset, nu: float) -> Verdict:
     checks, dims, wide = [], data.dim.values.astype(float), int(data.dim.values.max())
     for name in data.cut.values:
         runs, limit = data.excess.sel(rule=name).values[:, 1:], data.limit.sel(cut=name).values[10::10]
-        error = standard_error(runs)
+        errors = standard_error(runs)
         room: Any = {"resolution": CLOSE, "allowance": FINITE / wide, "freedom": len(runs) - 1.0}
         checks.append(
-            largest(f"{name}, d = {wide}: excess risk of the runs − ODE", runs.mean(0) - limit, error, **room)
+            largest(f"{name}, d = {wide}: excess risk of the runs − ODE", runs.mean(0) - limit, errors, **room)
         )
     grows = 2 / nu - 1  # and what is to be told apart from it is no growth
     for name, expected in (("plain", grows), *((name, 0.0) for name in data.cut.values)):

@@ -103,8 +103,8 @@ def _published(problem: tl.Problem, algorithm: tl.SGD) -> dict[str, np.ndarray]:
     """What the paper measured at steps 1, 2, … of the same set-up: m_1, m_2, Q_11, Q_12 and the test risk, by name."""
     setup = tl.zoo("dandi2024-reused")
     one, two = ((x.target.name, x.activation.name) for x in (problem, setup.problem))
-    rates = [(x.lr.coefficient, x.batch.coefficient) for x in (algorithm, setup.algorithm)]
-    if one != two or not np.allclose(*rates):
+    mine, theirs = ([x.lr.coefficient, x.batch.coefficient] for x in (algorithm, setup.algorithm))
+    if one != two or not np.allclose(mine, theirs):
         return {}
     # its theory has a known error
     stored = {ref.quantity: np.asarray(ref.value) for ref in setup.reference if not ref.known}
