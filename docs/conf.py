@@ -41,8 +41,7 @@ nb_execution_show_tb = True
 nb_merge_streams = True
 nb_output_stderr = "remove"  # progress of runs that take long on a busy machine
 
-autodoc_typehints_format = "short"  # Overlaps, not twolayer.task.overlaps.Overlaps
-autodoc_member_order = "bysource"
+autodoc_member_order = "bysource"  # the order in which the code is read
 _aliases = (
     "ActivationLike",
     "Array",

@@ -8,11 +8,11 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import twolayer as tl
 from twolayer.cli import main
@@ -232,9 +232,11 @@ def test_the_command_fails_where_numbers_differ(
 
 
 def test_the_gallery_draws_published_numbers_where_the_set_up_is_theirs() -> None:
-    chosen = SimpleNamespace(**tl.gallery.figures()["reused-samples"].settings)
-    found = reused_samples._published(chosen)
+    setup = tl.zoo("dandi2024-reused")
+    found = reused_samples._published(setup.problem, setup.algorithm)
     assert {len(values) for values in found.values()} == {6}
     assert found["m1"][-1] == pytest.approx(0.2147, abs=2e-3)  # what DMFT and runs at d = 5000 give
-    chosen.eta = 0.3
-    assert reused_samples._published(chosen) == {}
+    other = dataclasses.replace(setup.algorithm, lr=1.5 * setup.algorithm.lr.coefficient)
+    assert reused_samples._published(setup.problem, other) == {}
+    with xr.open_dataset(Path(__file__).parents[1] / "docs/images/gallery/reused-samples.nc") as drawn:
+        np.testing.assert_array_equal(drawn.published_m1, found["m1"])
