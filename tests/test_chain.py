@@ -17,9 +17,9 @@ from conftest import random_overlaps
 from twolayer.equations.kernel import Sample, kernel_of
 from twolayer.equations.orthogonal import Frame, Reduced, batch_sums, embed, exact_step, overlaps
 from twolayer.equations.step import Memory, coefficients_of, form_of
+from twolayer.gaussian.all_fields import FullRule
 from twolayer.gaussian.batch_sums import covariance_nodes, gaussian_sums, size_of_features
 from twolayer.gaussian.engines import select
-from twolayer.gaussian.full import FullRule
 from twolayer.gaussian.nodes import target_frame
 from twolayer.methods import chain
 from twolayer.numerics.wishart import GramFactor

@@ -19,14 +19,14 @@ from scipy import stats
 
 import twolayer as tl
 from twolayer import d
+from twolayer.compiled import advance as groups
 from twolayer.compiled import device
-from twolayer.compiled import lanes as groups
 from twolayer.compiled.calculus import value_and_slope, value_of
 from twolayer.compiled.elementary import FUNCTIONS
 from twolayer.compiled.formula import WORDS, Formula, formula_of_activation, formula_of_target
 from twolayer.compiled.normals import normal
 from twolayer.compiled.program import _assemble
-from twolayer.compiled.suited import no_machine_code
+from twolayer.compiled.supported_chains import no_machine_code
 from twolayer.compiled.vector import DOUBLE, LONG, WORD, Code
 from twolayer.functions.activation import NAMED, Activation
 from twolayer.functions.expression import Expression, parse

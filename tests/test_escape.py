@@ -13,7 +13,7 @@ from scipy import special
 import twolayer as tl
 from twolayer import d
 from twolayer.analysis.escape import resolved_threshold
-from twolayer.analysis.mediocrity import contraction, growth_rate, noise_gain, noise_strength
+from twolayer.analysis.optimal_lr import contraction, growth_rate, noise_gain, noise_strength
 from twolayer.cli import main
 
 

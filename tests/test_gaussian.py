@@ -15,11 +15,11 @@ import twolayer as tl
 from conftest import random_overlaps
 from twolayer.functions.activation import NAMED, Activation
 from twolayer.gaussian import rectifier
+from twolayer.gaussian.closed_forms import forms_of
 from twolayer.gaussian.engines import select
-from twolayer.gaussian.families import forms_of
-from twolayer.gaussian.forms import NumericForms, cross_pair
 from twolayer.gaussian.quadrature import nested_rule, panel_rule
 from twolayer.gaussian.risk import excess_risks
+from twolayer.gaussian.two_point import NumericForms, cross_pair
 
 NAMES = ("psi", "phi", "chi", "second", "excess_risk")
 P2 = np.array([[1.0, 0.3], [0.3, 1.5]])
@@ -118,11 +118,11 @@ def test_engines_agree_with_quadrature_over_all_fields(target: Any, activation: 
     [
         *((name, 1) for name in NAMED),
         ("He3", 3),
-        ("tanh(z + 0.7)", 3),
-        ("abs(z)", 3),
+        pytest.param("tanh(z + 0.7)", 3, marks=pytest.mark.slow),
+        pytest.param("abs(z)", 3, marks=pytest.mark.slow),
         ("erf", 3),
-        ("square", 3),
-        ("relu", 3),
+        pytest.param("square", 3, marks=pytest.mark.slow),
+        pytest.param("relu", 3, marks=pytest.mark.slow),
     ],
 )
 def test_every_activation_against_sobol_points(activation: str, p: int) -> None:

@@ -13,8 +13,8 @@ from scipy.special import erf
 import twolayer as tl
 from conftest import random_overlaps
 from twolayer.equations.averages import Averages, Engine
+from twolayer.gaussian.all_fields import FullRule, _averages
 from twolayer.gaussian.engines import select
-from twolayer.gaussian.full import FullRule, _averages
 from twolayer.numerics.error_function import error_function
 from twolayer.numerics.special import symmetric_root
 

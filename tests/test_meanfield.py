@@ -15,11 +15,11 @@ from chance import sigmas
 
 import twolayer as tl
 from conftest import random_overlaps
-from twolayer.gaussian import wide as ensembles
+from twolayer.gaussian import ensemble_rules as ensembles
+from twolayer.gaussian.closed_forms import forms_of
 from twolayer.gaussian.ensemble import BLOCK, Cloud, Velocity
-from twolayer.gaussian.families import forms_of
-from twolayer.gaussian.forms import NumericForms
-from twolayer.gaussian.wide import Fineness, Wide, correlation_moments, correlation_rule
+from twolayer.gaussian.ensemble_rules import Fineness, Wide, correlation_moments, correlation_rule
+from twolayer.gaussian.two_point import NumericForms
 from twolayer.methods.meanfield import MeanField
 from twolayer.running import solve as solving
 from twolayer.task.losses import Loss

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import twolayer as tl
-from twolayer.gaussian.descent import ReluDescent, descent_of, gradient_error, sine_excess
 from twolayer.gaussian.nodes import target_frame
+from twolayer.gaussian.population_gradient import ReluDescent, descent_of, gradient_error, sine_excess
 from twolayer.numerics.precision import float64
 
 

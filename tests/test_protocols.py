@@ -15,7 +15,7 @@ from scipy.special import lambertw
 import twolayer as tl
 from twolayer import d
 from twolayer.analysis.protocols import optimise as inside
-from twolayer.analysis.protocols.motion import Controls, Objective, course_of
+from twolayer.analysis.protocols.controlled_motion import Controls, Objective, course_of
 from twolayer.analysis.protocols.search import Search
 from twolayer.cli import main
 

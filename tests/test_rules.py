@@ -20,9 +20,9 @@ from twolayer import d, rules
 from twolayer.equations.kernel import Kernel, Sample, kernel_of
 from twolayer.equations.orthogonal import Frame, Reduced, batch_sums, embed, exact_step, overlaps
 from twolayer.equations.step import Memory, coefficients_of, form_of
-from twolayer.gaussian import full
+from twolayer.gaussian import all_fields
+from twolayer.gaussian.all_fields import FullEngine
 from twolayer.gaussian.engines import adapt, select
-from twolayer.gaussian.full import FullEngine
 from twolayer.numerics.wishart import GramFactor
 from twolayer.task.labels import Spoilt
 
@@ -254,7 +254,7 @@ def test_noise_in_closed_form_is_that_of_its_nodes(rule: rules.Rule, monkeypatch
     nodes = dataclasses.replace(closed, kernel=dataclasses.replace(closed.kernel, loss=loss))
     assert closed.noise_nodes == 1 and nodes.noise_nodes >= 48
     one, other = (jax.jit(lambda *x: tuple(closed.averages(*x)))(*point, noise) for noise in (0.2, 0.4))
-    monkeypatch.setattr(full, "BATCH", 2**14)
+    monkeypatch.setattr(all_fields, "BATCH", 2**14)
     two = jax.jit(lambda *x: tuple(nodes.averages(*x)))(*point, 0.2)
     for x, y in zip(one, two, strict=True):
         np.testing.assert_allclose(x, y, atol=1e-6)
@@ -271,10 +271,10 @@ def test_nodes_of_the_noise_are_not_held_at_once(monkeypatch: pytest.MonkeyPatch
     point = np.eye(2), np.array([[0.3], [0.1]]), np.ones(2), 0.1
 
     def bytes_of(batch: int) -> float:
-        monkeypatch.setattr(full, "BATCH", batch)
+        monkeypatch.setattr(all_fields, "BATCH", batch)
         return jax.jit(lambda *x: tuple(engine(*x))).lower(*point).compile().memory_analysis().temp_size_in_bytes
 
-    assert bytes_of(full.BATCH) < 3e8 < 1e9 < bytes_of(2**40)
+    assert bytes_of(all_fields.BATCH) < 3e8 < 1e9 < bytes_of(2**40)
 
 
 CAUCHY = tl.Problem("erf(z1/1.4142135623730951)", "erf", noise=0.1, noise_law="cauchy")

@@ -12,7 +12,7 @@ from twolayer.analysis.recovery import Recovery
 from twolayer.analysis.weak_recovery import WeakRecovery
 from twolayer.functions.mathml import of_text
 from twolayer.numerics.html import table
-from twolayer.running.meanings import MEANINGS
+from twolayer.running.long_names import MEANINGS
 
 
 def test_results_are_short_in_text(short_results: dict[str, object]) -> None:

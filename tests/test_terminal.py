@@ -388,7 +388,7 @@ def test_cite_in_python_names_the_package_last() -> None:
 @pytest.mark.parametrize("loss", ["squared", "correlation"])
 @pytest.mark.parametrize("ell", [1, 2, 3, 4])
 def test_the_sketch_says_what_the_diagram_does(ell: int, loss: str) -> None:
-    from twolayer.analysis.sketch import LEGEND, WIDTH, sketch, window
+    from twolayer.analysis.phase_text import LEGEND, WIDTH, sketch, window
 
     diagram = tl.phase_diagram(ell=ell, loss=loss)
     lines = sketch(diagram, [(1.0, 0.5)]).splitlines()

@@ -16,14 +16,14 @@ import twolayer as tl
 from twolayer import plot
 from twolayer.analysis.thresholds.amp import simulate
 from twolayer.analysis.thresholds.best import _iterated
-from twolayer.analysis.thresholds.bins import cross_fitted, second_moments
-from twolayer.analysis.thresholds.curve import channel_of, curve_of
-from twolayer.analysis.thresholds.evolution import StateEvolution
-from twolayer.analysis.thresholds.law import LabelLaw, law_of
+from twolayer.analysis.thresholds.conditional_means import cross_fitted, second_moments
+from twolayer.analysis.thresholds.label_law import LabelLaw, law_of
 from twolayer.analysis.thresholds.level_sets import pieces_of
+from twolayer.analysis.thresholds.one_direction import channel_of, curve_of
 from twolayer.analysis.thresholds.operator import as_operator, growth_of, significant_range
 from twolayer.analysis.thresholds.posterior import Posterior
 from twolayer.analysis.thresholds.prediction import mmse_of
+from twolayer.analysis.thresholds.state_evolution import StateEvolution
 from twolayer.cli import main
 from twolayer.functions.target import Target
 from twolayer.gallery import reuse_minibatch, reuse_or_fresh

@@ -36,15 +36,15 @@ if TYPE_CHECKING:
         sweeps,
     )
     from twolayer.analysis.escape import escape_time
-    from twolayer.analysis.mediocrity import optimal_lr
+    from twolayer.analysis.optimal_lr import optimal_lr
     from twolayer.analysis.phases import phase_diagram
     from twolayer.analysis.protocols.optimise import optimise
     from twolayer.analysis.rates import rates
     from twolayer.analysis.recovery import recovery
     from twolayer.analysis.stability.critical import critical_lr
     from twolayer.analysis.stability.points import fixed_points
+    from twolayer.analysis.thresholds.alpha_c import thresholds
     from twolayer.analysis.thresholds.best import best_possible
-    from twolayer.analysis.thresholds.weak import thresholds
     from twolayer.analysis.weak_recovery import weak_recovery
     from twolayer.explorer.launch import explore
     from twolayer.files.environment import about
@@ -85,7 +85,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "escape_time": "analysis.escape",
-    "optimal_lr": "analysis.mediocrity",
+    "optimal_lr": "analysis.optimal_lr",
     "phase_diagram": "analysis.phases",
     "optimise": "analysis.protocols.optimise",
     "rates": "analysis.rates",
@@ -93,7 +93,7 @@ _HOME = {
     "critical_lr": "analysis.stability.critical",
     "fixed_points": "analysis.stability.points",
     "best_possible": "analysis.thresholds.best",
-    "thresholds": "analysis.thresholds.weak",
+    "thresholds": "analysis.thresholds.alpha_c",
     "weak_recovery": "analysis.weak_recovery",
     "explore": "explorer.launch",
     "about": "files.environment",

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from twolayer.analysis.field import MeanFieldAt, mean_field_at
-from twolayer.analysis.measure import measure_histogram, measure_moments
+from twolayer.analysis.neuron_measure import measure_histogram, measure_moments
+from twolayer.analysis.particle_velocity import MeanFieldAt, mean_field_at
 from twolayer.task.particles import Particles
 
 __all__ = ["MeanFieldAt", "Particles", "mean_field_at", "measure_histogram", "measure_moments"]

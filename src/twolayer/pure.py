@@ -30,8 +30,8 @@ from twolayer.equations.state import Overlap
 from twolayer.equations.step import Form, Limit, Memory, as_data, coefficients_of, form_of, limit_in, motion
 from twolayer.gaussian.engines import Engine, adapt, select
 from twolayer.gaussian.nodes import target_frame
+from twolayer.gaussian.single_samples import rows_of
 from twolayer.gaussian.step_covariance import StepNodes
-from twolayer.gaussian.visits import rows_of
 from twolayer.numerics.errors import InputError, Refused, choice, expect, finite_number, positive_integer, require
 from twolayer.numerics.tracing import traced
 from twolayer.numerics.types import Number

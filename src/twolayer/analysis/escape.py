@@ -8,7 +8,7 @@
     from zero  p = 1, m = 0:  t = (2/c) ∫_0^x D(w) dw,   x² = cTd/(ρ V_1),   D Dawson's function
     noisy      with the noise of samples at any T d (escape_formulas.py)
 
-c, ρ, C_p, V_p: mediocrity.py. Quenched and annealed times are those of the linearised equations. The ODE integrated
+c, ρ, C_p, V_p: optimal_lr.py. Quenched and annealed times are those of the linearised equations. The ODE integrated
 from random starts tells what they leave out, and whether the threshold is reached at all: at the rate that is best
 for the linear escape, wide networks never lose more than a few percent of their risk. The correction is what the
 noise of single samples does to the start.
@@ -38,8 +38,8 @@ from twolayer.analysis.escape_formulas import (
     too_noisy,
     unresolved,
 )
-from twolayer.analysis.mediocrity import noise_gain, noise_ratio, require_growth
-from twolayer.analysis.passage import Passage, first_passage
+from twolayer.analysis.optimal_lr import noise_gain, noise_ratio, require_growth
+from twolayer.analysis.passage_times import Passage, first_passage
 from twolayer.methods.ode import ODE
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject
@@ -104,7 +104,7 @@ class EscapeTime:
     per_time: float = dataclasses.field(repr=False)
 
     def _repr_html_(self) -> str:
-        from twolayer.analysis.showing import escape_html
+        from twolayer.analysis.notebook import escape_html
 
         return escape_html(self)
 

@@ -109,7 +109,7 @@ class Phase:
     note: str
 
     def _repr_html_(self) -> str:
-        from twolayer.analysis.showing import phase_html
+        from twolayer.analysis.notebook import phase_html
 
         return phase_html(self)
 
@@ -313,7 +313,7 @@ class PhaseDiagram:
         return ""
 
     def _repr_html_(self) -> str:
-        from twolayer.analysis.showing import diagram_html
+        from twolayer.analysis.notebook import diagram_html
 
         return diagram_html(self)
 

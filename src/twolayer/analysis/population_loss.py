@@ -155,7 +155,7 @@ class PopulationLoss:
         )
 
     def _repr_html_(self) -> str:
-        from twolayer.analysis.showing import landscape_html
+        from twolayer.analysis.notebook import landscape_html
 
         return landscape_html(self)
 

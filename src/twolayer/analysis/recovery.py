@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.analysis.passage import first_passage
+from twolayer.analysis.passage_times import first_passage
 from twolayer.analysis.population_loss import PopulationLoss, critical_alpha, population_loss, sufficient_alpha
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.chain import Chain
@@ -151,7 +151,7 @@ class Recovery:
         )
 
     def _repr_html_(self) -> str:
-        from twolayer.analysis.showing import recovery_html
+        from twolayer.analysis.notebook import recovery_html
 
         return recovery_html(self)
 

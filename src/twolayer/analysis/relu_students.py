@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from twolayer.gaussian.descent import sine_excess
+from twolayer.gaussian.population_gradient import sine_excess
 from twolayer.numerics.arguments import Array
 from twolayer.numerics.errors import InputError, finite_number, positive_integer, require
 from twolayer.numerics.precision import float64

@@ -32,7 +32,7 @@ from twolayer.numerics.random import check_seed
 from twolayer.numerics.rules import sobol_normals
 from twolayer.running.bounds import check_estimate
 from twolayer.running.dataset import check_result, unpack
-from twolayer.running.meanings import with_meanings
+from twolayer.running.long_names import with_meanings
 from twolayer.task.losses import Loss
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem

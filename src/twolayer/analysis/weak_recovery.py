@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from twolayer.analysis.expansion import expansion
-from twolayer.analysis.passage import first_passage
+from twolayer.analysis.passage_times import first_passage
 from twolayer.analysis.phases import phase_diagram
 from twolayer.analysis.prefactors import RecoverySteps, check_threshold, recovery_steps
 from twolayer.functions.activation import Activation
@@ -158,7 +158,7 @@ class WeakRecovery:
         )
 
     def _repr_html_(self) -> str:
-        from twolayer.analysis.showing import weak_html
+        from twolayer.analysis.notebook import weak_html
 
         return weak_html(self)
 

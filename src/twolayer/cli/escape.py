@@ -161,7 +161,7 @@ def _threshold(args: argparse.Namespace, rho: float) -> float:
 
 def _ratio(args: argparse.Namespace) -> float:
     """ρ of a learning rate; refuses one at which nothing grows."""
-    from twolayer.analysis.mediocrity import noise_ratio, require_growth
+    from twolayer.analysis.optimal_lr import noise_ratio, require_growth
 
     problem, algorithm = _task(args)
     rho = noise_ratio(problem, algorithm, args.dim)
@@ -189,7 +189,7 @@ def _law(args: argparse.Namespace, rho: float) -> str:
 
 def _learning(args: argparse.Namespace) -> str | None:
     """The rate with the fewest steps to learn; of infinitely many neurons, that of ten thousand."""
-    from twolayer.analysis.mediocrity import learning_lr
+    from twolayer.analysis.optimal_lr import learning_lr
 
     width = 10_000 if math.isinf(args.width) else args.width
     problem, _ = _task(argparse.Namespace(**{**vars(args), "width": width}), 0.01)
@@ -203,7 +203,7 @@ def _learning(args: argparse.Namespace) -> str | None:
 def _run(args: argparse.Namespace, known: Any) -> tuple[Any, Any, Any]:
     """The times with the ODE, the passages measured, and the law of the quenched formula; with --dry-run the cost."""
     from twolayer.analysis.escape import escape_time, passage_law
-    from twolayer.analysis.passage import first_passage
+    from twolayer.analysis.passage_times import first_passage
     from twolayer.methods.chain import Chain
     from twolayer.numerics.errors import positive_integer
     from twolayer.running.cost import cost_of

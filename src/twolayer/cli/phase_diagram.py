@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
         files = [str(plot.save_figure(plot.phases(diagram, args.plane, measured), path))]
     lines = [_folded(str(diagram))]
     if path is None:
-        from twolayer.analysis.sketch import sketch
+        from twolayer.analysis.phase_text import sketch
 
         lines.append(f"\n{sketch(diagram, pairs)}")
     for i, point in enumerate(points):

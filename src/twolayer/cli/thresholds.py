@@ -51,9 +51,9 @@ def run(args: argparse.Namespace) -> int:
         idle(args, "without --amp", "--dim", "--seeds", "--seed")
     grid = None if args.alphas is None else grid_of(args.alphas)
     path = None if args.out is None else figure_path(args.out)
+    from twolayer.analysis.thresholds.alpha_c import Thresholds, thresholds
     from twolayer.analysis.thresholds.amp import Runs, simulate
-    from twolayer.analysis.thresholds.law import law_of
-    from twolayer.analysis.thresholds.weak import Thresholds, thresholds
+    from twolayer.analysis.thresholds.label_law import law_of
     from twolayer.numerics.errors import Interrupted
 
     if grid is not None:

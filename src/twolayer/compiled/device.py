@@ -23,7 +23,7 @@ from twolayer.compiled.shape import Row, Shape, UnrolledNumbers, UnrolledState
 from twolayer.compiled.step import new_state
 from twolayer.compiled.stepper import STREAMS, WrittenStepper
 from twolayer.equations.orthogonal import overlaps
-from twolayer.loops.watching import DIVERGED, Lane, Watch, accept
+from twolayer.loops.stopping import DIVERGED, Lane, Watch, accept
 from twolayer.numerics import random
 from twolayer.numerics.arguments import Notes
 from twolayer.numerics.wishart import DEGREE

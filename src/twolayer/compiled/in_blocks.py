@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from twolayer.compiled.batch import Draw, response
-from twolayer.compiled.many import Stored, Sum, triangle
+from twolayer.compiled.large_batches import Stored, Sum, triangle
 from twolayer.compiled.shape import BlockShape, Matrix, Row, Shape, UnrolledNumbers, dot
 from twolayer.compiled.step import factor, lower
 from twolayer.compiled.vector import DOUBLE, LONG, Code, Index, Vector
-from twolayer.loops.watching import LIMIT
+from twolayer.loops.stopping import LIMIT
 from twolayer.numerics.wishart import DEGREE
 
 __all__ = ["BlockStep", "TwoPlaces", "scratch_of"]

@@ -21,12 +21,12 @@ from llvmlite import ir
 from twolayer.compiled.batch import few_samples
 from twolayer.compiled.elementary import FUNCTIONS
 from twolayer.compiled.in_blocks import BlockStep, TwoPlaces, scratch_of
-from twolayer.compiled.many import many_samples
+from twolayer.compiled.large_batches import many_samples
 from twolayer.compiled.normals import normal
 from twolayer.compiled.shape import Matrix, Shape, UnrolledNumbers, UnrolledState
 from twolayer.compiled.step import new_state
 from twolayer.compiled.vector import DOUBLE, LONG, WORD, Code, Index, Vector
-from twolayer.loops.watching import DIVERGED, REACHED
+from twolayer.loops.stopping import DIVERGED, REACHED
 from twolayer.numerics.wishart import DEGREE
 
 __all__ = ["MemoryLayout", "Program", "program_for"]
@@ -295,7 +295,7 @@ def settle(
 ) -> Vector:
     """Where a seed runs and its new state is finite; mark what is lost.
 
-    The rules of loops/watching.py.
+    The rules of loops/stopping.py.
     """
     codes, stops = layout.state - 3, layout.state - 2
     moves, lost = running & fine, running & ~fine

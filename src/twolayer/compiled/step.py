@@ -23,7 +23,7 @@ from twolayer.compiled.shape import (
     dot,
     reflection,
 )
-from twolayer.loops.watching import LIMIT
+from twolayer.loops.stopping import LIMIT
 from twolayer.numerics.wishart import DEGREE, REACH
 
 __all__ = ["new_state"]

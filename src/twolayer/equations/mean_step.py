@@ -35,7 +35,7 @@ from twolayer.equations.averages import Engine
 from twolayer.equations.state import Overlap, pack, unpack
 from twolayer.equations.step import Coefficients, Form, ahead, combine, second_layer, tangent
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar
-from twolayer.task.tempo import Clock, Tempo
+from twolayer.task.schedule_factors import Clock, Tempo
 
 if TYPE_CHECKING:
     from twolayer.gaussian.step_covariance import StepNodes

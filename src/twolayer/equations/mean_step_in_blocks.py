@@ -26,7 +26,7 @@ from twolayer.equations.step import second_layer
 from twolayer.numerics.types import Numbers
 
 if TYPE_CHECKING:
-    from twolayer.gaussian.visits import Visited
+    from twolayer.gaussian.single_samples import Visited
 
 __all__ = ["BlockMeanStep", "whitened"]
 

@@ -37,7 +37,7 @@ from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, S
 from twolayer.task.algorithm import SGD
 from twolayer.task.regimes import Regime
 from twolayer.task.rules import Rule
-from twolayer.task.tempo import Clock, Tempo
+from twolayer.task.schedule_factors import Clock, Tempo
 
 __all__ = [
     "Coefficients",

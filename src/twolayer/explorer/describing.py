@@ -8,6 +8,8 @@ text        the same task as Python, as a file, as a command; the papers behind 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from twolayer.explorer.copying import as_python, as_shell, as_toml
 from twolayer.explorer.speaking import Voice
 from twolayer.files.taskfile import TaskFile
@@ -23,7 +25,7 @@ def formula(task: TaskFile, options: Json, voice: Voice) -> Json:
     from twolayer.functions.target import Target
 
     table = task.table.problem
-    makers: Json = {
+    makers: dict[str, Callable[[], Target | Activation]] = {
         "target": lambda: Target.of(table.target, table.directions),
         "activation": lambda: Activation.of(table.activation),
     }
@@ -34,9 +36,9 @@ def formula(task: TaskFile, options: Json, voice: Voice) -> Json:
         except InputError as error:
             found[name] = {"error": str(error), "position": error.position}
         else:
-            latex = thing.latex if name == "target" else _activation_latex(thing.name)
+            latex = thing.latex if isinstance(thing, Target) else _activation_latex(thing.name)
             found[name] = {"latex": latex, "name": thing.name}
-            if name == "target":
+            if isinstance(thing, Target):
                 found["k"] = thing.directions
     return found
 

@@ -113,8 +113,8 @@ def landscape(task: TaskFile, options: Json, voice: Voice) -> Json:
 @float64
 def best(task: TaskFile, options: Json, voice: Voice) -> Json:
     """The best possible excess risk against α, for targets of one direction."""
+    from twolayer.analysis.thresholds.alpha_c import thresholds
     from twolayer.analysis.thresholds.best import best_possible
-    from twolayer.analysis.thresholds.weak import thresholds
 
     problem = task.problem()
     if problem.k > 1:

@@ -173,8 +173,8 @@ def _judge(task: TaskFile, method: Method, seeds: int, voice: Voice) -> Callable
     """What `compare` says of the seeds so far, against the ODE or the first theory that there is."""
     from twolayer.running.announcing import Announcer
     from twolayer.running.compare import default_methods, verdicts_of
-    from twolayer.running.pilots import Pilots
     from twolayer.running.plan import Plan
+    from twolayer.running.smaller_dimensions import Pilots
     from twolayer.running.solve import solve
     from twolayer.task.overlaps import Overlaps
 

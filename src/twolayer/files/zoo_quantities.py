@@ -21,7 +21,7 @@ import numpy as np
 import xarray as xr
 
 from twolayer.analysis.escape import escape_time
-from twolayer.analysis.mediocrity import escape_gain, optimal_lr, stationary_risk
+from twolayer.analysis.optimal_lr import escape_gain, optimal_lr, stationary_risk
 from twolayer.analysis.phases import phase_diagram
 from twolayer.analysis.population_loss import critical_alpha
 from twolayer.analysis.prefactors import recovery_steps

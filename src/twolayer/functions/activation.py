@@ -52,7 +52,7 @@ class Activation:
     portable : bool
         Whether the name brings the function back in another process, as text from a file has to.
     family : tuple, optional
-        Name and numbers of the family of closed averages that σ belongs to (gaussian/families.py): ``("erf",)``,
+        Name and numbers of the family of closed averages that σ belongs to (gaussian/closed_forms.py): ``("erf",)``,
         ``("rectifier", left, right)`` with the slopes on both sides of 0, ``("polynomial", *coefficients)``.
     key : tuple, optional
         Identity for equality and caching; by default the function and what is said of it.
@@ -283,7 +283,7 @@ def register_activation(
     kinks : sequence of float, optional
         Where σ or σ' jumps; found numerically when not given.
     family : tuple, optional
-        Name and numbers of a family of closed averages (`twolayer.gaussian.families.register_family`).
+        Name and numbers of a family of closed averages (`twolayer.gaussian.closed_forms.register_family`).
 
     Examples
     --------

@@ -410,7 +410,7 @@ class Analysis:
         return f"Analysis({self.target.name!r}, {numbers})"
 
     def _repr_html_(self) -> str:
-        from twolayer.functions.showing import analysis_html
+        from twolayer.functions.notebook import analysis_html
 
         return analysis_html(self)
 

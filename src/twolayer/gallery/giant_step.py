@@ -146,7 +146,7 @@ def _possible(alpha: np.ndarray) -> np.ndarray:
 
 def draw(data: xr.Dataset) -> Figure:
     """Linear targets against α on the left, h_ℓ against the exponent of the batch on the right."""
-    from twolayer.plot.best import best_line
+    from twolayer.plot.best_possible import best_line
     from twolayer.plot.style import DIRECTIONS
 
     figure, (left, right) = sheet(2, height=3.9)

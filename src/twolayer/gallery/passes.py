@@ -169,7 +169,7 @@ def _verdict(data: xr.Dataset, noise: float, seeds: int, dim: int) -> Verdict:
 
 def draw(data: xr.Dataset) -> Figure:
     """Excess and training risk after every pass, and how many passes are online."""
-    from twolayer.plot.best import best_line
+    from twolayer.plot.best_possible import best_line
 
     drawn, (risks, training, answer) = sheet(3)
     passed, shown = data.passed.values, {float(a): i for i, a in enumerate(data.theory.values)}

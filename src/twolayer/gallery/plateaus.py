@@ -209,7 +209,7 @@ def _expected(found: tuple[float, float], value: object) -> tuple[float, Any, fl
 
 def draw(data: xr.Dataset) -> Figure:
     """The run, the lengths of two plateaus against d, and the critical rate against the width."""
-    from twolayer.plot.stalling import SHADES
+    from twolayer.plot.stability import SHADES
     from twolayer.plot.style import COLOURS, DIRECTIONS, GREY
 
     figure, (left, middle, right) = sheet(3, width=4.2, height=3.6)

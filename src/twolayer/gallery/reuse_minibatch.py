@@ -131,7 +131,7 @@ TITLES = {"full": "full batch", "sequence": "batches of n/5 in sequence", "repla
 
 def draw(data: xr.Dataset) -> Figure:
     """A panel for each way through the samples; z4 is the only direction that leaves zero."""
-    from twolayer.plot.best import best_line
+    from twolayer.plot.best_possible import best_line
     from twolayer.plot.style import DIRECTIONS
 
     chosen = told(data)

@@ -148,7 +148,7 @@ LINEAR, TICKS = 0.05, (0, 0.02, 0.05, 0.1, 0.2, 0.5, 1)  # the axis of overlaps:
 
 def draw(data: xr.Dataset) -> Figure:
     """A panel for each target: fresh batches dashed and open, reused ones solid and full."""
-    from twolayer.plot.best import best_line
+    from twolayer.plot.best_possible import best_line
     from twolayer.plot.style import DIRECTIONS, GREY
 
     chosen = told(data)

@@ -108,7 +108,7 @@ def _verdict(pairs: dict[str, StepPair], dim: int) -> Verdict:
 
 def draw(data: xr.Dataset) -> Figure:
     """Test risk, training risk and an overlap of every pattern."""
-    from twolayer.plot.best import best_line
+    from twolayer.plot.best_possible import best_line
 
     names = [name for name in PATTERNS if f"risk_{name}" in data]
     drawn, (risks, training, overlaps) = sheet(3)

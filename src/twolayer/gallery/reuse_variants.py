@@ -86,7 +86,7 @@ def _verdict(pairs: dict[str, StepPair], dim: int) -> Verdict:
 
 def draw(data: xr.Dataset) -> Figure:
     """A column for each variant: overlaps above, risks below."""
-    from twolayer.plot.best import best_line
+    from twolayer.plot.best_possible import best_line
     from twolayer.plot.style import DIRECTIONS
 
     chosen, count = told(data), data.sizes["variant"]

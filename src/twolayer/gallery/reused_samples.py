@@ -114,7 +114,7 @@ def _published(problem: tl.Problem, algorithm: tl.SGD) -> dict[str, np.ndarray]:
 
 def draw(data: xr.Dataset) -> Figure:
     """Overlaps, norms and risks; theory in ink, a colour for each dimension of the runs, crosses for published ones."""
-    from twolayer.plot.best import best_line
+    from twolayer.plot.best_possible import best_line
     from twolayer.plot.style import COLOURS, DIRECTIONS
 
     chosen = told(data)

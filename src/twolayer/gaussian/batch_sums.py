@@ -22,7 +22,7 @@ import numpy as np
 
 from twolayer.equations.kernel import Kernel
 from twolayer.equations.orthogonal import Sums
-from twolayer.gaussian.visits import covariance, covariance_nodes, visit
+from twolayer.gaussian.single_samples import covariance, covariance_nodes, visit
 from twolayer.numerics.rules import Nodes
 from twolayer.numerics.special import symmetric_root
 from twolayer.numerics.types import Layer, Number, Numbers, Real, Scalar, Tree

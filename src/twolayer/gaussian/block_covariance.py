@@ -21,7 +21,7 @@ from twolayer.equations.kernel import Kernel, kernel_of
 from twolayer.equations.mean_step_in_blocks import whitened
 from twolayer.equations.state import Overlap, pack, size_of, unpack
 from twolayer.gaussian.nodes import target_frame
-from twolayer.gaussian.visits import covariance, covariance_nodes, rows_of, visit
+from twolayer.gaussian.single_samples import covariance, covariance_nodes, rows_of, visit
 from twolayer.numerics.rules import Nodes
 from twolayer.numerics.types import Number, Numbers, Real, Scalar
 from twolayer.task.algorithm import SGD

@@ -28,7 +28,7 @@ from twolayer.equations.state import pack
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.quadratic import QuadraticEngine
-from twolayer.gaussian.visits import covariance, covariance_nodes, rows_of, visit
+from twolayer.gaussian.single_samples import covariance, covariance_nodes, rows_of, visit
 from twolayer.numerics.rules import Nodes
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar
 from twolayer.task.algorithm import SGD

@@ -1,7 +1,7 @@
 """Which engine averages for a problem, how fine it has to be, and what its error is.
 
     quadratic tasks     matrix products (quadratic.py)
-    linear losses       by parts: pairs of fields; chi closed, by quadrature or sampled (parts.py)
+    linear losses       by parts: pairs of fields; chi closed, by quadrature or sampled (by_parts.py)
     other losses        all fields at once by quadrature in few dimensions; else a linear fit by parts, the rest sampled
     error = rounding + |fine − coarse| + spread over scramblings of what is sampled
 
@@ -22,15 +22,15 @@ import numpy as np
 
 from twolayer.equations.averages import Averages, Engine
 from twolayer.equations.kernel import Kernel
-from twolayer.gaussian.adapted import AdaptedEngine
-from twolayer.gaussian.families import forms_of
-from twolayer.gaussian.forms import Forms
-from twolayer.gaussian.full import FullEngine, FullRule
+from twolayer.gaussian.all_fields import FullEngine, FullRule
+from twolayer.gaussian.by_parts import FittedEngine, Nothing, PartsEngine
+from twolayer.gaussian.closed_forms import forms_of
 from twolayer.gaussian.nodes import target_frame, target_nodes
-from twolayer.gaussian.parts import FittedEngine, Nothing, PartsEngine
 from twolayer.gaussian.quadratic import QuadraticEngine, quadratic_task
 from twolayer.gaussian.rectifier import ReluRidge
+from twolayer.gaussian.rescaled_students import AdaptedEngine
 from twolayer.gaussian.targets import NodeTarget, RidgeTarget, ridge_target
+from twolayer.gaussian.two_point import Forms
 from twolayer.numerics.errors import choice
 from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import SCRAMBLINGS, sobol_normals

@@ -23,8 +23,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.gaussian.forms import Forms
 from twolayer.gaussian.targets import RidgeTarget
+from twolayer.gaussian.two_point import Forms
 from twolayer.numerics.types import Layer, Numbers, Tree
 from twolayer.task.losses import LossFunction
 

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.gaussian.forms import Forms, Ladder, Pair, PairOf, Single, orthonormal
+from twolayer.gaussian.two_point import Forms, Ladder, Pair, PairOf, Single, orthonormal
 from twolayer.numerics.error_function import error_function
 from twolayer.numerics.special import arcsine
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Tree

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.gaussian.forms import Forms, Ladder, Pair, PairOf, Single
+from twolayer.gaussian.two_point import Forms, Ladder, Pair, PairOf, Single
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Tree
 
 __all__ = [

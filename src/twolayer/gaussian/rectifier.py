@@ -23,8 +23,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.gaussian.forms import Forms, Ladder, Pair, PairOf, Single, orthonormal
 from twolayer.gaussian.quadrature import legendre
+from twolayer.gaussian.two_point import Forms, Ladder, Pair, PairOf, Single, orthonormal
 from twolayer.numerics.special import arcsine, root
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Tree
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from twolayer.functions.activation import Activation
 from twolayer.functions.target import Target
-from twolayer.gaussian.families import forms_of, pair_of, pair_work
-from twolayer.gaussian.forms import Forms, Pair
+from twolayer.gaussian.closed_forms import forms_of, pair_of, pair_work
 from twolayer.gaussian.nodes import NodeRule, target_frame
+from twolayer.gaussian.two_point import Forms, Pair
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers
 
 __all__ = ["Linear", "NodeTarget", "RidgeTarget", "TargetRows", "ridge_target", "student_rows", "student_terms"]

@@ -21,17 +21,17 @@ from twolayer.equations.state import Overlap, size_of, unpack
 from twolayer.equations.step import Coefficients, as_data, form_of
 from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.nodes import target_frame
+from twolayer.gaussian.single_samples import LOG2_POINTS
 from twolayer.gaussian.step_covariance import StepNodes
-from twolayer.gaussian.visits import LOG2_POINTS
 from twolayer.loops.averaged import AveragedMotion, Averaging, Precision, Sampled, averaged
 from twolayer.loops.host import settled
 from twolayer.loops.runge_kutta import Control, Equation
-from twolayer.loops.watching import Lane, Watch, accept, watched_value
+from twolayer.loops.stopping import Lane, Watch, accept, watched_value
 from twolayer.loops.windows import Motion, Pace, Window, Windows, control_of, quantity_of
 from twolayer.numerics.arguments import Notes
 from twolayer.numerics.types import Real, Tree
 from twolayer.task.method import Snapshot, Task
-from twolayer.task.tempo import Clock
+from twolayer.task.schedule_factors import Clock
 
 __all__ = ["MeanStepMotion", "mean_steps", "step_seconds"]
 

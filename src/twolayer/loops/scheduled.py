@@ -23,7 +23,7 @@ from twolayer.loops.windows import Integration, Motion, Pace, Window
 from twolayer.numerics.arguments import Notes
 from twolayer.numerics.types import Real, Tree
 from twolayer.task.method import Measure, Snapshot
-from twolayer.task.tempo import Clock, Tempo
+from twolayer.task.schedule_factors import Clock, Tempo
 
 __all__ = ["integrated"]
 

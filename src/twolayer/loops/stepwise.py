@@ -27,13 +27,13 @@ from jax import Array
 from twolayer.equations.step import Coefficients, Form, coefficients_of
 from twolayer.gaussian.engines import select
 from twolayer.loops.host import settled
-from twolayer.loops.watching import DIVERGED, REACHED, Lane, Watch, watched_value
+from twolayer.loops.stopping import DIVERGED, REACHED, Lane, Watch, watched_value
 from twolayer.numerics import random
 from twolayer.numerics.arguments import Notes, Options
 from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.method import Evolution, Snapshot, Task
 from twolayer.task.overlaps import Overlaps
-from twolayer.task.tempo import Tempo
+from twolayer.task.schedule_factors import Tempo
 
 __all__ = ["Lanes", "Stepper", "Stepwise", "in_groups", "lane_axes", "lane_numbers"]
 

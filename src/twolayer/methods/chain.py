@@ -23,7 +23,8 @@ from jax import Array
 
 from twolayer.compiled.device import DeviceStepper
 from twolayer.compiled.stepper import WrittenStepper
-from twolayer.compiled.suited import no_machine_code, unwritten
+from twolayer.compiled.supported_chains import no_machine_code, unwritten
+from twolayer.equations.block_refusals import rules_of_rotations
 from twolayer.equations.kernel import kernel_of
 from twolayer.equations.layout import BlockLayout
 from twolayer.equations.orthogonal import (
@@ -38,12 +39,11 @@ from twolayer.equations.orthogonal import (
     scaled_overlaps,
 )
 from twolayer.equations.step import Coefficients, Layers, Memory, form_of, rates_now
-from twolayer.equations.structure import rules_of_rotations
 from twolayer.gaussian.batch_sums import Nodes, covariance_nodes, gaussian_sums, size_of_features, tail
 from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.nodes import target_frame
 from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, in_groups, lane_axes, lane_numbers
-from twolayer.loops.watching import Watch, accept, watched_value
+from twolayer.loops.stopping import Watch, accept, watched_value
 from twolayer.numerics import random
 from twolayer.numerics.arguments import Notes, Options
 from twolayer.numerics.errors import InputError, Refused, choice, keep_integers
@@ -55,7 +55,7 @@ from twolayer.task.method import Evolution, Snapshot, Stackable, Task, register_
 from twolayer.task.overlaps import rank_of
 from twolayer.task.problem import Problem
 from twolayer.task.rules import Rule
-from twolayer.task.tempo import Tempo
+from twolayer.task.schedule_factors import Tempo
 
 __all__ = ["Chain"]
 
@@ -551,7 +551,7 @@ class Chain(Stackable):
             return Stepwise(lanes, ChainStepper(methods, lanes))
         stepper: type[WrittenStepper] = DeviceStepper
         if chosen == "compiled":
-            from twolayer.compiled.lanes import CompiledStepper as stepper  # loads LLVM
+            from twolayer.compiled.advance import CompiledStepper as stepper  # loads LLVM
         lanes, tables = Lanes(tasks, 1), [table_of(*pair) for pair in pairs]
         layout = layout_of(self, tasks[0])
         return Stepwise(lanes, stepper(spec.at, lanes, [method.dim for method in methods], tables, layout))

@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from twolayer.equations.block_refusals import carried_in_blocks, rules_of_rotations
 from twolayer.equations.blocks import blocks_of
 from twolayer.equations.mean_step import Terms, Weights
 from twolayer.equations.state import size_of
 from twolayer.equations.step import coefficients_of, form_of
-from twolayer.equations.structure import carried_in_blocks, rules_of_rotations
 from twolayer.loops.averaged import Precision, check_precision
 from twolayer.loops.mean_step import mean_steps, step_seconds
 from twolayer.methods.map import reuse_refused

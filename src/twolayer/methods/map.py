@@ -33,12 +33,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from twolayer.equations.block_refusals import carried_in_blocks
 from twolayer.equations.blocks import blocks_of
 from twolayer.equations.mean_step import MeanStep, Rows, Terms, Weights
 from twolayer.equations.mean_step_in_blocks import BlockMeanStep
 from twolayer.equations.state import Overlap
 from twolayer.equations.step import coefficients_of, form_of
-from twolayer.equations.structure import carried_in_blocks
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.step_covariance import StepNodes
 from twolayer.loops.averaged import Precision, check_precision

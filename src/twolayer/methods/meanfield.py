@@ -9,7 +9,7 @@ risk in the Wasserstein metric, ∂_t μ = ∇·(μ ∇ δR/δμ); these are the
 is a function of the target's fields alone, and the loss may be any.
 
 Cost per evaluation of the right-hand side: O(particles) for quadratic tasks, O(particles · nodes · orders) otherwise
-(gaussian/wide.py); O(particles²) for up to 2048 particles with closed pair averages.
+(gaussian/ensemble_rules.py); O(particles²) for up to 2048 particles with closed pair averages.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from twolayer.equations.kernel import Push
 from twolayer.equations.step import Form, Layers, Limit, as_data, form_of, limit_in, row_motion
 from twolayer.gaussian.engines import SECONDS_PER_TERM
 from twolayer.gaussian.ensemble import Cloud, Ensemble
+from twolayer.gaussian.ensemble_rules import INTERACTIONS, Fineness, Wide
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.risk import irreducible
-from twolayer.gaussian.wide import INTERACTIONS, Fineness, Wide
 from twolayer.loops.runge_kutta import Equation
 from twolayer.loops.scheduled import integrated
 from twolayer.loops.windows import Motion, Pace, Windows

@@ -18,16 +18,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from twolayer.equations.block_refusals import rules_of_rotations
 from twolayer.equations.blocks import blocks_of
 from twolayer.equations.state import Overlap
 from twolayer.equations.step import Limit
-from twolayer.equations.structure import rules_of_rotations
 from twolayer.gaussian.engines import SECONDS_PER_TERM, Averager, Engine, compile_seconds, select
 from twolayer.loops.adaptive import AdaptiveMotion
 from twolayer.loops.averaged import AveragedMotion, Averaging, Precision, averaged, check_precision
 from twolayer.loops.runge_kutta import Equation
 from twolayer.loops.scheduled import integrated
-from twolayer.loops.watching import watched_value
+from twolayer.loops.stopping import watched_value
 from twolayer.loops.windows import Pace
 from twolayer.numerics.arguments import Notes
 from twolayer.numerics.errors import finite_number, keep_integers

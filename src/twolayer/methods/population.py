@@ -3,8 +3,8 @@
     W ← (1 − lr·λ) W + (lr/N) ḡ + β (W − W_previous),    ḡ_j = a_j E[σ'(λ_j) e z]
     flow:  dW/dt = ḡ,    t = lr·step/N
 
-ḡ is a combination of the rows of W and W* (gaussian/descent.py), so the rows never leave the span of where they
-started and of the target: they are carried in p + rank coordinates, exactly, whatever d. The overlaps follow with
+ḡ is a combination of the rows of W and W* (gaussian/population_gradient.py), so the rows never leave the span of where
+they started and of the target: they are carried in p + rank coordinates, exactly, whatever d. The overlaps follow with
 all their lr² terms, and Q cannot lose its positivity. With inputs in blocks the overlaps themselves are moved
 (equations/mean_step_in_blocks.py), and there is no Q_perp.
 
@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.block_refusals import carried_in_blocks
 from twolayer.equations.blocks import blocks_of
 from twolayer.equations.mean_step import Terms, Weights
 from twolayer.equations.orthogonal import embed
@@ -40,16 +41,15 @@ from twolayer.equations.step import (
     rates_now,
     row_motion,
 )
-from twolayer.equations.structure import carried_in_blocks
-from twolayer.gaussian.descent import Descent, ReluDescent, descent_of, gradient_error
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
 from twolayer.gaussian.nodes import target_frame, vanishes
+from twolayer.gaussian.population_gradient import Descent, ReluDescent, descent_of, gradient_error
 from twolayer.loops.averaged import AveragedMotion, Averaging, Precision, averaged
 from twolayer.loops.mean_step import mean_steps
 from twolayer.loops.runge_kutta import Equation
 from twolayer.loops.scheduled import integrated
 from twolayer.loops.stepwise import CPU_LANES, Lanes, Stepper, Stepwise, in_groups, lane_axes, lane_numbers
-from twolayer.loops.watching import Watch, accept, watched_value
+from twolayer.loops.stopping import Watch, accept, watched_value
 from twolayer.loops.windows import Motion, Pace, Windows
 from twolayer.methods.ode import ODEMotion
 from twolayer.numerics.arguments import End, Notes, Options, Save
@@ -60,8 +60,8 @@ from twolayer.task.clocks import Clocks
 from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import layers_apart, memory_beyond
+from twolayer.task.schedule_factors import Tempo
 from twolayer.task.tails import infinite
-from twolayer.task.tempo import Tempo
 
 __all__ = ["Population"]
 

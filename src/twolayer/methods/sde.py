@@ -24,10 +24,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.block_refusals import rules_of_rotations
 from twolayer.equations.blocks import blocks_of
 from twolayer.equations.state import Overlap, pack, unpack
 from twolayer.equations.step import Limit, limit_at, quickening, tangent
-from twolayer.equations.structure import rules_of_rotations
 from twolayer.gaussian.block_covariance import (
     BlockSpread,
     block_spread_of,
@@ -39,7 +39,7 @@ from twolayer.gaussian.covariance import Spread, spread_of
 from twolayer.gaussian.engines import adapt_steps
 from twolayer.gaussian.nodes import target_frame
 from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, in_groups, lane_axes, lane_numbers
-from twolayer.loops.watching import Lane, Watch, accept, watched_value
+from twolayer.loops.stopping import Lane, Watch, accept, watched_value
 from twolayer.methods.ode import ODE
 from twolayer.numerics import random
 from twolayer.numerics.arguments import End, Notes, Options, Save
@@ -52,8 +52,8 @@ from twolayer.task.clocks import Clocks, save_steps
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
 from twolayer.task.overlaps import pseudo_inverse
 from twolayer.task.problem import Problem
+from twolayer.task.schedule_factors import Clock, Tempo
 from twolayer.task.tails import no_moment, two_laws
-from twolayer.task.tempo import Clock, Tempo
 
 __all__ = ["SDE"]
 

@@ -30,7 +30,7 @@ from twolayer.equations.samples import INPUTS_AT_ONCE, Batch, SampleForm, draw, 
 from twolayer.equations.step import Coefficients, Layers, Memory, Products, descend, form_of, rates_now
 from twolayer.gaussian.nodes import target_frame
 from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, in_groups, lane_axes, lane_numbers
-from twolayer.loops.watching import Watch, accept, watched_value
+from twolayer.loops.stopping import Watch, accept, watched_value
 from twolayer.numerics import random
 from twolayer.numerics.arguments import Json, Options
 from twolayer.numerics.errors import InputError, positive_integer, require
@@ -40,7 +40,7 @@ from twolayer.task.inputs import Inputs
 from twolayer.task.labels import Spoilt
 from twolayer.task.method import Evolution, Snapshot, Stackable, Task, register_method
 from twolayer.task.problem import Problem
-from twolayer.task.tempo import Tempo
+from twolayer.task.schedule_factors import Tempo
 
 __all__ = ["Vectors"]
 

@@ -1,16 +1,16 @@
 """Figures: every result has one."""
 
 from twolayer.plot.averages import moments
-from twolayer.plot.best import best_line, best_possible, thresholds
+from twolayer.plot.best_possible import best_line, best_possible, thresholds
 from twolayer.plot.dynamics import compare, trajectory
-from twolayer.plot.measure import measure
-from twolayer.plot.passage import passage, recovery
+from twolayer.plot.neuron_measure import measure
 from twolayer.plot.phases import phases
 from twolayer.plot.protocols import optimum
-from twolayer.plot.stalling import fixed_points, plateaus
+from twolayer.plot.stability import fixed_points, plateaus
 from twolayer.plot.style import save_figure, style
 from twolayer.plot.sweeps import heatmap, swept
 from twolayer.plot.target import analysis
+from twolayer.plot.waiting_times import passage, recovery
 
 __all__ = [
     "analysis",

@@ -2,7 +2,7 @@
 
 Theory is a line in ink. A simulation is the mean over its seeds with a band that holds the central 80 % of them. What
 is not positive is a gap on a logarithmic axis, and save points in geometric progression have a logarithmic clock. Runs
-in stages have no common clock: their seeds are drawn one by one (staged.py).
+in stages have no common clock: their seeds are drawn one by one (stages.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from twolayer.numerics.errors import InputError, choice
 from twolayer.numerics.foreign_files import reading
 from twolayer.plot.canvas import canvas
 from twolayer.plot.entries import curves_of, symbol
-from twolayer.plot.staged import draw_stages, is_staged
+from twolayer.plot.stages import draw_stages, is_staged
 from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, house_style, house_title, positive
 from twolayer.plot.titles import algorithm_line, problem_line
 from twolayer.running.comparison import Comparison

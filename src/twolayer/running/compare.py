@@ -2,7 +2,7 @@
 
     every method from the same start  →  the first deterministic one is the reference  →  the others are judged by it
 
-What is tested is in judging.py, what a finite dimension adds in finite_size.py and pilots.py.
+What is tested is in judging.py, what a finite dimension adds in finite_size.py and smaller_dimensions.py.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from twolayer.numerics.random import check_seed
 from twolayer.running.announcing import Announcer
 from twolayer.running.comparison import Comparison, tree_of
 from twolayer.running.judging import Judgement, entries, judge, ranges
-from twolayer.running.pilots import Finite, Pilots, Probe, clock_ratio, planned_pilots
 from twolayer.running.plan import Plan
+from twolayer.running.smaller_dimensions import Finite, Pilots, Probe, clock_ratio, planned_pilots
 from twolayer.running.solve import given_start, make_task
 from twolayer.running.stages import Stage
 from twolayer.running.surrogate import over_data, universality
@@ -213,7 +213,7 @@ def _tasks(plan: Plan, method: Method, start: Overlaps, ends: Options, more: Opt
 
 def _planned(
     problem: Problem, algorithm: SGD | Sequence[Stage], time: End, steps: End, alpha: End
-) -> tuple[Plan, Json]:
+) -> tuple[Plan, Options]:
     """What is followed, and to which end; stages have their own."""
     plan = Plan.of(problem, algorithm)
     ends = {name: end for name, end in (("time", time), ("steps", steps), ("alpha", alpha)) if end is not None}

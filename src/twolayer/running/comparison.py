@@ -19,7 +19,7 @@ from twolayer.numerics.significance import LEVEL
 from twolayer.running import dataset as storage
 from twolayer.running.finite_size import LEVELS
 from twolayer.running.judging import SHARE, Judgement
-from twolayer.running.meanings import with_meanings
+from twolayer.running.long_names import with_meanings
 
 __all__ = ["Comparison", "tree_of"]
 

@@ -32,14 +32,14 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 import xarray as xr
 
-from twolayer.gaussian.readings import readings
+from twolayer.gaussian.loss_and_error import readings
 from twolayer.gaussian.risk import excess_risks, irreducible
 from twolayer.loops.host import Record
 from twolayer.numerics import random
 from twolayer.numerics.arguments import Json, Options, Variables
 from twolayer.numerics.errors import InputError, expect
 from twolayer.numerics.foreign_files import check_format, reading
-from twolayer.running.meanings import with_meanings
+from twolayer.running.long_names import with_meanings
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import METHODS, Measure, Method, Outcome, Snapshot, Task
 from twolayer.task.overlaps import Overlaps, pseudo_inverse

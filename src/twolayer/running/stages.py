@@ -23,12 +23,12 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.arguments import End, Json, Options, Progress, Save, Variables
+from twolayer.numerics.arguments import End, Options, Progress, Save, Variables
 from twolayer.numerics.errors import InputError, Refused, expect, positive_integer, reject
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
 from twolayer.running.bounds import check_work
-from twolayer.running.meanings import with_meanings
+from twolayer.running.long_names import with_meanings
 from twolayer.running.solve import check_parts, given_start, make_task, run, told
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
@@ -292,7 +292,7 @@ class StagePart(NamedTuple):
 def _joined(parts: Sequence[StagePart]) -> xr.Dataset:
     """One dataset of all stages, with the clocks of every seed."""
     every = [part.data for part in parts]
-    passed: Json = dict.fromkeys(CLOCKS, 0.0)
+    passed: dict[str, float | np.ndarray] = dict.fromkeys(CLOCKS, 0.0)
     clocks: dict[str, list[np.ndarray]] = {clock: [] for clock in CLOCKS}
     states: dict[str, list[np.ndarray]] = {name: [] for name in STATES if any(name in part for part in every)}
     rates, numbers = [], []

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from twolayer.functions.activation import NAMED, Activation
-from twolayer.gaussian.readings import readings
+from twolayer.gaussian.loss_and_error import readings
 from twolayer.gaussian.risk import excess_risks, irreducible
 from twolayer.loops.host import Record, follow
 from twolayer.numerics.errors import InputError, RunFailed

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.numerics.arguments import Json
+from twolayer.numerics.arguments import Variables
 from twolayer.numerics.errors import InputError
 from twolayer.task.scaling import Scaling
 
@@ -20,7 +20,7 @@ LAWS = {"lr": "learning rate", "batch": "samples of a step", "dataset": "samples
 DIMENSIONS = ("run.dim", "method.dim")
 
 
-def law_values(labels: Mapping[str, list[Any]], description: Mapping[str, Any]) -> Json:
+def law_values(labels: Mapping[str, list[Any]], description: Mapping[str, Any]) -> Variables:
     """Coordinates ``lr``, ``batch`` and ``dataset`` of the swept laws, over their axis and that of the dimension.
 
     Parameters
@@ -39,7 +39,7 @@ def law_values(labels: Mapping[str, list[Any]], description: Mapping[str, Any]) 
     axis = next((key for key in DIMENSIONS if key in labels), None)
     fixed = [description.get(part, {}).get("dim") for part in ("run", "method")]
     dims = labels[axis] if axis else [n for n in fixed if isinstance(n, int | float)][:1]
-    found: Json = {}
+    found: Variables = {}
     for name, meaning in LAWS.items():
         key = f"algorithm.{name}"
         try:

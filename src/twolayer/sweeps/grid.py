@@ -150,7 +150,7 @@ class Cell:
     """One point of the grid with everything needed to run it."""
 
     index: tuple[int, ...]
-    values: Json
+    values: Options
     problem: Problem
     algorithm: SGD
     method: Method
@@ -207,7 +207,7 @@ class Grid:
         self.shape = tuple(len(values) for values in self.axes.values())
         self.description = self._describe(reduction)
         self.hash = digest(self.description)
-        self._parts: Json = {}
+        self._parts: dict[str, Problem | SGD | Method | Run] = {}
         for index in self:  # every cell is made once now: bad values are told before any work
             self.cell(index)
         self.names = {key: [_name(key, value) for value in axis] for key, axis in self.axes.items()}

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from twolayer.gaussian.readings import reading_names
+from twolayer.gaussian.loss_and_error import reading_names
 from twolayer.numerics.errors import InputError
 from twolayer.running.cost import lasting
 from twolayer.sweeps.batch import SEED_BLOCK, outline

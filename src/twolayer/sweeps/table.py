@@ -15,7 +15,7 @@ import xarray as xr
 from twolayer.numerics.arguments import Json, Variables
 from twolayer.numerics.errors import InputError
 from twolayer.running.dataset import versions
-from twolayer.running.meanings import with_meanings
+from twolayer.running.long_names import with_meanings
 from twolayer.sweeps.coordinates import law_values
 from twolayer.sweeps.grid import FORMAT
 from twolayer.sweeps.reductions import Quantity, Values

@@ -335,7 +335,7 @@ class SGD:
         }
 
     def _repr_html_(self) -> str:
-        from twolayer.task.showing import sgd_html
+        from twolayer.task.notebook import sgd_html
 
         return sgd_html(self)
 

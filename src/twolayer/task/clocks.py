@@ -23,8 +23,8 @@ from twolayer.numerics.errors import InputError, choice, finite_number, positive
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
 from twolayer.task.scaling import Scaling
+from twolayer.task.schedule_factors import Course, Tempo
 from twolayer.task.schedules import Factor
-from twolayer.task.tempo import Course, Tempo
 from twolayer.task.timeline import MAX_STEPS, FlowLine, StepLine
 
 __all__ = ["Clocks", "save_steps", "save_times"]

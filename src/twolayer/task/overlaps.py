@@ -304,7 +304,7 @@ class Overlaps:
         return _unflatten(self.dim, (self.Q[index], self.M[index], self.P, None if self.a is None else self.a[index]))
 
     def _repr_html_(self) -> str:
-        from twolayer.task.showing import overlaps_html
+        from twolayer.task.notebook import overlaps_html
 
         return overlaps_html(self)
 

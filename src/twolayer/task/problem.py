@@ -196,7 +196,7 @@ class Problem:
         return Problem(**{**known, **changes})
 
     def _repr_html_(self) -> str:
-        from twolayer.task.showing import problem_html
+        from twolayer.task.notebook import problem_html
 
         return problem_html(self)
 

@@ -202,7 +202,7 @@ class Schedule:
         return f"Schedule({self})"
 
     def _repr_html_(self) -> str:
-        from twolayer.task.showing import schedule_html
+        from twolayer.task.notebook import schedule_html
 
         return schedule_html(self)
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from twolayer.numerics.errors import InputError
 from twolayer.numerics.precision import float64
-from twolayer.task.tempo import Clock, Tempo
+from twolayer.task.schedule_factors import Clock, Tempo
 
 __all__ = ["FlowLine", "StepLine"]
 

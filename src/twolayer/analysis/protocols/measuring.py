@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from twolayer.analysis.protocols.motion import Objective
-from twolayer.numerics.arguments import Json
+from twolayer.analysis.protocols.controlled_motion import Objective
 from twolayer.numerics.html import card, table
 from twolayer.numerics.significance import limit_of
 from twolayer.numerics.statistics import standard_error
@@ -116,5 +115,5 @@ def _judged(mean: float, error: float, allowed: float) -> str:
 
 def contest_of(objective: Objective, problem: Problem, runs: dict[str, xr.Dataset], dim: int, clock: str) -> Contest:
     """A contest from the runs of each protocol."""
-    values: Json = {name: measured(objective, problem, run, clock) for name, run in runs.items()}
+    values = {name: measured(objective, problem, run, clock) for name, run in runs.items()}
     return Contest(dim, len(next(iter(values.values()))), objective.name, values, objective.large)

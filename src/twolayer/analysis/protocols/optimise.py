@@ -3,8 +3,8 @@
     minimise F(X(S)) or ∫ℓ ds over γ(s):    dX/ds = γ f₁(X) + γ² f₂(X)/n_b
     one order parameter:  greedy is optimal.    Linear student:  γ* = ε/(ε + Δ/2),  ε = Δ/(2W(x₀ e^{x₀ + s})) → Δ/(2s)
 
-Found by gradients through the dynamics (motion.py) from several first guesses (search.py), and certified by the best
-constant, by the best of each schedule with a name, and by a run of the method itself.
+Found by gradients through the dynamics (controlled_motion.py) from several first guesses (search.py), and certified by
+the best constant, by the best of each schedule with a name, and by a run of the method itself.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.analysis.protocols.forms import NAMED, CurveForm, constant, free, named
+from twolayer.analysis.protocols.controlled_motion import CLOCKS, ControlledRun, Objective, course_of
 from twolayer.analysis.protocols.measuring import Contest, contest_of, measured
-from twolayer.analysis.protocols.motion import CLOCKS, ControlledRun, Objective, course_of
 from twolayer.analysis.protocols.search import Found, Search, Spent
+from twolayer.analysis.protocols.shapes import NAMED, CurveForm, constant, free, named
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.chain import Chain
 from twolayer.methods.ode import ODE
-from twolayer.numerics.arguments import Json, Monitor, Options, Progress
+from twolayer.numerics.arguments import Monitor, Options, Progress
 from twolayer.numerics.errors import InputError, Interrupted, choice, finite_number, positive_integer, reject, require
 from twolayer.numerics.html import card, curves
 from twolayer.numerics.precision import float64
@@ -513,7 +513,7 @@ class _Task:
 
     def _laws(self, found: Found) -> Options:
         """The arguments of SGD that a find stands for."""
-        laws: Json = {}
+        laws: Options = {}
         for name, shape in found.shapes.items():
             if name == "weight_decay":
                 laws[name] = float(found.numbers[name][0])

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.optimize
 
-from twolayer.analysis.protocols.forms import CurveForm
-from twolayer.analysis.protocols.motion import ControlledRun, Controls
+from twolayer.analysis.protocols.controlled_motion import ControlledRun, Controls
+from twolayer.analysis.protocols.shapes import CurveForm
 from twolayer.numerics.arguments import Monitor
 
 __all__ = ["Found", "Search", "Spent"]

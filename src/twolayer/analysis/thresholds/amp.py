@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from twolayer.analysis.thresholds.law import LabelLaw
+from twolayer.analysis.thresholds.label_law import LabelLaw
 from twolayer.numerics.arguments import Progress
 from twolayer.numerics.errors import Interrupted, finite_number, positive_integer, require
 from twolayer.numerics.statistics import standard_error

@@ -22,10 +22,10 @@ import numpy as np
 import xarray as xr
 
 from twolayer.analysis.thresholds.amp import Runs, simulate
-from twolayer.analysis.thresholds.curve import Curve, curve_of
-from twolayer.analysis.thresholds.evolution import FULL, StateEvolution
-from twolayer.analysis.thresholds.law import LabelLaw, law_of
+from twolayer.analysis.thresholds.label_law import LabelLaw, law_of
+from twolayer.analysis.thresholds.one_direction import Curve, curve_of
 from twolayer.analysis.thresholds.prediction import mmse_of
+from twolayer.analysis.thresholds.state_evolution import FULL, StateEvolution
 from twolayer.functions.target import Target, TargetLike
 from twolayer.numerics.arguments import Array, Progress
 from twolayer.numerics.errors import Interrupted, reject

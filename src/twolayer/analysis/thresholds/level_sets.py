@@ -16,8 +16,8 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtr
 
-from twolayer.analysis.thresholds.law import ALIKE, LabelLaw
-from twolayer.analysis.thresholds.panels import gauss_nodes, graded_edges
+from twolayer.analysis.thresholds.graded_panels import gauss_nodes, graded_edges
+from twolayer.analysis.thresholds.label_law import ALIKE, LabelLaw
 from twolayer.numerics.errors import InputError
 
 __all__ = ["LevelSets", "MonotonePieces", "pieces_of"]
@@ -50,7 +50,7 @@ def pieces_of(law: LabelLaw) -> MonotonePieces:
 
     Examples
     --------
-    >>> from twolayer.analysis.thresholds.law import law_of
+    >>> from twolayer.analysis.thresholds.label_law import law_of
     >>> pieces_of(law_of("z1**4 - 2*z1**2", 0)).ends.round(9).tolist()
     [-1.0, 0.0, 1.0]
     """
@@ -88,7 +88,7 @@ class LevelSets:
 
     Examples
     --------
-    >>> from twolayer.analysis.thresholds.law import law_of
+    >>> from twolayer.analysis.thresholds.label_law import law_of
     >>> first, second = LevelSets(law_of("abs(z1)", 0)).visible()
     >>> round(first, 9) + 0.0, round(second, 9)
     (0.0, 2.0)

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
 
-from twolayer.analysis.thresholds.law import ALIKE, LabelLaw
+from twolayer.analysis.thresholds.label_law import ALIKE, LabelLaw
 from twolayer.loops.host import settled
 from twolayer.numerics.precision import float64
 from twolayer.numerics.rules import product_rule, sobol_normals
@@ -49,7 +49,7 @@ class Posterior:
 
     Examples
     --------
-    >>> from twolayer.analysis.thresholds.law import law_of
+    >>> from twolayer.analysis.thresholds.label_law import law_of
     >>> sees = Posterior(law_of("z1 + z2", 1.0))  # one direction, (z1 + z2)/√2, with variance 2 in the labels
     >>> sees(np.array([3.0]), np.zeros((1, 1)), np.eye(1)).mean.round(1).tolist()
     [[1.4]]

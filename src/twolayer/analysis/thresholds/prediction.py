@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
-from twolayer.analysis.thresholds.law import LabelLaw
-from twolayer.analysis.thresholds.panels import gauss_nodes, graded_edges
+from twolayer.analysis.thresholds.graded_panels import gauss_nodes, graded_edges
+from twolayer.analysis.thresholds.label_law import LabelLaw
 from twolayer.numerics.rules import draw_sobol_normals
 from twolayer.numerics.statistics import standard_error
 
@@ -27,7 +27,7 @@ def mmse_of(law: LabelLaw, q: np.ndarray) -> tuple[float, float]:
 
     Examples
     --------
-    >>> from twolayer.analysis.thresholds.law import law_of
+    >>> from twolayer.analysis.thresholds.label_law import law_of
     >>> round(mmse_of(law_of("He2(z1)", 0), np.array([[0.5]]))[0], 9)
     1.5
     """

@@ -14,7 +14,7 @@ import twolayer as tl
 
 if TYPE_CHECKING:
     from twolayer.analysis.escape import EscapeTime
-    from twolayer.analysis.passage import Passage
+    from twolayer.analysis.passage_times import Passage
 
 __all__ = ["crossing", "growth", "measured", "phase_retrieval", "predicted", "projected"]
 
@@ -52,7 +52,7 @@ def crossing(times: np.ndarray, values: np.ndarray, level: float) -> float:
 
 def growth(problem: tl.Problem, rho: float) -> tuple[float, float]:
     """Rate c of the overlaps at ρ = γ/p, and s, by how much noise multiplies the variance of the start less one."""
-    from twolayer.analysis.mediocrity import growth_rate, noise_gain
+    from twolayer.analysis.optimal_lr import growth_rate, noise_gain
 
     return growth_rate(problem, rho), noise_gain(problem, rho)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from twolayer.loops.watching import DIVERGED, REACHED, watched_value
+from twolayer.loops.stopping import DIVERGED, REACHED, watched_value
 from twolayer.methods.dmft.points import Points
 from twolayer.methods.dmft.replicate import Replicate, Setting, Start
 from twolayer.methods.dmft.responses import responses

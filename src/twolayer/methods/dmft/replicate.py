@@ -21,13 +21,13 @@ import numpy as np
 
 from twolayer.equations.kernel import Kernel, Push
 from twolayer.equations.step import Coefficients, Form, Layers, Memory, descend, rates_now
-from twolayer.loops.watching import LIMIT
+from twolayer.loops.stopping import LIMIT
 from twolayer.methods.dmft.patterns import Pattern
 from twolayer.methods.dmft.points import Points
 from twolayer.methods.dmft.samples import Paths, VisitNumbers, begin, enlarge, risk_of, visit
 from twolayer.numerics.special import symmetric_root
 from twolayer.task.labels import Spoilt
-from twolayer.task.tempo import Tempo
+from twolayer.task.schedule_factors import Tempo
 
 __all__ = ["Replicate", "Setting", "Start", "room_for"]
 

@@ -9,7 +9,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from twolayer.analysis.measure import measure_histogram, orthogonal_norms, particle_weights
+from twolayer.analysis.neuron_measure import measure_histogram, orthogonal_norms, particle_weights
 from twolayer.numerics.errors import positive_integer
 from twolayer.plot.canvas import canvas
 from twolayer.plot.style import DIRECTIONS, house_style

@@ -11,9 +11,9 @@ from typing import Any
 
 from twolayer.functions.activation import Activation
 from twolayer.gaussian.erf import ErfForms
-from twolayer.gaussian.forms import Forms, NumericForms, PairOf, cross_pair, mehler_pair
 from twolayer.gaussian.polynomial import PolynomialForms
 from twolayer.gaussian.rectifier import RectifierForms
+from twolayer.gaussian.two_point import Forms, NumericForms, PairOf, cross_pair, mehler_pair
 from twolayer.numerics.types import Numbers
 
 __all__ = ["FAMILIES", "forms_of", "pair_of", "pair_work", "register_family"]

@@ -14,8 +14,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from twolayer.analysis.thresholds.alpha_c import Thresholds, written
 from twolayer.analysis.thresholds.best import BestPossible
-from twolayer.analysis.thresholds.weak import Thresholds, written
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import reject
 from twolayer.plot.canvas import canvas

@@ -103,7 +103,7 @@ class Passage:
         )
 
     def _repr_html_(self) -> str:
-        from twolayer.analysis.showing import passage_html
+        from twolayer.analysis.notebook import passage_html
 
         return passage_html(self)
 

@@ -19,9 +19,9 @@ import numpy as np
 from scipy.interpolate import BarycentricInterpolator
 from scipy.optimize import brentq
 
-from twolayer.analysis.thresholds.law import LabelLaw
+from twolayer.analysis.thresholds.label_law import LabelLaw
 from twolayer.analysis.thresholds.level_sets import LevelSets
-from twolayer.analysis.thresholds.noisy_line import NoisyLine
+from twolayer.analysis.thresholds.noisy_labels import NoisyLine
 from twolayer.numerics.arguments import ArrayFunction
 
 __all__ = ["INVISIBLE", "Curve", "channel_of", "curve_of"]

@@ -12,9 +12,9 @@ import math
 
 import numpy as np
 
-from twolayer.analysis.thresholds.law import LabelLaw
+from twolayer.analysis.thresholds.graded_panels import gauss_nodes, graded_edges
+from twolayer.analysis.thresholds.label_law import LabelLaw
 from twolayer.analysis.thresholds.level_sets import pieces_of
-from twolayer.analysis.thresholds.panels import gauss_nodes, graded_edges
 from twolayer.numerics.errors import InputError
 
 __all__ = ["NoisyLine"]
@@ -31,7 +31,7 @@ class NoisyLine:
 
     Examples
     --------
-    >>> from twolayer.analysis.thresholds.law import law_of
+    >>> from twolayer.analysis.thresholds.label_law import law_of
     >>> first, second = NoisyLine(law_of("z1**2", 0.1)).visible()
     >>> round(1 / second, 6)
     0.518066

@@ -11,7 +11,7 @@ import xarray as xr
 from twolayer.numerics.errors import choice, positive_integer, reject, require
 from twolayer.numerics.foreign_files import reading
 from twolayer.running.dataset import check_result, description_of
-from twolayer.running.meanings import with_meanings
+from twolayer.running.long_names import with_meanings
 from twolayer.task.overlaps import pseudo_inverse
 from twolayer.task.problem import finite_array
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from twolayer.analysis.thresholds.law import LabelLaw
+from twolayer.analysis.thresholds.label_law import LabelLaw
 from twolayer.numerics.rules import sobol_normals
 
 __all__ = ["cross_fitted", "second_moments"]
@@ -61,7 +61,7 @@ def cross_fitted(
 
     Examples
     --------
-    >>> from twolayer.analysis.thresholds.law import law_of
+    >>> from twolayer.analysis.thresholds.label_law import law_of
     >>> law = law_of("abs(z1)", 0)
     >>> found = cross_fitted(law, np.zeros((1, 1)), np.eye(1), second_moments, 16, 256, 0)
     >>> bool(abs(found[0, 0] - 2.0) < 0.01)

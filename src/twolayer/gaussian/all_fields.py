@@ -29,8 +29,8 @@ import numpy as np
 
 from twolayer.equations.averages import Averages, Engine, Gradient
 from twolayer.equations.kernel import Kernel, Sample
-from twolayer.gaussian.forms import TINY
 from twolayer.gaussian.quadrature import Partial, crossing, last_axis, nested_rule, panel_rule
+from twolayer.gaussian.two_point import TINY
 from twolayer.numerics.special import root, symmetric_root
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar, Tree
 from twolayer.task.labels import LabelNoise, Spoilt

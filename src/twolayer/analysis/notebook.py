@@ -11,7 +11,7 @@ from twolayer.numerics.html import card, cells, curves, escaped, table
 
 if TYPE_CHECKING:
     from twolayer.analysis.escape import EscapeTime
-    from twolayer.analysis.passage import Passage
+    from twolayer.analysis.passage_times import Passage
     from twolayer.analysis.phases import Phase, PhaseDiagram
     from twolayer.analysis.population_loss import PopulationLoss
     from twolayer.analysis.recovery import Recovery
@@ -33,7 +33,7 @@ TIMES = ("annealed", "quenched", "ode", "corrected", "noisy", "from_zero")
 
 def diagram_html(diagram: PhaseDiagram) -> str:
     """Lines and special points, and the plane in colours."""
-    from twolayer.analysis.sketch import LEGEND, plane, window
+    from twolayer.analysis.phase_text import LEGEND, plane, window
 
     rows = [(name, escaped(f"{line.equation}, μ from {line.start:g}")) for name, line in diagram.lines.items()]
     rows += [(name, f"μ = {mu:g}, δ = {delta:g}") for name, (mu, delta) in diagram.points.items()]

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.kernel import Kernel
-from twolayer.gaussian.full import FullRule
+from twolayer.gaussian.all_fields import FullRule
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.risk import excess_risks, irreducible
 from twolayer.numerics.arguments import ArrayFunction

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from twolayer.analysis.escape import EscapeTime
-from twolayer.analysis.passage import Passage
+from twolayer.analysis.passage_times import Passage
 from twolayer.analysis.population_loss import PopulationLoss
 from twolayer.numerics.errors import reject
 from twolayer.plot.canvas import canvas

@@ -25,10 +25,10 @@ import numpy as np
 from scipy import special
 
 from twolayer.functions.activation import Activation
+from twolayer.gaussian.all_fields import spoilt_residual
+from twolayer.gaussian.closed_forms import forms_of
 from twolayer.gaussian.engines import FLOOR
 from twolayer.gaussian.ensemble import BLOCK, Cloud, Ensemble, NodeEnsemble, PairEnsemble, QuadraticEnsemble, Velocity
-from twolayer.gaussian.families import forms_of
-from twolayer.gaussian.full import spoilt_residual
 from twolayer.gaussian.nodes import NodeRule, target_frame, target_nodes
 from twolayer.gaussian.quadratic import QuadraticTask, quadratic_task
 from twolayer.gaussian.quadrature import nested_rule

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from twolayer.analysis.thresholds.amp import Runs, simulate
-from twolayer.analysis.thresholds.curve import INVISIBLE, channel_of
-from twolayer.analysis.thresholds.law import LabelLaw, law_of
+from twolayer.analysis.thresholds.label_law import LabelLaw, law_of
+from twolayer.analysis.thresholds.one_direction import INVISIBLE, channel_of
 from twolayer.analysis.thresholds.staircase import Stair, climb, first_look
 from twolayer.functions.target import Target, TargetLike
 from twolayer.numerics.arguments import Progress

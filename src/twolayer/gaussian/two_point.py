@@ -6,8 +6,8 @@
 Derivatives are meant in the weak sense (Stein), so that kinks and jumps need no care:
 E[f'(x) u g(y)] = Cov(x, u) E[f'' g] + Cov(y, u) E[f' g'] for every Gaussian field u.
 
-Families with closed averages (families.py) derive from `Forms`. For all others, f'_n = E[f'(s g) h_n(g)] by quadrature
-in one dimension gives every pair by Mehler's sum, ρ the correlation:
+Families with closed averages (closed_forms.py) derive from `Forms`. For all others, f'_n = E[f'(s g) h_n(g)] by
+quadrature in one dimension gives every pair by Mehler's sum, ρ the correlation:
 
     E[f' g'] = Σ_n ρⁿ f'_n g'_n,    E[f g] = f_0 g_0 + C12 Σ_n ρⁿ f'_n g'_n/(n + 1),
     E[f'' g] = (1/s) [ f'_1 g_0 + s_g Σ_{n>0} ρⁿ √((n + 1)/n) f'_{n+1} g'_{n−1} ]

@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from twolayer.analysis.thresholds.bins import cross_fitted, second_moments
-from twolayer.analysis.thresholds.law import LabelLaw
+from twolayer.analysis.thresholds.conditional_means import cross_fitted, second_moments
+from twolayer.analysis.thresholds.label_law import LabelLaw
 from twolayer.numerics.roots import host_root
 from twolayer.numerics.rules import sobol_normals
 
@@ -38,7 +38,7 @@ class StateEvolution:
 
     Examples
     --------
-    >>> from twolayer.analysis.thresholds.law import law_of
+    >>> from twolayer.analysis.thresholds.label_law import law_of
     >>> evolution = StateEvolution(law_of("z1 + z2**2", 0.5))
     >>> bool(evolution.step(np.zeros((2, 2)), 1.0)[0, 0] > 0.1)
     True

@@ -1,6 +1,6 @@
 """Averages by parts: what is of first order in e from one and two fields, what is of second order from four.
 
-    linear losses, e = h − s f + √Δ ξ:     E[σ'_j u e] = E[σ'_j u h] − s E[σ'_j u f]       (targets.py, forms.py)
+    linear losses, e = h − s f + √Δ ξ:     E[σ'_j u e] = E[σ'_j u h] − s E[σ'_j u f]       (targets.py, two_point.py)
                                            E[σ'_j σ'_l e²] = V_jl + Δ E[σ'_j σ'_l]         closed, or all fields at once
     any other loss:    E[σ'_j u e] = α E[σ'_j u h] − β E[σ'_j u f] + E[σ'_j u (e − α h + β f)]
 
@@ -16,9 +16,9 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from twolayer.equations.averages import Averages, Engine, Gradient
-from twolayer.gaussian.forms import Forms
-from twolayer.gaussian.full import FullRule
+from twolayer.gaussian.all_fields import FullRule
 from twolayer.gaussian.targets import Linear, NodeTarget, RidgeTarget, student_rows, student_terms
+from twolayer.gaussian.two_point import Forms
 from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
 
 __all__ = ["FittedEngine", "Nothing", "PartsEngine"]

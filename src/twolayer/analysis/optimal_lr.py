@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 
 from twolayer.analysis.escape_formulas import contraction_of, growth_of, noise_strength_of
-from twolayer.analysis.symmetric import drift, excess_risk, learning_time
+from twolayer.analysis.identical_neurons import drift, excess_risk, learning_time
 from twolayer.numerics.errors import InputError, expect, finite_number, positive_integer, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
@@ -152,8 +152,8 @@ def learning_lr(problem: Problem, dim: int, threshold: float = 0.99, batch: int 
     """The learning rate with the fewest steps until R = (1 − T) R(0), for a T near one: until the target is learned.
 
     The rate of `optimal_lr` has the fewest steps until the overlap has left zero, and for p ≥ 2 it does not lead to
-    learning. Here the whole ODE is followed, from m² = 1/d, with all neurons alike (symmetric.py), where the escape
-    leads; label noise has to leave a risk below the level.
+    learning. Here the whole ODE is followed, from m² = 1/d, with all neurons alike (identical_neurons.py), where
+    the escape leads; label noise has to leave a risk below the level.
 
     Parameters
     ----------

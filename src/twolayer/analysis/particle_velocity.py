@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.gaussian.ensemble import Cloud
+from twolayer.gaussian.ensemble_rules import Fineness
 from twolayer.gaussian.nodes import target_frame
-from twolayer.gaussian.wide import Fineness
 from twolayer.methods.meanfield import MeanField
 from twolayer.numerics.arguments import Array
 from twolayer.numerics.errors import InputError, require

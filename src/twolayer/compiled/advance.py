@@ -16,7 +16,7 @@ import numpy as np
 from twolayer.compiled.program import LANES, Program, program_for
 from twolayer.compiled.shape import Shape
 from twolayer.compiled.stepper import STREAMS, WrittenStepper
-from twolayer.loops.watching import Lane
+from twolayer.loops.stopping import Lane
 from twolayer.numerics.arguments import Notes
 from twolayer.task.method import Snapshot
 
