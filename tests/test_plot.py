@@ -16,9 +16,24 @@ from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer import plot
+from twolayer.analysis.protocols.measuring import Contest
+from twolayer.analysis.thresholds.amp import Runs
+from twolayer.analysis.weak_recovery import WeakRecovery
 from twolayer.plot.style import COLOURS, DIRECTIONS
 from twolayer.plot.target import MOST
 from twolayer.running.dataset import quantities
+
+PANELS = {
+    "trajectory": 2,
+    "compare": 2,
+    "analysis": 1,
+    "moments": 3,
+    "landscape": 2,
+    "weak_recovery": 1,
+    "contest": 1,
+    "message_passing": 1,
+}
+"""Figures of a single result, and how many panels they have."""
 
 PROBLEM = tl.Problem("He2(z1) + He2(z2)", "He2", width=2, noise=0.2)
 ALGORITHM = tl.SGD(lr="0.1/d", geometry="projected")
@@ -316,11 +331,45 @@ def test_moments_of_many_neurons_and_of_zeros() -> None:
 # -- all of them ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["trajectory", "compare", "analysis", "moments"])
+@pytest.mark.parametrize("name", PANELS)
 def test_figures_refuse_what_is_not_theirs(name: str) -> None:
     for wrong in (None, 3, xr.Dataset(), xr.DataTree()):
         with pytest.raises(tl.InputError, match=r"must be a (result of|Dataset from solve)"):
             getattr(plot, name)(wrong)
+
+
+def measured() -> WeakRecovery:
+    """T = 10 d^½ in the middle, and one run of each dimension that was given up."""
+    steps = np.array([10.0, 20.0])[:, None] * np.array([10.0, 9.0, 8.0, 11.0, 12.0, 10.0, np.inf])
+    algorithm = tl.SGD("0.1/d", geometry="projected")
+    return WeakRecovery(tl.Problem("h3(z1)", "h3"), algorithm, 0.5, (100, 400), steps, (300, 600), ("exact",) * 2, None)
+
+
+def test_weak_recovery_shows_its_runs_and_its_law() -> None:
+    (panel,) = plot.weak_recovery(measured()).axes
+    shown = legend(panel)
+    assert shown[::3] == ["runs", "given up"] and shown[2].startswith("$T$ ~ $d^\\theta$, $\\theta = 0.5 \\pm")
+    runs, *bars, medians, law, lost, _ = curves(panel)
+    assert runs[1].size == 12 and len(bars) == 2
+    np.testing.assert_array_equal(medians, [[100, 400], [100, 200]])
+    np.testing.assert_allclose(law[1][[0, -1]], [100, 200], rtol=0.05)
+    np.testing.assert_array_equal(lost, [[100], [300]])
+
+
+def test_the_landscape_is_drawn_with_its_flow(drawings: dict[str, Any]) -> None:
+    left, right = plot.landscape(drawings["landscape"], step=0.5).axes
+    (m, phi), (_, flow) = curves(left)[0], curves(right)[0]
+    np.testing.assert_allclose(phi - phi[len(m) // 2], -(m**3) + m[len(m) // 2] ** 3, atol=1e-6)
+    np.testing.assert_allclose(flow, 3 * m**2 * (1 - m**2), atol=1e-6)
+    assert (curves(right)[1][1] < flow)[m > 0].all()  # steps of finite length pull m towards zero
+
+
+def test_a_contest_names_who_is_beaten(drawings: dict[str, Any]) -> None:
+    (panel,) = plot.contest(drawings["contest"]).axes
+    assert [x.get_text() for x in panel.get_yticklabels()] == ["optimum", "constant: undecided"]
+    apart = {"optimum": np.full(9, 0.1), "constant": 0.2 + 0.001 * np.arange(9), "cosine": 0.05 + 0.001 * np.arange(9)}
+    (panel,) = plot.contest(Contest(500, 9, "excess_risk", apart)).axes
+    assert [x.get_text() for x in panel.get_yticklabels()] == ["optimum", "constant: beaten", "cosine: better"]
 
 
 @pytest.fixture(scope="module")
@@ -330,10 +379,14 @@ def drawings(tree: xr.DataTree, chain: xr.Dataset) -> dict[str, Any]:
         "compare": tree,
         "analysis": tl.analyse("z1 + z1*z2"),
         "moments": tl.moments(PROBLEM, START),
+        "landscape": tl.single_index.population_loss(tl.Problem("h3(z1)", "h3")),
+        "weak_recovery": measured(),
+        "contest": Contest(500, 3, "excess_risk", {"optimum": np.full(3, 0.1), "constant": np.array([0.2, 0.3, 0.25])}),
+        "message_passing": Runs(1.0, 300, np.linspace(0, 1, 24).reshape(2, 6, 2)),
     }
 
 
-@pytest.mark.parametrize("name", ["trajectory", "compare", "analysis", "moments"])
+@pytest.mark.parametrize("name", PANELS)
 def test_every_figure_is_written_and_leaves_the_settings_alone(
     name: str, drawings: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -346,7 +399,7 @@ def test_every_figure_is_written_and_leaves_the_settings_alone(
     header = path.read_bytes()[:24]
     assert header[:8] == b"\x89PNG\r\n\x1a\n"
     width = int.from_bytes(header[16:20], "big")
-    assert width > 1000  # sharp enough for a page
+    assert width > 800  # sharp enough for a column
     assert [p.name for p in tmp_path.iterdir()] == [f"{name}.png"]
 
 
@@ -369,7 +422,7 @@ def test_results_are_added_to_a_figure(tree: xr.DataTree, chain: xr.Dataset) -> 
 
 
 def test_figures_are_drawn_into_given_axes(drawings: dict[str, Any]) -> None:
-    for name, count in (("trajectory", 2), ("compare", 2), ("analysis", 1), ("moments", 3)):
+    for name, count in PANELS.items():
         own = Figure()
         mine, *panels = own.subplots(1, count + 1)
         mine.plot([0, 1])

@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from twolayer.analysis.thresholds.alpha_c import Thresholds, written
+from twolayer.analysis.thresholds.amp import Runs
 from twolayer.analysis.thresholds.best import BestPossible
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import reject
 from twolayer.plot.canvas import canvas
 from twolayer.plot.style import DIRECTIONS, GREY, house_style
 
-__all__ = ["best_line", "best_possible", "thresholds"]
+__all__ = ["best_line", "best_possible", "message_passing", "thresholds"]
 
 LOOKS: Options = {
     "informed": {"ls": ":", "lw": 1.4},
@@ -159,3 +161,38 @@ def best_line(ax: Axes, alphas: object, values: object, label: str = "best possi
         ax.axhline(float(y[0]), **look)
     else:
         ax.plot(x, y, **look)
+
+
+def message_passing(result: Runs, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
+    """Overlaps with the target along runs of message passing on explicit data.
+
+    Parameters
+    ----------
+    result : Runs
+        From `simulate` of `best_possible`.
+    figure : matplotlib Figure, optional
+        Where to draw: an empty figure.
+    ax : Axes, optional
+        A panel of a figure of your own.
+
+    Examples
+    --------
+    >>> runs = Runs(alpha=1.5, dim=400, path=np.array([[[0.0], [0.3], [0.5]], [[0.0], [0.2], [0.4]]]))
+    >>> len(message_passing(runs).axes[0].get_lines())
+    3
+    """
+    if not isinstance(result, Runs):
+        reject("result", type(result).__name__, "a result of BestPossible.simulate")
+    with house_style():
+        drawing, (panel,), whole = canvas(1, (5.2, 3.2), figure, ax)
+        seeds, length, k = result.path.shape
+        for r, colour in zip(range(k), DIRECTIONS, strict=False):
+            panel.plot(np.arange(length), result.path[:, :, r].T, color=colour, alpha=0.35, lw=0.9)
+            panel.plot(np.arange(length), result.path[:, :, r].mean(0), color=colour, label=f"singular value {r + 1}")
+        panel.set(xlabel="iteration", ylabel="overlap with the target", ylim=(0, 1.02))
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if k > 1:
+            panel.legend()
+        if whole:
+            panel.set_title(f"α = {result.alpha:.4g}, d = {result.dim}, {seeds} runs and their mean")
+    return drawing

@@ -1,4 +1,4 @@
-"""The figure of an optimal protocol: the rate in force, and the excess risk beside that of the best constant.
+"""Figures of optimal protocols: the rate in force, and the excess risk beside that of the best constant; a contest.
 
 full line    the optimum
 dashed       the best constant
@@ -12,19 +12,23 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from twolayer.analysis.protocols.measuring import Contest
 from twolayer.analysis.protocols.optimise import Optimum
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import reject
 from twolayer.plot.canvas import canvas
-from twolayer.plot.style import DIRECTIONS, house_style
+from twolayer.plot.style import COLOURS, DIRECTIONS, house_style, house_title
 
-__all__ = ["optimum"]
+__all__ = ["contest", "optimum"]
 
 LOOKS: tuple[Options, ...] = (
     {"color": "#1a1a1a", "lw": 1.8},
     {"color": DIRECTIONS[0], "ls": "--", "lw": 1.4},
     {"color": DIRECTIONS[1], "ls": ":", "lw": 1.6},
 )
+
+SAID = {"wins": "beaten", "loses": "better", "undecided": "undecided"}
+"""A rival of the optimum, by the verdict on the optimum."""
 
 
 def optimum(result: Optimum, figure: Figure | None = None, ax: Sequence[Axes] | None = None) -> Figure:
@@ -63,4 +67,42 @@ def optimum(result: Optimum, figure: Figure | None = None, ax: Sequence[Axes] | 
         left.set(xlabel=label, ylabel=rate, ylim=(0, None))
         right.set(xlabel=label, ylabel="excess risk", yscale="log")
         left.legend()
+    return drawing
+
+
+def contest(result: Contest, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
+    """What each protocol reached at finite d: every run, means with two standard errors, and who wins.
+
+    Parameters
+    ----------
+    result : Contest
+        From `compare` of an optimum.
+    figure : matplotlib Figure, optional
+        Where to draw: an empty figure.
+    ax : Axes, optional
+        A panel of a figure of your own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> runs = {"optimum": np.array([0.10, 0.12, 0.11]), "constant": np.array([0.15, 0.16, 0.17])}
+    >>> drawn = contest(Contest(dim=500, seeds=3, objective="excess_risk", values=runs))
+    >>> [label.get_text() for label in drawn.axes[0].get_yticklabels()]
+    ['optimum', 'constant: undecided']
+    """
+    if not isinstance(result, Contest):
+        reject("result", type(result).__name__, "a result of Optimum.compare")
+    with house_style():
+        drawing, (panel,), whole = canvas(1, (5.6, 1.4 + 0.5 * len(result.values)), figure, ax)
+        for row, (name, values) in enumerate(result.values.items()):
+            mean, error = result.means[name]
+            panel.plot(values, [row] * len(values), "|", color=COLOURS["chain"], alpha=0.5, ms=11)
+            panel.errorbar(mean, row, xerr=2 * error, fmt="o", color=COLOURS["theory"], ms=5, capsize=3)
+        told = [
+            name + (f": {said}" if (said := SAID.get(result.verdicts.get(name, ""))) else "") for name in result.values
+        ]
+        panel.set_yticks(range(len(told)), told)
+        panel.set(xlabel=result.objective.replace("_", " "), ylim=(len(told) - 0.5, -0.5))
+        if whole:
+            house_title(drawing, f"$d = {result.dim}$, {result.seeds} runs of each", "bars: two standard errors")
     return drawing

@@ -1,7 +1,8 @@
-"""Figures of waiting times: escape from a random start, and recovery of a direction.
+"""Figures of waiting times: escape from a random start, recovery of a direction, and weak recovery against d.
 
 Escape: the law of the quenched formula over random starts, measured passage times over it, the formulas as lines.
 Recovery: the overlap along the limiting flow from m = N^(−1/2), and the fraction of runs that have passed each level.
+Weak recovery: the steps of every run, their medians, and the power law through these.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, house_style, house_ti
 
 if TYPE_CHECKING:
     from twolayer.analysis.recovery import Recovery
+    from twolayer.analysis.weak_recovery import WeakRecovery
     from twolayer.task.algorithm import SGD
 
-__all__ = ["passage", "recovery"]
+__all__ = ["passage", "recovery", "weak_recovery"]
 
 LINES = {
     "annealed": (DIRECTIONS[1], ":"),
@@ -38,6 +40,7 @@ LINES = {
 
 NAMES = {"ode": "ODE", "from_zero": "from m = 0"}
 BINS = 40
+BESIDE = 0.97  # where runs stand, by the median of their dimension
 CURVE = 80
 
 
@@ -199,3 +202,62 @@ def _fractions(ax: Axes, measured: Recovery, samples: np.ndarray, m: np.ndarray)
         xlabel="samples", ylabel=f"fraction of {len(measured.weak)} runs", ylim=(0, 1.02), xlim=(0, 1.1 * last.max())
     )
     ax.legend(title="dashed: the flow", title_fontsize=7.5, fontsize=7.5)
+
+
+def weak_recovery(result: WeakRecovery, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
+    """Steps of weak recovery against the dimension: every run, the medians, and the fitted power law.
+
+    Parameters
+    ----------
+    result : WeakRecovery
+        From `weak_recovery`.
+    figure : matplotlib Figure, optional
+        Where to draw: an empty figure.
+    ax : Axes, optional
+        A panel of a figure of your own.
+
+    Examples
+    --------
+    >>> import twolayer as tl
+    >>> algorithm = tl.SGD(lr="0.2", batch="2*d", loss="correlation", geometry="projected")
+    >>> found = tl.weak_recovery(tl.Problem("h2(z1)", "h2"), algorithm, dim=(100, 200), seeds=6)
+    >>> weak_recovery(found).axes[0].get_xlabel()
+    'dimension $d$'
+    """
+    from twolayer.analysis.weak_recovery import WeakRecovery
+
+    if not isinstance(result, WeakRecovery):
+        reject("result", type(result).__name__, "a result of weak_recovery")
+    with house_style():
+        figure, (panel,), whole = canvas(1, (5.4, 3.7), figure, ax)
+        dims, runs = np.array(result.dims, dtype=float), result.steps
+        shown = np.broadcast_to(BESIDE * dims[:, None], runs.shape)
+        kept = np.isfinite(runs) & (runs > 0)
+        panel.plot(shown[kept], runs[kept], ".", color=COLOURS["chain"], alpha=0.3, ms=5, mew=0, label="runs")
+        for dim, found, limit in zip(dims, result.medians, result.limits, strict=True):
+            panel.plot([dim, dim], [found.low, min(found.high, limit)], color=COLOURS["theory"], lw=1.2)
+        panel.plot(dims, [x.value for x in result.medians], "o", color=COLOURS["theory"], ms=5, label="median, 95 %")
+        fit = result.fit()
+        if fit is not None:
+            x = np.geomspace(dims.min(), dims.max(), CURVE)
+            law = np.exp(fit.intercept) * x**fit.slope * (np.log(x) if result.logarithmic else 1.0)
+            unit = "$T/\\log d$" if result.logarithmic else "$T$"
+            named = f"{unit} ~ $d^\\theta$, $\\theta = {fit.slope:.3g} \\pm {fit.error:.1g}$"
+            panel.plot(x, law, "--", color=DIRECTIONS[1], lw=1.4, label=named)
+        lost = [(dim, limit, n) for dim, limit, n in zip(dims, result.limits, result.censored, strict=True) if n]
+        for i, (dim, limit, n) in enumerate(lost):
+            label = None if i else "given up"
+            panel.plot(dim, limit, "^", color=GREY, ms=6, label=label)
+            panel.annotate(
+                f"{n}", (dim, limit), (0, 5), textcoords="offset points", ha="center", color=GREY, fontsize=8
+            )
+        panel.set(
+            xscale="log", yscale="log", xlabel="dimension $d$", ylabel=f"steps $T$ until $|m| = {result.threshold:g}$"
+        )
+        panel.legend(fontsize=8)
+        if whole:
+            foreseen = "nothing is foreseen" if result.growth is None else f"foreseen: $T$ ~ {result.growth}"
+            house_title(
+                figure, f"target {result.problem.target.name}, student {result.problem.activation.name}", foreseen
+            )
+    return figure
