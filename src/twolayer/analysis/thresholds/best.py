@@ -285,7 +285,7 @@ def _crossed(where: np.ndarray, leads: np.ndarray, ends: tuple[float, float, flo
         return ends[1], ends[2]
     share = mean[i] / (mean[i] - mean[i + 1])
     width = float(where[i + 1] - where[i])
-    noise = float(leads[i : i + 2].std(1, ddof=1).max()) / math.sqrt(leads.shape[1]) / (mean[i + 1] - mean[i])
+    noise = float(standard_error(leads[i : i + 2], 1).max()) / (mean[i + 1] - mean[i])
     return float(where[i] + share * width), width * float(noise)
 
 
