@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.analysis.thresholds.amp import Runs, simulate
+from twolayer.analysis.thresholds.amp import MessagePassing, simulate
 from twolayer.analysis.thresholds.label_law import LabelLaw, law_of
 from twolayer.analysis.thresholds.one_direction import Curve, curve_of
 from twolayer.analysis.thresholds.prediction import mmse_of
@@ -101,7 +101,7 @@ class BestPossible:
             return None
         return self.information, self.algorithm
 
-    def simulate(self, alpha: float, dim: int = 1000, seeds: int = 4, seed: int = 0, **options: Any) -> Runs:
+    def simulate(self, alpha: float, dim: int = 1000, seeds: int = 4, seed: int = 0, **options: Any) -> MessagePassing:
         """Message passing on explicit data: `amp.simulate` with this target and noise."""
         return simulate(self.law, alpha, dim, seeds, seed, **options)
 
