@@ -77,9 +77,21 @@ class Contest:
     Attributes
     ----------
     dim, seeds : int
+        d, and the runs of each protocol.
     objective : str
+        What they were to make small, or large.
     values : dict
         What every run reached, (seeds,), by the name of the protocol; the optimum first.
+    large : bool
+        Whether large values win.
+
+    Examples
+    --------
+    >>> runs = {"optimum": np.array([0.10, 0.12, 0.11]), "constant": np.array([0.15, 0.16, 0.17])}
+    >>> print(Contest(dim=500, seeds=3, objective="excess_risk", values=runs))
+    excess_risk at d = 500, 3 runs
+    optimum    0.11 ± 0.0058
+    constant   0.16 ± 0.0058   optimum undecided
     """
 
     dim: int
