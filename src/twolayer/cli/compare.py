@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _over_rows(task: TaskFile, words: list[str] | None, path: str) -> tuple[Problem, list[Method], Overlaps]:
     """The Gaussian surrogate of rows, the methods at their dimension with SGD over the rows, and a random start."""
-    from twolayer.files.rows import read_rows
+    from twolayer.files.data_rows import read_rows
     from twolayer.methods.chain import Chain
     from twolayer.methods.ode import ODE
     from twolayer.methods.vectors import Vectors
