@@ -19,13 +19,13 @@ from scipy.special import erf
 
 import twolayer as tl
 from twolayer import Inputs, d
+from twolayer.equations.block_coordinates import BlockLayout
 from twolayer.equations.blocks import blocks_of
-from twolayer.equations.layout import BlockLayout
 from twolayer.equations.state import Overlap
-from twolayer.files.rows import read_rows
+from twolayer.files.data_rows import read_rows
 from twolayer.files.taskfile import read_task
-from twolayer.gaussian.block_covariance import block_spread_of, pack_blocks
-from twolayer.running.blocking import blocking_error
+from twolayer.gaussian.increment_covariance_in_blocks import block_spread_of, pack_blocks
+from twolayer.running.blocking_error import blocking_error
 from twolayer.running.cost import cost_of_comparison
 from twolayer.running.surrogate import surrogate
 from twolayer.task.data import Data

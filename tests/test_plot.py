@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer import plot
-from twolayer.analysis.protocols.measuring import Contest
-from twolayer.analysis.thresholds.amp import Runs
+from twolayer.analysis.protocols.contest import Contest
+from twolayer.analysis.thresholds.amp import MessagePassing
 from twolayer.analysis.weak_recovery import WeakRecovery
 from twolayer.plot.style import COLOURS, DIRECTIONS
 from twolayer.plot.target import MOST
@@ -382,7 +382,7 @@ def drawings(tree: xr.DataTree, chain: xr.Dataset) -> dict[str, Any]:
         "landscape": tl.single_index.population_loss(tl.Problem("h3(z1)", "h3")),
         "weak_recovery": measured(),
         "contest": Contest(500, 3, "excess_risk", {"optimum": np.full(3, 0.1), "constant": np.array([0.2, 0.3, 0.25])}),
-        "message_passing": Runs(1.0, 300, np.linspace(0, 1, 24).reshape(2, 6, 2)),
+        "message_passing": MessagePassing(1.0, 300, np.linspace(0, 1, 24).reshape(2, 6, 2)),
     }
 
 

@@ -27,7 +27,6 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 NOTEBOOKS = sorted(page for page in (DOCS / "tutorials").glob("*.md") if page.stem != "index")
 PICTURES = DOCS / pictures.FOLDER
-AWAITED = 1  # figures whose full version is still to be recorded with its data
 BUILD = "sphinx-build -W --keep-going -q -j 2 docs docs/_build/html"
 
 
@@ -258,7 +257,7 @@ def test_every_figure_is_shown_in_full_with_its_data() -> None:
         name for name, shown in kept().items() if shown["version"] == "full" and (PICTURES / f"{name}.nc").exists()
     }
     lacking = set(registry.figures()) - whole
-    assert len(lacking) <= AWAITED, sorted(lacking)
+    assert not lacking
 
 
 def test_pictures_are_kept_and_full_ones_stay(tmp_path: Path) -> None:

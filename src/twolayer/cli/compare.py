@@ -109,7 +109,7 @@ def _over_rows(
     task: TaskFile, algorithm: object, words: list[str] | None, path: str
 ) -> tuple[Problem, list[Method], Overlaps]:
     """The Gaussian surrogate of rows, the methods at their dimension with SGD over the rows, and a random start."""
-    from twolayer.files.rows import read_rows
+    from twolayer.files.data_rows import read_rows
     from twolayer.methods.vectors import Vectors
     from twolayer.running.surrogate import beside, surrogate
 

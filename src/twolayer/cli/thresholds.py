@@ -52,12 +52,12 @@ def run(args: argparse.Namespace) -> int:
     grid = None if args.alphas is None else grid_of(args.alphas)
     path = None if args.out is None else figure_path(args.out)
     from twolayer.analysis.thresholds.alpha_c import Thresholds, thresholds
-    from twolayer.analysis.thresholds.amp import Runs, simulate
+    from twolayer.analysis.thresholds.amp import MessagePassing, simulate
     from twolayer.analysis.thresholds.label_law import law_of
     from twolayer.numerics.errors import Interrupted
 
     if grid is not None:
-        from twolayer.analysis.thresholds.best import best_possible
+        from twolayer.analysis.thresholds.best_possible import best_possible
 
     law = law_of(args.target, args.noise, args.directions)  # refused before any work is done
     best = runs = None
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         code, done = 1, stop.result
         if isinstance(done, Thresholds):
             result = done
-        elif isinstance(done, Runs):
+        elif isinstance(done, MessagePassing):
             runs = done
         else:
             best = done

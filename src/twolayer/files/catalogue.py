@@ -2,7 +2,6 @@
 
 gallery/*.py            @figure("name", "title", quick={…}, group="…")    is read, not run
 docs/gallery.json       what the recorded versions of each figure took; in installed packages gallery/records.json
-gallery/durations.json  what full versions took that are not on record
 files/published/*.toml  [[setup]] name, title
 methods/*.py            papers: ClassVar[…] = ("key", …)
 """
@@ -42,7 +41,7 @@ def gallery() -> dict[str, Listed]:
     'escape'
     """
     folder = PACKAGE / "gallery"
-    earlier, records = _read(folder / "durations.json"), _read(*RECORDS)
+    records = _read(*RECORDS)
     groups = list(_constant(folder / "shared" / "registry.py", "GROUPS"))
     found: dict[str, Listed] = {}
     for file in sorted(folder.glob("*.py")):
@@ -50,7 +49,7 @@ def gallery() -> dict[str, Listed]:
             name, title = (str(ast.literal_eval(argument)) for argument in call.args)
             group = next((str(ast.literal_eval(k.value)) for k in call.keywords if k.arg == "group"), groups[0])
             took = {version: _duration(entry["cost"]) for version, entry in records.get(name, {}).items()}
-            found[name] = Listed(title, group, took.get("quick", "?"), took.get("full") or earlier.get(name, "?"))
+            found[name] = Listed(title, group, took.get("quick", "?"), took.get("full", "?"))
     return dict(sorted(found.items(), key=lambda item: (groups.index(item[1].group), item[0])))
 
 

@@ -16,11 +16,11 @@ from twolayer.gaussian.risk import irreducible
 from twolayer.numerics.errors import InputError, expect, finite_number, positive_integer
 from twolayer.numerics.html import card, cells, escaped, field_summary, matrix
 from twolayer.numerics.precision import float64
+from twolayer.task.heavy_tails import infinite
 from twolayer.task.losses import Loss
 from twolayer.task.overlaps import Overlaps, check_target
 from twolayer.task.particles import Particles
 from twolayer.task.problem import Problem
-from twolayer.task.tails import infinite
 
 __all__ = ["Moments", "check_point", "check_start", "moments"]
 

@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from twolayer.analysis.thresholds.alpha_c import Thresholds, written
-from twolayer.analysis.thresholds.amp import Runs
-from twolayer.analysis.thresholds.best import BestPossible
+from twolayer.analysis.thresholds.amp import MessagePassing
+from twolayer.analysis.thresholds.best_possible import BestPossible
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import reject
 from twolayer.plot.canvas import canvas
@@ -163,12 +163,12 @@ def best_line(ax: Axes, alphas: object, values: object, label: str = "best possi
         ax.plot(x, y, **look)
 
 
-def message_passing(result: Runs, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
+def message_passing(result: MessagePassing, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
     """Overlaps with the target along runs of message passing on explicit data.
 
     Parameters
     ----------
-    result : Runs
+    result : MessagePassing
         From `simulate` of `best_possible`.
     figure : matplotlib Figure, optional
         Where to draw: an empty figure.
@@ -177,11 +177,11 @@ def message_passing(result: Runs, figure: Figure | None = None, ax: Axes | None 
 
     Examples
     --------
-    >>> runs = Runs(alpha=1.5, dim=400, path=np.array([[[0.0], [0.3], [0.5]], [[0.0], [0.2], [0.4]]]))
+    >>> runs = MessagePassing(alpha=1.5, dim=400, path=np.array([[[0.0], [0.3], [0.5]], [[0.0], [0.2], [0.4]]]))
     >>> len(message_passing(runs).axes[0].get_lines())
     3
     """
-    if not isinstance(result, Runs):
+    if not isinstance(result, MessagePassing):
         reject("result", type(result).__name__, "a result of BestPossible.simulate")
     with house_style():
         drawing, (panel,), whole = canvas(1, (5.2, 3.2), figure, ax)

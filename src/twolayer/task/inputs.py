@@ -130,7 +130,7 @@ class Inputs:
             d, the number of eigenvalues.
         resolution : int
             Blocks per factor of two in j. The error falls with its square: `finer` doubles it, and
-            `twolayer.running.blocking.blocking_error` tells what that changes.
+            `twolayer.running.blocking_error.blocking_error` tells what that changes.
         trace : float, optional
             tr Σ; d by default, so that the mean variance is one.
 

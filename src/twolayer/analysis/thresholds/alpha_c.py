@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.analysis.thresholds.amp import Runs, simulate
+from twolayer.analysis.thresholds.amp import MessagePassing, simulate
 from twolayer.analysis.thresholds.label_law import LabelLaw, law_of
 from twolayer.analysis.thresholds.one_direction import INVISIBLE, channel_of
 from twolayer.analysis.thresholds.staircase import Stair, climb, first_look
@@ -64,7 +64,7 @@ class Thresholds:
     staircase: list[Stair]
     law: LabelLaw = field(repr=False)
 
-    def simulate(self, alpha: float, dim: int = 1000, seeds: int = 4, seed: int = 0, **options: Any) -> Runs:
+    def simulate(self, alpha: float, dim: int = 1000, seeds: int = 4, seed: int = 0, **options: Any) -> MessagePassing:
         """Message passing on explicit data: `amp.simulate` with this target and noise."""
         return simulate(self.law, alpha, dim, seeds, seed, **options)
 

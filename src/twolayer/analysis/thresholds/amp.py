@@ -25,23 +25,29 @@ from twolayer.running.progress import monitor_for
 if TYPE_CHECKING:
     from twolayer.analysis.thresholds.posterior import Posterior
 
-__all__ = ["Runs", "simulate"]
+__all__ = ["MessagePassing", "simulate"]
 
 DAMPED = 0.7
 WEAK = 0.05  # squared length of a random start
 
 
 @dataclass(frozen=True, eq=False)
-class Runs:
-    """Runs of message passing.
+class MessagePassing:
+    """Runs of message passing. Made by `simulate` of thresholds and of the best possible.
 
     Attributes
     ----------
     alpha : float
         n/d of the data that were drawn.
     dim : int
+        d.
     path : array (seeds, iterations + 1, k)
         Singular values of ŴW*ᵀ along the runs, the largest first.
+
+    Examples
+    --------
+    >>> print(MessagePassing(alpha=1.5, dim=400, path=np.array([[[0.0], [0.5]], [[0.0], [0.4]]])))
+    message passing   overlap 0.4500 ± 0.0500   (α = 1.5, d = 400, 2 runs)
     """
 
     alpha: float
@@ -81,7 +87,7 @@ def simulate(
     start: float | None = None,
     iterations: int = 60,
     progress: Progress = None,
-) -> Runs:
+) -> MessagePassing:
     """Draw data and run message passing on them.
 
     Parameters
@@ -136,10 +142,10 @@ def simulate(
     except KeyboardInterrupt:
         if not paths:
             raise
-        raise Interrupted(Runs(n / dim, dim, np.array(paths))) from None
+        raise Interrupted(MessagePassing(n / dim, dim, np.array(paths))) from None
     finally:
         monitor.finish()
-    return Runs(n / dim, dim, np.array(paths))
+    return MessagePassing(n / dim, dim, np.array(paths))
 
 
 def _run(

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from twolayer.analysis.thresholds.conditional_means import cross_fitted, second_moments
+from twolayer.analysis.thresholds.growth_operator import Growth, growth_of, significant_range
 from twolayer.analysis.thresholds.label_law import LabelLaw
-from twolayer.analysis.thresholds.operator import Growth, growth_of, significant_range
 from twolayer.analysis.thresholds.state_evolution import StateEvolution, inside
 from twolayer.functions.exponents import complement
+from twolayer.numerics.statistics import standard_error
 
 __all__ = ["Stair", "climb", "first_look"]
 
@@ -93,7 +94,7 @@ def _next(evolutions: list[StateEvolution], known: np.ndarray, hidden: np.ndarra
     found = [_together(e, known, hidden, last.alpha) for e in evolutions]
     alphas = [alpha for alpha, _ in found]
     rows = growth_of([products for _, products in found]).directions @ hidden
-    return Stair(rows, 2, float(np.mean(alphas)), float(np.std(alphas, ddof=1) / len(alphas) ** 0.5))
+    return Stair(rows, 2, float(np.mean(alphas)), float(standard_error(alphas)))
 
 
 def _together(

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.analysis.thresholds.amp import Runs, simulate
+from twolayer.analysis.thresholds.amp import MessagePassing, simulate
 from twolayer.analysis.thresholds.label_law import LabelLaw, law_of
 from twolayer.analysis.thresholds.one_direction import Curve, curve_of
-from twolayer.analysis.thresholds.prediction import mmse_of
+from twolayer.analysis.thresholds.prediction_error import mmse_of
 from twolayer.analysis.thresholds.state_evolution import FULL, StateEvolution
 from twolayer.functions.target import Target, TargetLike
 from twolayer.numerics.arguments import Array, Progress
@@ -101,7 +101,7 @@ class BestPossible:
             return None
         return self.information, self.algorithm
 
-    def simulate(self, alpha: float, dim: int = 1000, seeds: int = 4, seed: int = 0, **options: Any) -> Runs:
+    def simulate(self, alpha: float, dim: int = 1000, seeds: int = 4, seed: int = 0, **options: Any) -> MessagePassing:
         """Message passing on explicit data: `amp.simulate` with this target and noise."""
         return simulate(self.law, alpha, dim, seeds, seed, **options)
 
@@ -285,7 +285,7 @@ def _crossed(where: np.ndarray, leads: np.ndarray, ends: tuple[float, float, flo
         return ends[1], ends[2]
     share = mean[i] / (mean[i] - mean[i + 1])
     width = float(where[i + 1] - where[i])
-    noise = float(leads[i : i + 2].std(1, ddof=1).max()) / math.sqrt(leads.shape[1]) / (mean[i + 1] - mean[i])
+    noise = float(standard_error(leads[i : i + 2], 1).max()) / (mean[i + 1] - mean[i])
     return float(where[i] + share * width), width * float(noise)
 
 
