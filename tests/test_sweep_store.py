@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ from twolayer.numerics.errors import InputError, RunFailed
 from twolayer.numerics.temporary_files import mark
 from twolayer.sweeps import api
 from twolayer.sweeps import store as store_module
+from twolayer.sweeps.reporting import Progress, SweepLines
 
 HERE = Path(__file__).parent
 
@@ -254,3 +256,14 @@ def test_reading_a_store_drops_no_claim(tmp_path: Path) -> None:
     assert free(path, byte)
     (path / "journal" / "lock").unlink()  # a reader needs none
     assert tl.sweeps.load_sweep(path).runs.values.tolist() == [3, 3]
+
+
+def test_lines_of_progress_have_one_last_word() -> None:
+    stream = io.StringIO()
+    lines, progress = SweepLines(stream), Progress(total=2)
+    lines.begin(progress)
+    for _ in range(2):
+        progress.done += 1
+        lines.update(progress)
+    lines.end(progress)
+    assert [line.split()[0] for line in stream.getvalue().splitlines()] == ["2", "1/2", "2/2"]

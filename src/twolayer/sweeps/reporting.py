@@ -109,8 +109,9 @@ class SweepLines(Quiet):
             self._print(f"failed: {cell}: {error}")
 
     def update(self, progress: Progress) -> None:
-        """Now and then."""
-        if wall.monotonic() - self._last >= self.every:
+        """Now and then; the last word is said at the end."""
+        finished = progress.kept + progress.done + progress.failed
+        if finished < progress.total and wall.monotonic() - self._last >= self.every:
             self._last = wall.monotonic()
             self._print(_line(progress))
 
