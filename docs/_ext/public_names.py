@@ -176,6 +176,12 @@ def find_short(app: Sphinx, env: Any, node: pending_xref, shown: nodes.Node) -> 
     return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, shown)
 
 
+def keep_colons(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """The sentence of a property is no ``type: description``, for which napoleon takes it unless the type is empty."""
+    if what in ("attribute", "property") and lines:
+        lines[0] = f":{lines[0]}"
+
+
 def escape_bars(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     """|g| is a norm here, and would be a substitution there."""
     lines[:] = [without_bars(line) for line in lines]
@@ -191,6 +197,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("returned", Returned)
     app.add_directive("parts", Parts)
     app.connect("doctree-read", link_names)
+    app.connect("autodoc-process-docstring", keep_colons, priority=400)  # before napoleon
     app.connect("autodoc-process-docstring", escape_bars)
     app.connect("missing-reference", find_short)
     app.add_role("name", referred)
