@@ -32,6 +32,7 @@ from twolayer.gaussian.engines import Engine, adapt, select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.single_samples import rows_of
 from twolayer.gaussian.step_fluctuations import StepNodes
+from twolayer.numerics.arguments import finite_array
 from twolayer.numerics.errors import InputError, Refused, choice, expect, finite_number, positive_integer, require
 from twolayer.numerics.tracing import traced
 from twolayer.numerics.types import Number
@@ -40,7 +41,7 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.heavy_tails import two_laws
 from twolayer.task.losses import Loss
 from twolayer.task.overlaps import Overlaps, register
-from twolayer.task.problem import Problem, finite_array
+from twolayer.task.problem import Problem
 from twolayer.task.regimes import layers_apart, memory_beyond, regime_of
 from twolayer.task.rules import unaveraged
 

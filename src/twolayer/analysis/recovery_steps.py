@@ -92,6 +92,7 @@ def recovery_steps(
     """
     check_description(problem, algorithm)
     algorithm.check_plain("recovery_steps")
+    problem.require_isotropic("The theory of recovery")
     dim = positive_integer("dim", dim, 2)
     eta = check_threshold(threshold)
     if (problem.p, problem.k) != (1, 1):

@@ -363,7 +363,7 @@ class Vectors(Stackable):
     papers: ClassVar[tuple[str, ...]] = ("saad1995",)
 
     def __init__(self, dim: int | None = None, data: Any = None) -> None:
-        if isinstance(data, str):
+        if isinstance(data, str) and data.startswith("<"):
             raise InputError("The data of this result are not kept in files: describe the method again to run it.")
         rows = data if data is None or isinstance(data, Data) else Data(data)
         if rows is not None:

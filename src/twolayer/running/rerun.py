@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.arguments import Json, Options, Progress
+from twolayer.numerics.arguments import Json, Options, Progress, finite_array
 from twolayer.numerics.errors import InputError, choice, positive_integer
 from twolayer.numerics.foreign_files import reading
 from twolayer.numerics.precision import float64
@@ -24,7 +24,6 @@ from twolayer.running.stages import Leg, Stage, follow_legs
 from twolayer.running.work_bounds import check_work
 from twolayer.task.method import Method, Until
 from twolayer.task.overlaps import Overlaps
-from twolayer.task.problem import finite_array
 from twolayer.task.timeline import MAX_STEPS
 
 __all__ = ["rerun"]

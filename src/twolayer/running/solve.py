@@ -255,6 +255,7 @@ def make_task(
         others = [name for name in support(problem, algorithm).methods if name != type(method).__name__]
         raise Refused(type(method).__name__, reason, others)
     if method.dimension is not None:
+        problem.inputs.sizes(method.dimension)  # which says why there are none
         rank = rank_of(problem.P)
         if method.dimension < rank:
             reject("dim", method.dimension, f"at least the {rank} independent directions of the target")
