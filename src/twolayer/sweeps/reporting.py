@@ -6,10 +6,13 @@ import json
 import sys
 import time as wall
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import reject
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 __all__ = ["Events", "Progress", "Quiet", "Reporter", "Screen", "SweepLines", "reporter_for"]
 
@@ -155,7 +158,7 @@ class Screen(Quiet):
         self._live: Any = None
         self._failures: list[str] = []
 
-    def _table(self, progress: Progress) -> Any:
+    def _table(self, progress: Progress) -> Table:
         from rich.table import Table
 
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))

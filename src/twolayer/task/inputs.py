@@ -12,9 +12,8 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -55,7 +54,7 @@ class Inputs:
     variances: tuple[float, ...]
     fractions: tuple[float, ...]
     dims: tuple[int, ...] | None = None
-    made: tuple[tuple[str, Any], ...] = field(default=(), compare=False)  # the call that made it
+    made: tuple[tuple[str, object], ...] = field(default=(), compare=False)  # the call that made it
 
     @classmethod
     def isotropic(cls) -> Inputs:
@@ -107,7 +106,7 @@ class Inputs:
         require(len(w) == len(s), "fractions", fractions, f"{len(s)} numbers, one for each variance")
         require(min(w) > 0, "fractions", fractions, "positive numbers that sum to one")
         require(abs(math.fsum(w) - 1) <= 1e-9, "fractions", fractions, "positive numbers that sum to one")
-        shares: Any = list(w)
+        shares = list(w)
         return cls(s, w, None, (("kind", "blocks"), ("variances", list(s)), ("fractions", shares)))
 
     @classmethod
@@ -222,16 +221,19 @@ class Inputs:
             accepted = "Inputs such as Inputs.blocks(…) or Inputs.from_covariance(C), or a table with their `kind`"
             reject("inputs", value, accepted)
         arguments = dict(value)
-        makers = {"isotropic": cls.isotropic, "blocks": cls.blocks, "power_law": cls.power_law}
-        make: Any = makers[choice("inputs.kind", arguments.pop("kind", "blocks"), makers)]
+        makers: dict[str, Callable[..., Inputs]] = {
+            "isotropic": cls.isotropic,
+            "blocks": cls.blocks,
+            "power_law": cls.power_law,
+        }
+        make = makers[choice("inputs.kind", arguments.pop("kind", "blocks"), makers)]
         known = inspect.signature(make).parameters
         for name in arguments:
             choice("inputs", name, ["kind", *known])
         for name, parameter in known.items():
             if parameter.default is parameter.empty and name not in arguments:
                 raise InputError(f"Inputs of this kind need `{name}`, but got {short(value)}.")
-        made: Inputs = make(**arguments)
-        return made
+        return make(**arguments)
 
     def describe(self) -> Json:
         """The call that made it, as plain values."""
@@ -363,7 +365,7 @@ class Inputs:
         return cls._grouped(values, edges, None)
 
     @classmethod
-    def _grouped(cls, values: np.ndarray, edges: Sequence[int], made: Any) -> Inputs:
+    def _grouped(cls, values: np.ndarray, edges: Sequence[int], made: tuple[tuple[str, object], ...] | None) -> Inputs:
         """Blocks between edges of a spectrum, each with its mean variance."""
         pairs = list(itertools.pairwise(edges))
         variances = [float(values[a:b].mean()) for a, b in pairs]
@@ -371,7 +373,7 @@ class Inputs:
         return found if made is None else cls(found.variances, found.fractions, found.dims, made)
 
 
-def _listed(name: str, value: object) -> list[Any]:
+def _listed(name: str, value: object) -> list[object]:
     if isinstance(value, str | bytes | dict) or not hasattr(value, "__iter__"):
         reject(name, value, "a list of numbers, one for each block")
     return list(value)
