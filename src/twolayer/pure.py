@@ -14,8 +14,6 @@ double precision: ``jax.config.update("jax_enable_x64", True)``.
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -34,7 +32,7 @@ from twolayer.gaussian.single_samples import rows_of
 from twolayer.gaussian.step_covariance import StepNodes
 from twolayer.numerics.errors import InputError, Refused, choice, expect, finite_number, positive_integer, require
 from twolayer.numerics.tracing import traced
-from twolayer.numerics.types import Number
+from twolayer.numerics.types import Number, Real
 from twolayer.numerics.wishart import GramFactor
 from twolayer.task.algorithm import SGD
 from twolayer.task.losses import Loss
@@ -96,8 +94,8 @@ class MeanAverages(eqx.Module):
     """
 
     engine: Engine
-    layer: Any
-    noise: Any
+    layer: Real
+    noise: Number
 
     def __call__(self, start: Overlaps) -> Averages:
         """The averages at overlaps. Cost that of the engine."""
@@ -162,7 +160,7 @@ class VectorField(eqx.Module):
 
     engine: Engine
     limit: Limit
-    noise: Any
+    noise: Number
     layer: Number
     form: Form = eqx.field(static=True)
     noisy: bool = eqx.field(static=True, default=True)  # False: the second-order part is not even computed
@@ -178,7 +176,7 @@ class VectorField(eqx.Module):
         """
         return y if self.blocks is None else self.blocks.fields(y)
 
-    def rate(self, t: Any, y: Overlap, args: Any = None) -> Overlap:
+    def rate(self, t: Number, y: Overlap, args: object = None) -> Overlap:
         """dy/dt of (Q, M, a).
 
         Parameters
@@ -347,8 +345,8 @@ class Increment(eqx.Module):
     """
 
     kernel: Kernel = eqx.field(static=True)
-    layer: Any
-    noise: Any
+    layer: Real
+    noise: Number
 
     def __call__(
         self,
@@ -499,7 +497,7 @@ class ChainStep(eqx.Module):
 
     at: Reduced = eqx.field(static=True)
     frame: Frame
-    inverse: Any
+    inverse: Real
     layer: Number
 
     @property

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twolayer.cli.common import add_common, fold, idle, tell, wrapped
 from twolayer.files.catalogue import zoo_titles
 
 if TYPE_CHECKING:
+    from twolayer.files.zoo import Setup
     from twolayer.numerics.arguments import Json
 
 EXAMPLES = (
@@ -52,7 +53,7 @@ def _folded(text: str) -> str:
     return "\n".join(fold(line, then=" " * 11 if line[10:11] == " " else "  ") for line in text.splitlines())
 
 
-def _plain(setup: Any) -> Json:
+def _plain(setup: Setup) -> Json:
     """A set-up as plain values."""
     return {
         "title": setup.title,

@@ -18,6 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import Normal, Stroke
 
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import choice, reject
 from twolayer.plot.canvas import canvas
 from twolayer.plot.style import house_style, house_title
@@ -185,7 +186,12 @@ def _draw_measured(
                 for q in measured
                 if q.theta is not None
             )
-            side: Any = {"ha": "right" if near else "left", "textcoords": "offset points", "fontsize": 7, "zorder": 8}
+            side: Options = {
+                "ha": "right" if near else "left",
+                "textcoords": "offset points",
+                "fontsize": 7,
+                "zorder": 8,
+            }
             halo = [Stroke(linewidth=2.0, foreground="white", alpha=0.8), Normal()]  # lines and crosses may lie below
             ax.annotate(text, (x_in, y_in), (-5, -11) if near else (4, 4), path_effects=halo, **side)
 
