@@ -201,6 +201,48 @@ def test_several_controls_and_other_objectives() -> None:
     assert own.value == pytest.approx(0.0201422611, rel=1e-6) and own.objective == "<lambda>"
 
 
+def test_an_objective_that_is_blind_to_the_norms() -> None:
+    """M comes closest to 1 at rates for which Q blows up: the search stays where methods can follow."""
+    best = tl.optimise(
+        LINEAR, STEP, ORIGIN, horizon=10, form="constant", pieces=8, objective=lambda x: (x.M[0, 0] - 1) ** 2
+    )
+    assert best.certified and 0 <= best.value < 1e-12
+    assert float(best.path.Q.max()) < 1e6 and not (best.path.outcome == "diverged").any()
+    assert "nan" not in str(best) and "inf" not in str(best)
+
+
+def test_whole_batches_leave_no_gap() -> None:
+    """In alpha only lr/batch matters, so a rounded batch costs nothing where the rate is free."""
+    best = tl.optimise(
+        LINEAR,
+        STEP.replace(batch=2),
+        ORIGIN,
+        over={"lr": "free", "batch": "constant"},
+        horizon=10,
+        pieces=8,
+        restarts=1,
+    )
+    assert best.value == pytest.approx(closed(10.0), rel=1e-3) and best.certified
+    assert best.algorithm.batch.coefficient == round(best.algorithm.batch.coefficient)
+
+
+def test_the_smallest_budget_has_a_constant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupted or spent in the first scan, the search has the best that it has seen."""
+    short = tl.optimise(LINEAR, STEP, ORIGIN, over=("lr", "weight_decay"), horizon=10, budget=50, pieces=8)
+    assert not short.complete and 0.0149 < short.value < 0.021
+    seen = Search.value
+
+    def stop(self: Search, *args: Any) -> float:
+        if self.count == 20:
+            raise KeyboardInterrupt
+        return seen(self, *args)
+
+    monkeypatch.setattr(Search, "value", stop)
+    with pytest.raises(tl.errors.Interrupted) as caught:
+        tl.optimise(LINEAR, STEP, ORIGIN, horizon=10, pieces=8)
+    assert 0.0201 < caught.value.result.value < 0.03
+
+
 def test_a_budget_ends_the_search_with_what_it_has() -> None:
     short = tl.optimise(LINEAR, STEP, ORIGIN, horizon=10, budget=90, pieces=8)
     assert not short.complete and not short.certified and short.evaluations == 90
@@ -229,6 +271,12 @@ def test_an_interrupted_search_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch
         ({"over": "momentum"}, "`over` must be one of"),
         ({"over": ()}, "`over` must be one of"),
         ({"objective": "loss"}, "`objective` must be one of"),
+        (
+            {"objective": lambda x: x.M},
+            "`objective` must be a JAX function of the final Overlaps that gives one number",
+        ),
+        ({"objective": lambda x: float(x.M[0, 0])}, "`objective` must be a JAX function of the final Overlaps"),
+        ({"seed": -1}, "`seed` must be an integer"),
         ({"form": "exponential"}, "`form` must be one of"),
         ({"clock": "sample"}, "`clock` must be one of"),
         ({"clock": "step"}, "`clock` = 'step' runs in units of d"),

@@ -20,13 +20,13 @@ from twolayer.gaussian.ensemble import Cloud
 from twolayer.gaussian.ensemble_rules import Fineness
 from twolayer.gaussian.nodes import target_frame
 from twolayer.methods.meanfield import MeanField
-from twolayer.numerics.arguments import Array
-from twolayer.numerics.errors import InputError, require
+from twolayer.numerics.arguments import Array, finite_array
+from twolayer.numerics.errors import InputError, expect, require
 from twolayer.numerics.precision import float64
 from twolayer.task.losses import Loss
 from twolayer.task.overlaps import rank_of
 from twolayer.task.particles import Particles
-from twolayer.task.problem import Problem, finite_array
+from twolayer.task.problem import Problem
 
 __all__ = ["MeanFieldAt", "mean_field_at"]
 
@@ -105,7 +105,8 @@ def mean_field_at(
     >>> at.m.round(6).tolist(), at.q.round(6).tolist(), at.variation.round(6).tolist()
     ([[1.5], [3.0]], [0.0, 0.0], [-0.375, -1.5])
     """
-    require(isinstance(measure, Particles), "measure", measure, "Particles")
+    expect(Problem, "problem", problem)
+    expect(Particles, "measure", measure)
     if (measure.k, problem.P.tolist()) != (problem.k, measure.P.tolist()):
         raise InputError("Argument `measure` must have the directions of the problem: the same k and the same P.")
     if (m is None) != (q is None):

@@ -21,10 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.averages import Engine
-from twolayer.equations.kernel import Kernel
+from twolayer.equations.increment_kernel import Kernel
 from twolayer.equations.orthogonal import Sums
 from twolayer.gaussian.single_samples import covariance, covariance_nodes, visit
-from twolayer.numerics.rules import Nodes
+from twolayer.numerics.quadrature_rules import Nodes
 from twolayer.numerics.special import symmetric_root
 from twolayer.numerics.types import Layer, Number, Numbers, Real, Scalar, Tree
 

@@ -22,8 +22,8 @@ import numpy as np
 from jax import Array
 
 from twolayer.equations.mean_step import Rows
+from twolayer.equations.optimiser_step import Limit
 from twolayer.equations.state import Overlap
-from twolayer.equations.step import Limit
 from twolayer.methods.giant import GiantSteps
 from twolayer.methods.map import Map
 from twolayer.methods.ode import ODE
@@ -40,6 +40,7 @@ from twolayer.task.regimes import regime_of
 __all__ = ["CLOCKS", "ControlledRun", "Controls", "Objective", "course_of", "score_of"]
 
 CLOCKS = ("alpha", "time", "step")
+FAR = 1e5  # squared norm that no run may pass, below the one at which methods call it diverged
 AHEAD, SHARES = np.array([0.0, 0.5, 0.5, 1.0]), np.array([1.0, 2.0, 2.0, 1.0]) / 6  # the classical rule
 
 
@@ -160,17 +161,18 @@ class Stepping(eqx.Module):
 
 @eqx.filter_jit
 def _value(way: Flowing | Stepping, mean: MeanAverages, objective: Objective, P: Real, controls: Controls) -> Array:
-    """The mean of the objective over the starts."""
+    """The mean of the objective over the starts; infinite where a run leaves the range in which methods follow it."""
 
     def score(y: Overlap) -> Array:
         return score_of(objective, mean, Overlaps.unchecked(y.Q, y.M, P, y.a))
 
     def one(start: Overlap) -> Array:
         path = way.path(start, controls)
+        stays = (jnp.diagonal(path.Q, axis1=-2, axis2=-1) <= FAR).all()  # an objective may be blind to the norms
         if objective.name != "integrated_risk":
-            return score(Overlap(*(x[-1] for x in path)))
+            return jnp.where(stays, score(Overlap(*(x[-1] for x in path))), jnp.inf)
         along = jax.lax.map(jax.checkpoint(score), path)
-        return ((along[1:] + along[:-1]) / 2).mean()
+        return jnp.where(stays, ((along[1:] + along[:-1]) / 2).mean(), jnp.inf)
 
     return jax.vmap(one)(way.starts).mean()
 

@@ -10,6 +10,7 @@ the best constant, by the best of each schedule with a name, and by a run of the
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import warnings
 from collections.abc import Callable, Mapping
@@ -19,8 +20,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from twolayer.analysis.protocols.contest import Contest, contest_of, measured, objective_of
 from twolayer.analysis.protocols.controlled_motion import CLOCKS, ControlledRun, Objective, course_of
-from twolayer.analysis.protocols.measuring import Contest, contest_of, measured
 from twolayer.analysis.protocols.search import Found, Search, Spent
 from twolayer.analysis.protocols.shapes import NAMED, CurveForm, constant, free, named
 from twolayer.gaussian.moments import check_start
@@ -30,6 +31,7 @@ from twolayer.numerics.arguments import Monitor, Options, Progress
 from twolayer.numerics.errors import InputError, Interrupted, choice, finite_number, positive_integer, reject, require
 from twolayer.numerics.html import card, curves
 from twolayer.numerics.precision import float64
+from twolayer.numerics.random import check_seed
 from twolayer.running.progress import monitor_for
 from twolayer.running.solve import DivergenceWarning, solve
 from twolayer.running.support import check_description
@@ -42,7 +44,6 @@ from twolayer.task.scaling import Scaling
 __all__ = ["Optimum", "Protocol", "optimise"]
 
 OVER = ("lr", "batch", "weight_decay")
-OBJECTIVES = ("excess_risk", "overlap", "integrated_risk")
 KINDS = ("free", "constant", *NAMED)
 STEPS = 8  # of the integrator, for each interval of a free function
 FINER = (4, 16)  # times as many, where these are too few
@@ -166,9 +167,10 @@ class Optimum:
         return length_of(self.clock, self.horizon)
 
     def __str__(self) -> str:
-        share = self.value / self.constant.value if self.constant.value else math.nan
+        known = self._goal.positive and self.constant.value > 0  # what may be negative has no share
+        share = f"   ({self.value / self.constant.value:.4g} of the best constant's)" if known else ""
         lines = [
-            f"{self.objective:<18} {self.value:.7g}   ({share:.4g} of the best constant's)",
+            f"{self.objective:<18} {self.value:.7g}{share}",
             f"best constant      {self.constant.value:.7g}   {_told(self.constant.algorithm)}",
         ]
         if self.best_named is not None:
@@ -290,10 +292,11 @@ def optimise(
     horizon = finite_number("horizon", horizon, minimum=0.0, accepted="a positive number")
     require(horizon > 0, "horizon", horizon, "a positive number")
     require(clock != "step" or horizon == round(horizon), "horizon", horizon, "a whole number of steps")
+    seed = check_seed(seed)
     if not isinstance(start, Overlaps):
         reject("start", start, "Overlaps, such as Overlaps.random(problem, dim=1000)")
     check_start(problem, start)
-    goal = _objective(objective)
+    goal = objective_of(objective, start)
     limits = _bounds(algorithm, forms, bounds)
     pieces, restarts = positive_integer("pieces", pieces), positive_integer("restarts", restarts)
     budget = positive_integer("budget", budget, 50)
@@ -316,12 +319,6 @@ def _forms(over: object, form: str) -> dict[str, str]:
     if isinstance(over, Mapping):
         found = {name: choice("over", kind, KINDS) for name, kind in over.items()}
     return {name: "constant" if name == "weight_decay" else found[name] for name in OVER if name in found}
-
-
-def _objective(objective: object) -> Objective:
-    if callable(objective):
-        return Objective(getattr(objective, "__name__", "objective"), objective)
-    return Objective(choice("objective", objective, OBJECTIVES))
 
 
 def _bounds(algorithm: SGD, forms: dict[str, str], bounds: object) -> dict[str, tuple[float, float]]:
@@ -385,13 +382,19 @@ class _Task:
         scanned = course if self.method.stepwise else self.course(FINER[0])
         search = Search(course, scanned, budget, monitor, self.algorithm.weight_decay)
         state: Options = {"named": {}, "restarts": [], "refinement": math.nan}
+        stopped = False
         try:
             with contextlib.suppress(Spent):
                 self._stages(search, state)
         except KeyboardInterrupt:
-            if "best" not in state:
+            if search.constant is None:
                 raise
-            raise Interrupted(self._result(search, state, False)) from None
+            stopped = True
+        if "best" not in state and search.constant is not None:  # no scan has come to its end
+            state["constant"] = state["best"] = search.constant
+        if stopped:
+            search.budget = search.count  # nothing more is looked for
+            raise Interrupted(self._result(search, state, False))
         if "best" not in state or not math.isfinite(state["best"].value):
             raise InputError(
                 "Argument `bounds` must leave room for a run that does not blow up, but none was found: begin with a "
@@ -430,10 +433,12 @@ class _Task:
         self._polish(search, state)
 
     def _finish(self, search: Search, state: Options) -> None:
-        """Whole batches, where they are numbers."""
+        """Whole batches, where they are numbers; what is best is chosen once more after the rounding."""
         for key in ("constant", "best"):
             state[key] = self._whole(search, state[key])
         state["named"] = {name: self._whole(search, found) for name, found in state["named"].items()}
+        for rival in (state["constant"], *state["named"].values()):
+            state["best"] = self._better(rival, state["best"])
 
     def _polish(self, search: Search, state: Options) -> None:
         """Go on with shorter steps of the integrator while the method's own run says that they are too long."""
@@ -532,7 +537,7 @@ class _Task:
         return self.algorithm.batch.exponent == 0
 
     def _whole(self, search: Search, found: Found) -> Found:
-        """The same with whole batches."""
+        """The same with whole batches, to which the other controls adapt."""
         if "batch" not in found.numbers or not self._counts or not math.isfinite(found.value):
             return found
         n, numbers = self.algorithm.batch.coefficient, dict(found.numbers)
@@ -543,9 +548,9 @@ class _Task:
             first * scale if found.shapes["batch"].name == "free" else np.concatenate([first[:1] * scale, first[1:]])
         )
         numbers["batch"] = first
-        return Found(
-            found.shapes, numbers, search.scanned.value(search.controls(found.shapes, numbers, search.scanned))
-        )
+        shapes = {**found.shapes, "batch": dataclasses.replace(found.shapes["batch"], low=first, high=first)}
+        rounded = Found(shapes, numbers, search.scanned.value(search.controls(shapes, numbers, search.scanned)))
+        return rounded if len(shapes) == 1 else self._better(search.descend(shapes, numbers), rounded)
 
     def _protocol(self, name: str, found: Found) -> tuple[Protocol, xr.Dataset]:
         """A find as an algorithm, with the run of the method itself."""

@@ -51,6 +51,7 @@ class Search:
     ) -> None:
         self.course, self.scanned, self.budget, self.monitor, self.decay = course, scanned, budget, monitor, decay
         self.count, self.spent = 0, False
+        self.constant: Found | None = None  # the best that scans have seen
 
     def controls(
         self, shapes: dict[str, CurveForm], numbers: dict[str, np.ndarray], course: ControlledRun | None = None
@@ -93,15 +94,15 @@ class Search:
         low, high = float(shape.low[0]), float(shape.high[0])
         points = SCAN * float(shape.first[0] or 1.0)
         points = np.unique(np.clip(points, max(low, points[0] * 1e-3 if low == 0 else low), high))
-        best, tried = None, []
 
-        def at(value: float) -> Found:
+        def at(value: float) -> float:
             new = {**numbers, name: np.array([value])}
-            found = Found(shapes, new, self.value(shapes, new))
-            tried.append(found)
-            return found
+            found, best = Found(shapes, new, self.value(shapes, new)), self.constant
+            if math.isfinite(found.value) and (best is None or objective.better(found.value, best.value)):
+                self.constant = found
+            return found.value
 
-        values = [at(x).value for x in ([0.0] if name == "weight_decay" and low == 0 else []) + points.tolist()]
+        values = [at(x) for x in ([0.0] if name == "weight_decay" and low == 0 else []) + points.tolist()]
         if name == "weight_decay" and low == 0:
             values = values[1:]
         losses = [self.loss(v)[0] if math.isfinite(v) else math.inf for v in values]
@@ -110,14 +111,11 @@ class Search:
             edges = np.log(points[[max(i - 1, 0), min(i + 1, len(points) - 1)]])
 
             def wrapped(x: float) -> float:
-                value = at(math.exp(x)).value
+                value = at(math.exp(x))
                 return self.loss(value)[0] if math.isfinite(value) else WORST
 
             scipy.optimize.minimize_scalar(wrapped, bounds=tuple(edges), method="bounded", options={"xatol": 1e-7})
-        for found in tried:
-            if math.isfinite(found.value) and (best is None or objective.better(found.value, best.value)):
-                best = found
-        return best if best is not None else Found(shapes, numbers, math.inf)
+        return self.constant or Found(shapes, numbers, math.inf)
 
     def descend(self, shapes: dict[str, CurveForm], numbers: dict[str, np.ndarray], iterations: int = 200) -> Found:
         """The best numbers from a first guess, as far as the budget goes."""

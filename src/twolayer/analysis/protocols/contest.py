@@ -17,13 +17,37 @@ import numpy as np
 import xarray as xr
 
 from twolayer.analysis.protocols.controlled_motion import Objective
+from twolayer.numerics.errors import choice, reject
 from twolayer.numerics.html import card, table
 from twolayer.numerics.significance import limit_of
 from twolayer.numerics.statistics import standard_error
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
-__all__ = ["Contest", "contest_of", "measured"]
+__all__ = ["Contest", "contest_of", "measured", "objective_of"]
+
+OBJECTIVES = ("excess_risk", "overlap", "integrated_risk")
+
+
+def objective_of(objective: object, start: Overlaps) -> Objective:
+    """An objective by its name, or a function of the overlaps at the end.
+
+    Examples
+    --------
+    >>> objective_of("overlap", Overlaps([[1.0]], [[0.0]])).large
+    True
+    """
+    if callable(objective):
+        name = getattr(objective, "__name__", "objective")
+        one = start[0] if start.batch else start
+        try:
+            found = jax.eval_shape(objective, Overlaps.unchecked(one.Q, one.M, one.P, np.ones(len(one.Q))))
+        except TypeError:  # what JAX says of a float() or an if on a number that is still unknown
+            found = None
+        if getattr(found, "shape", None) != ():
+            reject("objective", name, "a JAX function of the final Overlaps that gives one number")
+        return Objective(name, objective)
+    return Objective(choice("objective", objective, OBJECTIVES))
 
 
 def measured(objective: Objective, problem: Problem, run: xr.Dataset, clock: str) -> np.ndarray:
