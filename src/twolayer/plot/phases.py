@@ -213,8 +213,8 @@ def add_legend(figure: Figure, measured: bool) -> None:
     figure.legend(handles=_handles(measured), loc="outside lower center", ncols=columns, fontsize=7.5)
 
 
-def _handles(measured: bool) -> list[Any]:
-    handles: list[Any] = [
+def _handles(measured: bool) -> list[Patch | Line2D]:
+    handles: list[Patch | Line2D] = [
         Patch(color=COLOURS["sgd"], alpha=ALPHA, label="SGD learning"),
         Patch(color=COLOURS["correlation"], alpha=ALPHA, label="Correlation loss or spherical SGD learning"),
         Patch(color=COLOURS["not"], alpha=ALPHA, label="SGD not learning"),

@@ -6,12 +6,13 @@ import json
 import sys
 import time as wall
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import reject
 
 if TYPE_CHECKING:
+    from rich.live import Live
     from rich.table import Table
 
 __all__ = ["Events", "Progress", "Quiet", "Reporter", "Screen", "SweepLines", "reporter_for"]
@@ -155,7 +156,7 @@ class Screen(Quiet):
     """A live table on the terminal."""
 
     def __init__(self) -> None:
-        self._live: Any = None
+        self._live: Live | None = None
         self._failures: list[str] = []
 
     def _table(self, progress: Progress) -> Table:
