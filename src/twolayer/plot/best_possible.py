@@ -8,7 +8,6 @@ dashed line    the equilibrium: the best possible, whatever the computation cost
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -153,7 +152,7 @@ def best_line(ax: Axes, alphas: object, values: object, label: str = "best possi
     >>> made.axes[0].lines[0].get_linestyle()
     '--'
     """
-    look: Any = {"color": GREY, "ls": "--", "lw": 1.4, "label": label}
+    look: Options = {"color": GREY, "ls": "--", "lw": 1.4, "label": label}
     x, y = np.ravel(np.asarray(alphas, float)), np.ravel(np.asarray(values, float))
     if x.shape != y.shape or not len(x):
         reject("values", values, "as many numbers as `alphas`")

@@ -18,7 +18,7 @@ from twolayer.analysis.thresholds.label_law import LabelLaw, law_of
 from twolayer.analysis.thresholds.one_direction import INVISIBLE, channel_of
 from twolayer.analysis.thresholds.staircase import Stair, climb, first_look
 from twolayer.functions.target import Target, TargetLike
-from twolayer.numerics.arguments import Progress
+from twolayer.numerics.arguments import Monitor, Progress
 from twolayer.numerics.errors import Interrupted
 from twolayer.running.progress import monitor_for
 
@@ -164,7 +164,7 @@ def _one_direction(law: LabelLaw) -> Thresholds:
     )
 
 
-def _several(law: LabelLaw, monitor: Any) -> Thresholds:
+def _several(law: LabelLaw, monitor: Monitor) -> Thresholds:
     trivial, growth = first_look(law, lambda share: monitor.update(0.3 * share))
     seen = np.isfinite(growth.alpha)
     alpha, error = (0.0, 0.0) if len(trivial) else (growth.alpha, growth.alpha_error)
