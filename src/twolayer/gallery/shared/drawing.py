@@ -94,10 +94,13 @@ def points(
     label: str,
     marker: str = "o",
     face: str | None = None,
+    size: float = 4.5,
 ) -> None:
     """Measured means with bars of two standard errors."""
     fill = face or colour
-    ax.errorbar(x, y, 2 * error, fmt=marker, color=colour, mfc=fill, ms=4.5, capsize=2.5, lw=1.2, label=label, zorder=5)
+    ax.errorbar(
+        x, y, 2 * error, fmt=marker, color=colour, mfc=fill, ms=size, capsize=2.5, lw=1.2, label=label, zorder=5
+    )
 
 
 def median_points(
