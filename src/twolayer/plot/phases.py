@@ -194,8 +194,8 @@ def _draw_measured(
                 "textcoords": "offset points",
                 "fontsize": 7,
                 "zorder": 8,
-                "color": "black",
             }
+            side["color"] = "black"
             halo = [Stroke(linewidth=2.0, foreground="white", alpha=0.8), Normal()]  # lines and crosses may lie below
             ax.annotate(text, (x_in, y_in), (-5, -11) if near else (4, 4), path_effects=halo, **side)
 
