@@ -75,7 +75,7 @@ def sweep() -> None:
 
 WAYS: dict[str, tuple[Callable[[], None], tuple[str, str]]] = {
     "chain": (chain, ("equations/orthogonal.py", "exact_step")),
-    "ode": (ode, ("equations/step.py", "motion")),
+    "ode": (ode, ("equations/optimiser_step.py", "motion")),
     "dmft": (dmft, ("methods/dmft/samples.py", "visit")),
     "phase-diagram": (phase_diagram, ("equations/orthogonal.py", "exact_step")),
     "sweep": (sweep, ("equations/orthogonal.py", "exact_step")),

@@ -27,6 +27,7 @@ extensions = [
     "pictures",
     "playground",
     "public_names",
+    "set_ups",
     "task_keys",
 ]
 exclude_patterns = ["_build", "_ext", "_static"]

@@ -15,7 +15,7 @@ import pytest
 import twolayer as tl
 from twolayer import d
 from twolayer.loops import windows
-from twolayer.loops.host import follow
+from twolayer.loops.host_loop import follow
 from twolayer.running import progress
 from twolayer.running.progress import Silent
 from twolayer.running.solve import make_task

@@ -14,9 +14,9 @@ from scipy import stats
 
 import twolayer as tl
 from conftest import random_overlaps
-from twolayer.equations.kernel import Sample, kernel_of
+from twolayer.equations.increment_kernel import Sample, kernel_of
+from twolayer.equations.optimiser_step import Memory, coefficients_of, form_of
 from twolayer.equations.orthogonal import Frame, Reduced, batch_sums, embed, exact_step, overlaps
-from twolayer.equations.step import Memory, coefficients_of, form_of
 from twolayer.gaussian.all_fields import FullRule
 from twolayer.gaussian.batch_sums import covariance_nodes, gaussian_sums, size_of_features
 from twolayer.gaussian.engines import select

@@ -341,7 +341,7 @@ def test_about_fails_where_jax_is_wrong(call: Call, monkeypatch: pytest.MonkeyPa
         (["recovery", "0*z1", "relu", "--out", "x.txt"], ["`target` must not be zero"]),
         (["cite"], ["required: what"]),
         (["cite", "od"], ["'od'", "did you mean 'ode'"]),
-        (["cite", "task.toml"], ["'task.toml'"]),
+        (["cite", "task.toml"], ["'task.toml'", "a result (.nc)"]),
         (["cite", "no.nc"], ["'no.nc'", "existing file"]),
         (["plot", "no.nc"], ["'no.nc'", "existing file"]),
         (["plot", "task.toml"], ["'task.toml'", ".nc file or a .zarr store"]),

@@ -40,7 +40,7 @@ def test_noise_strength_is_the_variance_of_one_step(p: int) -> None:
     """V_p from the covariance rule at m = 0, Q = I."""
     import jax
 
-    from twolayer.gaussian.covariance import spread_of
+    from twolayer.gaussian.increment_covariance import spread_of
 
     problem = phase(p, 0.3)
     with jax.enable_x64(True):
@@ -309,7 +309,7 @@ def test_cross_noise_is_the_variance_of_one_step() -> None:
     import jax
 
     from twolayer.analysis.escape_formulas import cross_noise_of
-    from twolayer.gaussian.covariance import spread_of
+    from twolayer.gaussian.increment_covariance import spread_of
 
     problem, rho = phase(3, 0.3), 0.1
     with jax.enable_x64(True):

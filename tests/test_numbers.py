@@ -219,7 +219,7 @@ def test_work_of_other_functions_is_bounded_too(call: Any) -> None:
 
 
 def test_bounds_of_stages_are_lifted_by_force(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("twolayer.running.bounds.memory", lambda: 1)
+    monkeypatch.setattr("twolayer.running.work_bounds.memory", lambda: 1)
     stages = [tl.Stage(tl.SGD("0.5/d"), steps=4, save=2)] * 2
     with pytest.raises(tl.InputError, match="half of this machine's memory"):
         tl.solve_stages(LINEAR, stages, tl.Chain(50), START, seeds=2)

@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer import d
-from twolayer.analysis.expansion import expansion
 from twolayer.analysis.phases import dynamics
+from twolayer.analysis.small_overlap import expansion
 from twolayer.analysis.weak_recovery import oriented
 from twolayer.cli import main
 

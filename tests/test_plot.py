@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer import plot
-from twolayer.analysis.protocols.measuring import Contest
+from twolayer.analysis.protocols.contest import Contest
 from twolayer.analysis.thresholds.amp import MessagePassing
 from twolayer.analysis.weak_recovery import WeakRecovery
 from twolayer.plot.style import COLOURS, DIRECTIONS

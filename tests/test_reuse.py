@@ -14,10 +14,10 @@ from scipy import stats
 
 import twolayer as tl
 from twolayer import d
-from twolayer.equations import samples as inputs
-from twolayer.equations.kernel import kernel_of
+from twolayer.equations import sample_source as inputs
+from twolayer.equations.increment_kernel import kernel_of
+from twolayer.equations.optimiser_step import form_of
 from twolayer.equations.orthogonal import embed
-from twolayer.equations.step import form_of
 from twolayer.gaussian.nodes import target_frame
 from twolayer.numerics import random
 from twolayer.numerics.shuffle import shuffled

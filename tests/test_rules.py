@@ -17,9 +17,9 @@ from scipy.stats import norm
 import twolayer as tl
 from conftest import random_overlaps
 from twolayer import d, rules
-from twolayer.equations.kernel import Kernel, Sample, kernel_of
+from twolayer.equations.increment_kernel import Kernel, Sample, kernel_of
+from twolayer.equations.optimiser_step import Memory, coefficients_of, form_of
 from twolayer.equations.orthogonal import Frame, Reduced, batch_sums, embed, exact_step, overlaps
-from twolayer.equations.step import Memory, coefficients_of, form_of
 from twolayer.gaussian import all_fields
 from twolayer.gaussian.all_fields import FullEngine
 from twolayer.gaussian.engines import adapt, select

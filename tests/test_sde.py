@@ -13,11 +13,11 @@ from chance import sigmas
 import twolayer as tl
 from conftest import random_overlaps
 from twolayer import d
-from twolayer.equations.kernel import Sample, kernel_of
+from twolayer.equations.increment_kernel import Sample, kernel_of
+from twolayer.equations.optimiser_step import tangent
 from twolayer.equations.state import pack, unpack
-from twolayer.equations.step import tangent
 from twolayer.gaussian.batch_sums import covariance_nodes
-from twolayer.gaussian.covariance import NodeSpread, spread_of
+from twolayer.gaussian.increment_covariance import NodeSpread, spread_of
 from twolayer.methods import sde
 from twolayer.task.labels import Spoilt
 

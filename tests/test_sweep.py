@@ -268,9 +268,9 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [e["event"] for e in events].count("cell") == 4 and events[-1]["failures"] == []
     assert main(["sweep", str(file), "--out", str(out)]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "exists already: go on with it (--resume" in capsys.readouterr().err
     assert main(["sweep", str(file), "--out", str(out), "--resume"]) == 0
-    assert "4 cells, 4 finished before" in capsys.readouterr().err
+    assert "4 blocks of runs, 4 finished before" in capsys.readouterr().err
     bad = ["--set", "algorithm.momentum=0.9", "--set", 'sweep."run.until.value"=[0.1]']
     assert main(["sweep", str(file), "--out", str(tmp_path / "b.zarr"), *bad]) == 2
     # cells that a method refuses are failures: the others are there, and the exit code says so

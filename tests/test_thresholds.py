@@ -15,14 +15,14 @@ from scipy.special import kv
 import twolayer as tl
 from twolayer import plot
 from twolayer.analysis.thresholds.amp import simulate
-from twolayer.analysis.thresholds.best import _iterated
+from twolayer.analysis.thresholds.best_possible import _iterated
 from twolayer.analysis.thresholds.conditional_means import cross_fitted, second_moments
+from twolayer.analysis.thresholds.growth_operator import as_operator, growth_of, significant_range
 from twolayer.analysis.thresholds.label_law import LabelLaw, law_of
 from twolayer.analysis.thresholds.level_sets import pieces_of
 from twolayer.analysis.thresholds.one_direction import channel_of, curve_of
-from twolayer.analysis.thresholds.operator import as_operator, growth_of, significant_range
 from twolayer.analysis.thresholds.posterior import Posterior
-from twolayer.analysis.thresholds.prediction import mmse_of
+from twolayer.analysis.thresholds.prediction_error import mmse_of
 from twolayer.analysis.thresholds.staircase import Stair
 from twolayer.analysis.thresholds.state_evolution import StateEvolution
 from twolayer.cli import main

@@ -35,16 +35,16 @@ if TYPE_CHECKING:
         stability,
         sweeps,
     )
+    from twolayer.analysis.drift_parts import rates
     from twolayer.analysis.escape import escape_time
     from twolayer.analysis.optimal_lr import optimal_lr
     from twolayer.analysis.phases import phase_diagram
     from twolayer.analysis.protocols.optimise import optimise
-    from twolayer.analysis.rates import rates
     from twolayer.analysis.recovery import recovery
     from twolayer.analysis.stability.critical import critical_lr
     from twolayer.analysis.stability.points import fixed_points
     from twolayer.analysis.thresholds.alpha_c import thresholds
-    from twolayer.analysis.thresholds.best import best_possible
+    from twolayer.analysis.thresholds.best_possible import best_possible
     from twolayer.analysis.weak_recovery import weak_recovery
     from twolayer.explorer.launch import explore
     from twolayer.files.environment import about
@@ -88,11 +88,11 @@ _HOME = {
     "optimal_lr": "analysis.optimal_lr",
     "phase_diagram": "analysis.phases",
     "optimise": "analysis.protocols.optimise",
-    "rates": "analysis.rates",
+    "rates": "analysis.drift_parts",
     "recovery": "analysis.recovery",
     "critical_lr": "analysis.stability.critical",
     "fixed_points": "analysis.stability.points",
-    "best_possible": "analysis.thresholds.best",
+    "best_possible": "analysis.thresholds.best_possible",
     "thresholds": "analysis.thresholds.alpha_c",
     "weak_recovery": "analysis.weak_recovery",
     "explore": "explorer.launch",

@@ -1,9 +1,9 @@
 """The floor for JAX users: the same equations as pure functions, for `jit`, `vmap` and `grad`.
 
     averages(problem, loss)(Ω)                psi, phi, chi, second, excess_risk       gaussian/
-    vector_field(problem, algorithm)(Ω)       dΩ/dt                                    equations/step.py
+    vector_field(problem, algorithm)(Ω)       dΩ/dt                                    equations/optimiser_step.py
     integrate(field, Ω, times)                Ω(t)
-    increment(problem, algorithm)(λ, λ*, ξ)   g and e σ(λ) of single samples           equations/kernel.py
+    increment(problem, algorithm)(λ, λ*, ξ)   g and e σ(λ) of single samples           equations/increment_kernel.py
     mean_step(problem, algorithm, dim)(Ω)     E[Ω after a step]                        equations/mean_step.py
     chain_step(problem, algorithm, dim)       Ω after a step, from its normals         equations/orthogonal.py
 
@@ -23,26 +23,27 @@ from jaxtyping import Array, Float
 
 from twolayer.equations.averages import Averages
 from twolayer.equations.blocks import Blocks, block_motion
-from twolayer.equations.kernel import Kernel, Push, Sample, kernel_of
+from twolayer.equations.increment_kernel import Kernel, Push, Sample, kernel_of
 from twolayer.equations.mean_step import MeanStep, Rows, Terms, Weights
+from twolayer.equations.optimiser_step import Form, Limit, Memory, as_data, coefficients_of, form_of, limit_in, motion
 from twolayer.equations.orthogonal import Frame, Reduced, batch_sums, exact_step, overlaps
 from twolayer.equations.state import Overlap
-from twolayer.equations.step import Form, Limit, Memory, as_data, coefficients_of, form_of, limit_in, motion
 from twolayer.gaussian.engines import Engine, adapt, select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.single_samples import rows_of
-from twolayer.gaussian.step_covariance import StepNodes
+from twolayer.gaussian.step_fluctuations import StepNodes
+from twolayer.numerics.arguments import finite_array
 from twolayer.numerics.errors import InputError, Refused, choice, expect, finite_number, positive_integer, require
 from twolayer.numerics.tracing import traced
 from twolayer.numerics.types import Number
 from twolayer.numerics.wishart import GramFactor
 from twolayer.task.algorithm import SGD
+from twolayer.task.heavy_tails import two_laws
 from twolayer.task.losses import Loss
 from twolayer.task.overlaps import Overlaps, register
-from twolayer.task.problem import Problem, finite_array
+from twolayer.task.problem import Problem
 from twolayer.task.regimes import layers_apart, memory_beyond, regime_of
 from twolayer.task.rules import unaveraged
-from twolayer.task.tails import two_laws
 
 __all__ = [
     "ChainStep",

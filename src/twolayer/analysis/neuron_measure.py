@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
+from twolayer.numerics.arguments import finite_array
 from twolayer.numerics.errors import choice, positive_integer, reject, require
 from twolayer.numerics.foreign_files import reading
 from twolayer.running.dataset import check_result, description_of
 from twolayer.running.long_names import with_meanings
 from twolayer.task.overlaps import pseudo_inverse
-from twolayer.task.problem import finite_array
 
 __all__ = ["measure_histogram", "measure_moments", "orthogonal_norms", "particle_weights"]
 

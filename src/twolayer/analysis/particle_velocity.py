@@ -20,13 +20,13 @@ from twolayer.gaussian.ensemble import Cloud
 from twolayer.gaussian.ensemble_rules import Fineness
 from twolayer.gaussian.nodes import target_frame
 from twolayer.methods.meanfield import MeanField
-from twolayer.numerics.arguments import Array
+from twolayer.numerics.arguments import Array, finite_array
 from twolayer.numerics.errors import InputError, expect, require
 from twolayer.numerics.precision import float64
 from twolayer.task.losses import Loss
 from twolayer.task.overlaps import rank_of
 from twolayer.task.particles import Particles
-from twolayer.task.problem import Problem, finite_array
+from twolayer.task.problem import Problem
 
 __all__ = ["MeanFieldAt", "mean_field_at"]
 

@@ -7,7 +7,7 @@
 One neuron, information exponent ℓ. The drift grows m by its own size in 1/(γ c m_0^{ℓ−2}) steps, the noise shrinks it
 in 1/x of them; both lines follow. Without self-interaction a batch of more than d^{ℓ−1} samples learns at any larger
 rate, in a constant number of steps. ℓ = 1 is apart: its drift does not vanish at m = 0, so the noise decides at m ~ 1
-instead of m_0. Prefactors are in prefactors.py, measurements in weak_recovery.py.
+instead of m_0. Prefactors are in recovery_steps.py, measurements in weak_recovery.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from twolayer.analysis.expansion import Expansion, expansion
+from twolayer.analysis.small_overlap import Expansion, expansion
 from twolayer.functions.activation import ActivationLike
 from twolayer.functions.exponents import analyse
 from twolayer.functions.target import TargetLike

@@ -27,12 +27,12 @@ from numpy.polynomial import Chebyshev, Polynomial
 from twolayer.functions.hermite import gauss_panels, hermite_coefficients
 from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.nodes import vanishes
-from twolayer.numerics.arguments import Array
+from twolayer.numerics.arguments import Array, finite_array
 from twolayer.numerics.errors import InputError, choice, expect, positive_integer, reject, require
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.precision import float64
 from twolayer.task.losses import Loss
-from twolayer.task.problem import Problem, finite_array
+from twolayer.task.problem import Problem
 
 __all__ = ["PopulationLoss", "critical_alpha", "population_loss", "require_single_index", "sufficient_alpha"]
 

@@ -23,7 +23,7 @@ import numpy as np
 import xarray as xr
 
 from twolayer.gaussian.population_gradient import sine_excess
-from twolayer.numerics.arguments import Array
+from twolayer.numerics.arguments import Array, finite_array
 from twolayer.numerics.errors import InputError, finite_number, positive_integer, require
 from twolayer.numerics.precision import float64
 from twolayer.numerics.types import Number
@@ -31,7 +31,7 @@ from twolayer.running.dataset import check_result
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps
 from twolayer.task.method import from_start
-from twolayer.task.problem import Problem, finite_array
+from twolayer.task.problem import Problem
 
 __all__ = ["ReluStudents", "SymmetricPair", "aligned_excess", "cubic_bound", "relu_students", "symmetric_pair"]
 

@@ -28,15 +28,15 @@ from twolayer.numerics.arguments import Variables
 from twolayer.numerics.errors import InputError, expect, finite_number, flag, positive_integer, require
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.precision import float64
+from twolayer.numerics.quadrature_rules import sobol_normals
 from twolayer.numerics.random import check_seed
-from twolayer.numerics.rules import sobol_normals
-from twolayer.running.bounds import check_estimate
 from twolayer.running.dataset import check_result, unpack
 from twolayer.running.long_names import with_meanings
+from twolayer.running.work_bounds import check_estimate
+from twolayer.task.heavy_tails import infinite
 from twolayer.task.losses import Loss
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
-from twolayer.task.tails import infinite
 
 __all__ = ["SecondLayer", "fit_second_layer", "layerwise", "simulate_second_layer"]
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twolayer.analysis.expansion import expansion
 from twolayer.analysis.passage_times import first_passage
 from twolayer.analysis.phases import phase_diagram
-from twolayer.analysis.prefactors import RecoverySteps, check_threshold, recovery_steps
+from twolayer.analysis.recovery_steps import RecoverySteps, check_threshold, recovery_steps
+from twolayer.analysis.small_overlap import expansion
 from twolayer.functions.activation import Activation
 from twolayer.functions.exponents import analyse
 from twolayer.methods.chain import Chain, tail_of
@@ -30,11 +30,11 @@ from twolayer.numerics.errors import InputError, choice, positive_integer, rejec
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.random import check_seed
 from twolayer.numerics.statistics import Fit, Median, median, median_power_law, resolved, told
-from twolayer.running.bounds import check_work
 from twolayer.running.cost import Cost, cost_of
 from twolayer.running.progress import monitor_for
 from twolayer.running.solve import make_task, solve
 from twolayer.running.support import check_description
+from twolayer.running.work_bounds import check_work
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Until
 from twolayer.task.overlaps import Overlaps

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from twolayer.cli.common import add_common, fold, tell
 from twolayer.files.catalogue import papers_of
+from twolayer.numerics.errors import InputError
 
 EXAMPLES = (
     ("twolayer cite ode chain", "the papers behind two methods"),
@@ -43,5 +44,8 @@ def _of_results(what: list[str], style: str) -> str:
     from twolayer.files.results import load
     from twolayer.running.solve import method_by_name
 
-    whole = [load(x) if Path(x).suffix in (".nc", ".zarr") else method_by_name(x, 1, {}) for x in what]
+    other = next((x for x in what if Path(x).suffix not in ("", ".nc", ".zarr")), None)
+    if other is not None:
+        raise InputError(f"Argument `what` must be a result (.nc), a store (.zarr) or a method, but got {other!r}.")
+    whole = [load(x) if Path(x).suffix else method_by_name(x, 1, {}) for x in what]
     return cite(*whole, style=style)

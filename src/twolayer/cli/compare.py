@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     algorithm = task.stages() or task.algorithm()
     words = None if args.methods is None else [word.strip() for word in args.methods.split(",")]
     if args.data is not None:
-        problem, methods, start = _over_rows(task, words, args.data)
+        problem, methods, start = _over_rows(task, algorithm, words, args.data)
     else:
         problem, methods = task.problem(), task.methods(words)
         start = task.start(problem)
@@ -105,13 +105,13 @@ def run(args: argparse.Namespace) -> int:
     return int(any(failed(result) for result in done.results.values()))
 
 
-def _over_rows(task: TaskFile, words: list[str] | None, path: str) -> tuple[Problem, list[Method], Overlaps]:
+def _over_rows(
+    task: TaskFile, algorithm: object, words: list[str] | None, path: str
+) -> tuple[Problem, list[Method], Overlaps]:
     """The Gaussian surrogate of rows, the methods at their dimension with SGD over the rows, and a random start."""
-    from twolayer.files.rows import read_rows
-    from twolayer.methods.chain import Chain
-    from twolayer.methods.ode import ODE
+    from twolayer.files.data_rows import read_rows
     from twolayer.methods.vectors import Vectors
-    from twolayer.running.surrogate import surrogate
+    from twolayer.running.surrogate import beside, surrogate
 
     table = task.table
     for where, names in (("problem", ("inputs", "gram")), ("start", ("Q", "M", "a", "blocks"))):
@@ -125,8 +125,8 @@ def _over_rows(task: TaskFile, words: list[str] | None, path: str) -> tuple[Prob
         raise InputError(
             f"{task.name}: `run.dim` must be {dim}, that of the rows, or left out, but is {table.run.dim}."
         )
-    asked = task.methods(words, dim) or [ODE(), Chain(dim), given.method]
-    methods = [dataclasses.replace(x, data=data) if isinstance(x, Vectors) else x for x in asked]
+    asked = [dataclasses.replace(x, data=data) if isinstance(x, Vectors) else x for x in task.methods(words, dim)]
+    methods = asked or [*beside(algorithm, dim), given.method]
     return given.problem, methods if given.method in methods else [*methods, given.method], given.start
 
 

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     from twolayer.numerics.errors import Interrupted
 
     if grid is not None:
-        from twolayer.analysis.thresholds.best import best_possible
+        from twolayer.analysis.thresholds.best_possible import best_possible
 
     law = law_of(args.target, args.noise, args.directions)  # refused before any work is done
     best = runs = None

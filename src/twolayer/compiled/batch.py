@@ -2,7 +2,7 @@
 
     ḡ ξᵀ in the basis (ξ*, ξ⊥),    C with C Cᵀ = Gᵀ G / n_b²,    mean of e σ(λ)        (equations/orthogonal.py)
 
-Up to p samples are written out here; more are looped over (large_batches.py).
+Up to p samples are written out here; more are looped over (batch_loops.py).
 """
 
 from __future__ import annotations

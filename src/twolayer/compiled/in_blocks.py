@@ -2,10 +2,10 @@
 
     λ = Σ_c √s_c W_c ξ_c,    W_c ← κ W_c + η Σ_ν g^ν √s_c ξ_c^ν,    B⁽ⁱ⁾ ← LQ[ B⁽ⁱ⁾, η √s_i C T⁽ⁱ⁾ ]
 
-The step of equations/orthogonal.py with the coordinates of equations/layout.py. Only what happens in one block is
-written out, so that code is no longer for more of them and the cost is linear in their number. A plain matrix T of a
-small block is made a triangle first, which has the same Gram matrix. A step reads the rows in one place and writes them
-to another; what normalises them is a factor of each, part of the state and applied when they are read.
+The step of equations/orthogonal.py with the coordinates of equations/block_coordinates.py. Only what happens in one
+block is written out, so that code is no longer for more of them and the cost is linear in their number. A plain matrix
+T of a small block is made a triangle first, which has the same Gram matrix. A step reads the rows in one place and
+writes them to another; what normalises them is a factor of each, part of the state and applied when they are read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from twolayer.compiled.batch import Draw, response
-from twolayer.compiled.large_batches import Stored, Sum, triangle
+from twolayer.compiled.batch_loops import Stored, Sum, triangle
 from twolayer.compiled.shape import BlockShape, Matrix, Row, Shape, UnrolledNumbers, dot
 from twolayer.compiled.step import factor, lower
 from twolayer.compiled.vector import DOUBLE, LONG, Code, Index, Vector

@@ -19,9 +19,9 @@ import numpy as np
 from llvmlite import ir
 
 from twolayer.compiled.batch import few_samples
+from twolayer.compiled.batch_loops import many_samples
 from twolayer.compiled.elementary import FUNCTIONS
 from twolayer.compiled.in_blocks import BlockStep, TwoPlaces, scratch_of
-from twolayer.compiled.large_batches import many_samples
 from twolayer.compiled.normals import normal
 from twolayer.compiled.shape import Matrix, Shape, UnrolledNumbers, UnrolledState
 from twolayer.compiled.step import new_state

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from twolayer.compiled.formula import Formula
-from twolayer.equations.step import Form
+from twolayer.equations.optimiser_step import Form
 
 __all__ = [
     "Arithmetic",

@@ -1,7 +1,7 @@
 """A chain whose step is written out, as a stepwise run: the numbers of every seed.
 
 state of a seed: one row of numbers, W (p, r + p) in the orthonormal basis and a (p,);
-    with blocks Wᵀ (coordinates, p) in the basis of equations/layout.py, a, and a factor of each row of W
+    with blocks Wᵀ (coordinates, p) in the basis of equations/block_coordinates.py, a, and a factor of each row of W
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 
 from twolayer.compiled.formula import formula_of_activation, formula_of_target
 from twolayer.compiled.shape import BlockShape, Shape
-from twolayer.equations.layout import BlockLayout
+from twolayer.equations.block_coordinates import BlockLayout
+from twolayer.equations.optimiser_step import coefficients_of
 from twolayer.equations.orthogonal import Reduced, embed, overlaps, scaled_overlaps
-from twolayer.equations.step import coefficients_of
 from twolayer.gaussian.nodes import target_frame
 from twolayer.loops.stepwise import Lanes, Stepper
 from twolayer.numerics import random

@@ -11,9 +11,9 @@ import importlib.util
 import jax
 
 from twolayer.compiled.formula import formula_of_activation, formula_of_target
-from twolayer.equations.kernel import Kernel
+from twolayer.equations.increment_kernel import Kernel
+from twolayer.equations.optimiser_step import Form
 from twolayer.equations.orthogonal import Reduced
-from twolayer.equations.step import Form
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
 from twolayer.task.scaling import Scaling

@@ -5,7 +5,7 @@ overlaps in blocks tell the fields, and nothing of lengths and coordinates of in
 
 from __future__ import annotations
 
-from twolayer.equations.step import form_of
+from twolayer.equations.optimiser_step import form_of
 from twolayer.task.algorithm import SGD
 
 __all__ = ["carried_in_blocks", "rules_of_rotations"]

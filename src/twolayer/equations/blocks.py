@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.averages import Averages, Gradient
+from twolayer.equations.optimiser_step import Form, Limit
 from twolayer.equations.state import Overlap
-from twolayer.equations.step import Form, Limit
 from twolayer.numerics.types import Number, Numbers, Real
 from twolayer.task.inputs import Inputs
 

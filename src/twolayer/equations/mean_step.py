@@ -32,13 +32,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.averages import Engine
+from twolayer.equations.optimiser_step import Coefficients, Form, ahead, combine, second_layer, tangent
 from twolayer.equations.state import Overlap, pack, unpack
-from twolayer.equations.step import Coefficients, Form, ahead, combine, second_layer, tangent
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar
 from twolayer.task.schedule_factors import Clock, Tempo
 
 if TYPE_CHECKING:
-    from twolayer.gaussian.step_covariance import StepNodes
+    from twolayer.gaussian.step_fluctuations import StepNodes
 
 __all__ = ["MeanStep", "Rows", "Terms", "Weights"]
 

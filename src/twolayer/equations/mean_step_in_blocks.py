@@ -21,8 +21,8 @@ import jax.numpy as jnp
 from twolayer.equations.averages import Engine
 from twolayer.equations.blocks import Blocks, pulls
 from twolayer.equations.mean_step import MeanStep, Rows, Step
+from twolayer.equations.optimiser_step import second_layer
 from twolayer.equations.state import Overlap
-from twolayer.equations.step import second_layer
 from twolayer.numerics.types import Numbers
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ in the place of C T. Only B Bᵀ matters, so B is brought back to c columns by a
 positivity cannot be lost, no matrix is inverted, and coincident neurons, singular Ω and d ≤ p + k need no special
 case. A step that carries the rows before it, or the average of all, has p more rows for each.
 
-Inputs with blocks (layout.py) have a B⁽ⁱ⁾ and a factor √s_i C T⁽ⁱ⁾ in each, with the same C and independent T⁽ⁱ⁾.
+Inputs with blocks (block_coordinates.py) have a B⁽ⁱ⁾ and a factor √s_i C T⁽ⁱ⁾ in each, with the same C and independent
+T⁽ⁱ⁾.
 
 Cost O(n_b p (p + k) + p³) for each block, whatever d.
 """
@@ -25,8 +26,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from twolayer.equations.kernel import Kernel, Push, Sample
-from twolayer.equations.step import Coefficients, Form, Layers, Memory, descend
+from twolayer.equations.increment_kernel import Kernel, Push, Sample
+from twolayer.equations.optimiser_step import Coefficients, Form, Layers, Memory, descend
 from twolayer.numerics.errors import InputError
 from twolayer.numerics.types import Number, Numbers, Real, Scalar, Tree
 from twolayer.numerics.wishart import GramFactor, GramFactors

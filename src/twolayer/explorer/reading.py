@@ -114,7 +114,7 @@ def landscape(task: TaskFile, options: Json, voice: Voice) -> Json:
 def best(task: TaskFile, options: Json, voice: Voice) -> Json:
     """The best possible excess risk against α, for targets of one direction."""
     from twolayer.analysis.thresholds.alpha_c import thresholds
-    from twolayer.analysis.thresholds.best import best_possible
+    from twolayer.analysis.thresholds.best_possible import best_possible
 
     problem = task.problem()
     if problem.k > 1:

@@ -24,7 +24,7 @@ from twolayer.analysis.escape import escape_time
 from twolayer.analysis.optimal_lr import escape_gain, optimal_lr, stationary_risk
 from twolayer.analysis.phases import phase_diagram
 from twolayer.analysis.population_loss import critical_alpha
-from twolayer.analysis.prefactors import recovery_steps
+from twolayer.analysis.recovery_steps import recovery_steps
 from twolayer.functions.exponents import analyse
 from twolayer.numerics.errors import InputError, choice
 from twolayer.numerics.statistics import median

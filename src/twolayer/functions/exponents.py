@@ -24,7 +24,7 @@ from twolayer.functions.activation import Activation
 from twolayer.functions.hermite import gauss_panels, hermite_table
 from twolayer.functions.target import Target, TargetLike
 from twolayer.numerics.errors import reject
-from twolayer.numerics.rules import Nodes, draw_sobol_normals, hermite_rule, product_rule
+from twolayer.numerics.quadrature_rules import Nodes, draw_sobol_normals, hermite_rule, product_rule
 from twolayer.numerics.statistics import standard_error
 
 __all__ = ["Analysis", "Staircase", "analyse", "complement", "sparse_basis"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from twolayer.numerics.arguments import ArrayFunction
-from twolayer.numerics.rules import draw_sobol_normals
+from twolayer.numerics.quadrature_rules import draw_sobol_normals
 
 __all__ = ["difference", "square_integrable"]
 

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.averages import Averages, Engine, Gradient
-from twolayer.equations.kernel import Kernel, Sample
+from twolayer.equations.increment_kernel import Kernel, Sample
 from twolayer.gaussian.quadrature import Partial, crossing, last_axis, nested_rule, panel_rule
 from twolayer.gaussian.two_point import TINY
 from twolayer.numerics.special import root, symmetric_root

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.kernel import Kernel
+from twolayer.equations.increment_kernel import Kernel
 from twolayer.equations.orthogonal import Sums
 from twolayer.gaussian.single_samples import covariance, covariance_nodes, visit
-from twolayer.numerics.rules import Nodes
+from twolayer.numerics.quadrature_rules import Nodes
 from twolayer.numerics.special import symmetric_root
 from twolayer.numerics.types import Layer, Number, Numbers, Real, Scalar, Tree
 

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.averages import Averages, Engine
-from twolayer.equations.kernel import Kernel
+from twolayer.equations.increment_kernel import Kernel
 from twolayer.gaussian.all_fields import FullEngine, FullRule
 from twolayer.gaussian.by_parts import FittedEngine, Nothing, PartsEngine
 from twolayer.gaussian.closed_forms import forms_of
@@ -33,7 +33,7 @@ from twolayer.gaussian.targets import NodeTarget, RidgeTarget, ridge_target
 from twolayer.gaussian.two_point import Forms
 from twolayer.numerics.errors import choice
 from twolayer.numerics.precision import float64
-from twolayer.numerics.rules import SCRAMBLINGS, sobol_normals
+from twolayer.numerics.quadrature_rules import SCRAMBLINGS, sobol_normals
 from twolayer.numerics.tracing import traced
 from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
 from twolayer.task.labels import LabelNoise

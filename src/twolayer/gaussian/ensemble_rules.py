@@ -34,7 +34,7 @@ from twolayer.gaussian.quadratic import QuadraticTask, quadratic_task
 from twolayer.gaussian.quadrature import nested_rule
 from twolayer.gaussian.targets import ridge_target
 from twolayer.numerics.precision import float64
-from twolayer.numerics.rules import SCRAMBLINGS, hermite_rule, sobol_normals
+from twolayer.numerics.quadrature_rules import SCRAMBLINGS, hermite_rule, sobol_normals
 from twolayer.task.losses import Loss, LossFunction
 from twolayer.task.overlaps import rank_of
 from twolayer.task.problem import Problem

@@ -16,18 +16,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.kernel import Kernel
+from twolayer.equations.increment_kernel import Kernel
 from twolayer.gaussian.all_fields import FullRule
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.risk import excess_risks, irreducible
 from twolayer.numerics.arguments import ArrayFunction
 from twolayer.numerics.precision import float64
-from twolayer.numerics.rules import sobol_normals
+from twolayer.numerics.quadrature_rules import sobol_normals
 from twolayer.numerics.types import Number, Real, Tree
+from twolayer.task.heavy_tails import infinite
 from twolayer.task.labels import LabelNoise
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem
-from twolayer.task.tails import infinite
 
 __all__ = ["binary", "reading_names", "readings"]
 

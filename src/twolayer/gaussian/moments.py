@@ -16,11 +16,11 @@ from twolayer.gaussian.risk import irreducible
 from twolayer.numerics.errors import InputError, expect, finite_number, positive_integer
 from twolayer.numerics.html import card, cells, escaped, field_summary, matrix
 from twolayer.numerics.precision import float64
+from twolayer.task.heavy_tails import infinite
 from twolayer.task.losses import Loss
-from twolayer.task.overlaps import Overlaps
+from twolayer.task.overlaps import Overlaps, check_target
 from twolayer.task.particles import Particles
 from twolayer.task.problem import Problem
-from twolayer.task.tails import infinite
 
 __all__ = ["Moments", "check_point", "check_start", "moments"]
 
@@ -100,12 +100,7 @@ def _check_blocks(problem: Problem, start: Overlaps) -> None:
             f"Argument `start` must be overlaps in the {inputs.count} blocks of the inputs, from Overlaps.in_blocks or "
             f"Overlaps.random, but {found}."
         )
-    P = start.fields(inputs).P
-    if not np.allclose(P, problem.P, atol=1e-8):
-        raise InputError(
-            f"Argument `start` must have Σ_i s_i P⁽ⁱ⁾ = {problem.P.tolist()}, the `gram` of the problem, but has "
-            f"{P.round(6).tolist()}."
-        )
+    check_target("start", problem, start.P)
 
 
 def check_point(problem: Problem, start: Any) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from twolayer.functions.hermite import hermite_table
 from twolayer.functions.target import Target
 from twolayer.gaussian.quadrature import nested_rule
-from twolayer.numerics.rules import hermite_rule, sobol_normals
+from twolayer.numerics.quadrature_rules import hermite_rule, sobol_normals
 from twolayer.task.overlaps import factor_of
 
 __all__ = ["NodeRule", "target_frame", "target_nodes", "vanishes"]

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.averages import Gradient
-from twolayer.equations.kernel import Push
+from twolayer.equations.increment_kernel import Push
 from twolayer.functions.activation import Activation
 from twolayer.gaussian.engines import LOG2_POINTS, ORDERS, ROUNDING, Averager, Engine, select
 from twolayer.gaussian.nodes import target_frame

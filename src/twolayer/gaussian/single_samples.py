@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from twolayer.equations.kernel import Kernel, Sample
+from twolayer.equations.increment_kernel import Kernel, Sample
 from twolayer.gaussian.quadrature import nested_rule
-from twolayer.numerics.rules import Nodes, hermite_rule, sobol_normals
+from twolayer.numerics.quadrature_rules import Nodes, hermite_rule, sobol_normals
 from twolayer.numerics.special import symmetric_root
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar
 

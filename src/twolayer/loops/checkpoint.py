@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from twolayer.loops.host import Standing
+from twolayer.loops.host_loop import Standing
 from twolayer.numerics.errors import InputError, short
 from twolayer.numerics.foreign_files import check_format, check_size, reading
 from twolayer.numerics.types import Real

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from twolayer.loops.host import settled
+from twolayer.loops.host_loop import settled
 from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.method import Outcome
 

@@ -24,9 +24,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from twolayer.equations.step import Coefficients, Form, coefficients_of
+from twolayer.equations.optimiser_step import Coefficients, Form, coefficients_of
 from twolayer.gaussian.engines import select
-from twolayer.loops.host import settled
+from twolayer.loops.host_loop import settled
 from twolayer.loops.stopping import DIVERGED, REACHED, Lane, Watch, watched_value
 from twolayer.numerics import random
 from twolayer.numerics.arguments import Notes, Options

@@ -24,9 +24,10 @@ from jax import Array
 from twolayer.compiled.device import DeviceStepper
 from twolayer.compiled.stepper import WrittenStepper
 from twolayer.compiled.supported_chains import no_machine_code, unwritten
+from twolayer.equations.block_coordinates import BlockLayout
 from twolayer.equations.block_refusals import rules_of_rotations
-from twolayer.equations.kernel import kernel_of
-from twolayer.equations.layout import BlockLayout
+from twolayer.equations.increment_kernel import kernel_of
+from twolayer.equations.optimiser_step import Coefficients, Layers, Memory, form_of, rates_now
 from twolayer.equations.orthogonal import (
     Frame,
     Reduced,
@@ -38,7 +39,6 @@ from twolayer.equations.orthogonal import (
     overlaps,
     scaled_overlaps,
 )
-from twolayer.equations.step import Coefficients, Layers, Memory, form_of, rates_now
 from twolayer.gaussian.batch_sums import Nodes, covariance_nodes, gaussian_sums, size_of_features, tail
 from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.nodes import target_frame

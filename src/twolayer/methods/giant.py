@@ -15,18 +15,18 @@ from typing import ClassVar
 from twolayer.equations.block_refusals import carried_in_blocks, rules_of_rotations
 from twolayer.equations.blocks import blocks_of
 from twolayer.equations.mean_step import Terms, Weights
+from twolayer.equations.optimiser_step import coefficients_of, form_of
 from twolayer.equations.state import size_of
-from twolayer.equations.step import coefficients_of, form_of
-from twolayer.loops.averaged import Precision, check_precision
-from twolayer.loops.mean_step import mean_steps, step_seconds
+from twolayer.loops.mean_step_loop import mean_steps, step_seconds
+from twolayer.loops.refined_averages import Precision, check_precision
 from twolayer.methods.map import reuse_refused
 from twolayer.numerics.errors import reject
 from twolayer.task.algorithm import SGD
+from twolayer.task.heavy_tails import no_moment, two_laws
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import layers_apart, memory_beyond, regime_of
 from twolayer.task.rules import unaveraged
-from twolayer.task.tails import no_moment, two_laws
 
 __all__ = ["GiantSteps"]
 

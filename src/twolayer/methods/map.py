@@ -37,21 +37,21 @@ from twolayer.equations.block_refusals import carried_in_blocks
 from twolayer.equations.blocks import blocks_of
 from twolayer.equations.mean_step import MeanStep, Rows, Terms, Weights
 from twolayer.equations.mean_step_in_blocks import BlockMeanStep
+from twolayer.equations.optimiser_step import coefficients_of, form_of
 from twolayer.equations.state import Overlap
-from twolayer.equations.step import coefficients_of, form_of
 from twolayer.gaussian.nodes import target_frame
-from twolayer.gaussian.step_covariance import StepNodes
-from twolayer.loops.averaged import Precision, check_precision
-from twolayer.loops.mean_step import mean_steps, step_seconds
+from twolayer.gaussian.step_fluctuations import StepNodes
+from twolayer.loops.mean_step_loop import mean_steps, step_seconds
+from twolayer.loops.refined_averages import Precision, check_precision
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import Refused, choice, keep_integers, reject
 from twolayer.numerics.types import Real, Tree
 from twolayer.task.algorithm import SGD
+from twolayer.task.heavy_tails import no_moment, two_laws
 from twolayer.task.method import Evolution, Method, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import instead_of_memory, memory_beyond
 from twolayer.task.rules import unaveraged
-from twolayer.task.tails import no_moment, two_laws
 
 __all__ = ["CORRECTIONS", "LARGEST_FLUCTUATION", "Map", "reuse_refused"]
 

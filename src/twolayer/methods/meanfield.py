@@ -24,15 +24,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from twolayer.equations.kernel import Push
-from twolayer.equations.step import Form, Layers, Limit, as_data, form_of, limit_in, row_motion
+from twolayer.equations.increment_kernel import Push
+from twolayer.equations.optimiser_step import Form, Layers, Limit, as_data, form_of, limit_in, row_motion
 from twolayer.gaussian.engines import SECONDS_PER_TERM
 from twolayer.gaussian.ensemble import Cloud, Ensemble
 from twolayer.gaussian.ensemble_rules import INTERACTIONS, Fineness, Wide
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.risk import irreducible
 from twolayer.loops.runge_kutta import Equation
-from twolayer.loops.scheduled import integrated
+from twolayer.loops.scheduled_flow import integrated
 from twolayer.loops.windows import Motion, Pace, Windows
 from twolayer.methods.ode import ODE
 from twolayer.numerics.arguments import Json, Notes

@@ -2,9 +2,10 @@
 
     dM/dt = f1·psi − pλ M,    dQ/dt = f1·(phi + phiᵀ) + f2·(γ0/(p n0)) chi − 2pλ Q,    da/dt = f1·second
 
-f1, f2 and the geometry are the limit of the step (equations/step.py); the regime (task/regimes.py) decides which parts
-survive. In the pure noise regime the clock is t·d^(1−μ−δ). In every continuous regime spherical and projected weights
-have the same limit. With inputs of several variances there are overlaps for each of them (equations/blocks.py).
+f1, f2 and the geometry are the limit of the step (equations/optimiser_step.py); the regime (task/regimes.py) decides
+which parts survive. In the pure noise regime the clock is t·d^(1−μ−δ). In every continuous regime spherical and
+projected weights have the same limit. With inputs of several variances there are overlaps for each of them
+(equations/blocks.py).
 
 Cost: evaluations of the averages, O((p + k)³) for quadratic, O(p²(p + k)²) for erf, O(nodes · p²) when sampled.
 """
@@ -20,13 +21,13 @@ from jax import Array
 
 from twolayer.equations.block_refusals import rules_of_rotations
 from twolayer.equations.blocks import blocks_of
+from twolayer.equations.optimiser_step import Limit
 from twolayer.equations.state import Overlap
-from twolayer.equations.step import Limit
 from twolayer.gaussian.engines import SECONDS_PER_TERM, Averager, Engine, compile_seconds, select
-from twolayer.loops.adaptive import AdaptiveMotion
-from twolayer.loops.averaged import AveragedMotion, Averaging, Precision, averaged, check_precision
+from twolayer.loops.adagrad import AdaptiveMotion
+from twolayer.loops.refined_averages import AveragedMotion, Averaging, Precision, averaged, check_precision
 from twolayer.loops.runge_kutta import Equation
-from twolayer.loops.scheduled import integrated
+from twolayer.loops.scheduled_flow import integrated
 from twolayer.loops.stopping import watched_value
 from twolayer.loops.windows import Pace
 from twolayer.numerics.arguments import Notes
@@ -34,12 +35,12 @@ from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.numerics.types import Real
 from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
+from twolayer.task.heavy_tails import no_moment, two_laws
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import instead_of_memory, layers_apart, memory_beyond, regime_of
 from twolayer.task.rules import unaveraged
 from twolayer.task.scaling import Scaling
-from twolayer.task.tails import no_moment, two_laws
 
 __all__ = ["ODE"]
 

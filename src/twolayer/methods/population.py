@@ -25,8 +25,7 @@ import numpy as np
 from twolayer.equations.block_refusals import carried_in_blocks
 from twolayer.equations.blocks import blocks_of
 from twolayer.equations.mean_step import Terms, Weights
-from twolayer.equations.orthogonal import embed
-from twolayer.equations.step import (
+from twolayer.equations.optimiser_step import (
     Coefficients,
     Form,
     Layers,
@@ -41,13 +40,14 @@ from twolayer.equations.step import (
     rates_now,
     row_motion,
 )
+from twolayer.equations.orthogonal import embed
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
 from twolayer.gaussian.nodes import target_frame, vanishes
 from twolayer.gaussian.population_gradient import Descent, ReluDescent, descent_of, gradient_error
-from twolayer.loops.averaged import AveragedMotion, Averaging, Precision, averaged
-from twolayer.loops.mean_step import mean_steps
+from twolayer.loops.mean_step_loop import mean_steps
+from twolayer.loops.refined_averages import AveragedMotion, Averaging, Precision, averaged
 from twolayer.loops.runge_kutta import Equation
-from twolayer.loops.scheduled import integrated
+from twolayer.loops.scheduled_flow import integrated
 from twolayer.loops.stepwise import CPU_LANES, Lanes, Stepper, Stepwise, in_groups, lane_axes, lane_numbers
 from twolayer.loops.stopping import Watch, accept, watched_value
 from twolayer.loops.windows import Motion, Pace, Windows
@@ -57,11 +57,11 @@ from twolayer.numerics.errors import InputError, choice, finite_number, keep_int
 from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
+from twolayer.task.heavy_tails import infinite
 from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import layers_apart, memory_beyond
 from twolayer.task.schedule_factors import Tempo
-from twolayer.task.tails import infinite
 
 __all__ = ["Population"]
 

@@ -26,17 +26,17 @@ import numpy as np
 
 from twolayer.equations.block_refusals import rules_of_rotations
 from twolayer.equations.blocks import blocks_of
+from twolayer.equations.optimiser_step import Limit, limit_at, quickening, tangent
 from twolayer.equations.state import Overlap, pack, unpack
-from twolayer.equations.step import Limit, limit_at, quickening, tangent
-from twolayer.gaussian.block_covariance import (
+from twolayer.gaussian.engines import adapt_steps
+from twolayer.gaussian.increment_covariance import Spread, spread_of
+from twolayer.gaussian.increment_covariance_in_blocks import (
     BlockSpread,
     block_spread_of,
     pack_blocks,
     tangent_in_blocks,
     unpack_blocks,
 )
-from twolayer.gaussian.covariance import Spread, spread_of
-from twolayer.gaussian.engines import adapt_steps
 from twolayer.gaussian.nodes import target_frame
 from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, in_groups, lane_axes, lane_numbers
 from twolayer.loops.stopping import Lane, Watch, accept, watched_value
@@ -49,11 +49,11 @@ from twolayer.numerics.types import Number, Real, Tree
 from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps
+from twolayer.task.heavy_tails import no_moment, two_laws
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
 from twolayer.task.overlaps import pseudo_inverse
 from twolayer.task.problem import Problem
 from twolayer.task.schedule_factors import Clock, Tempo
-from twolayer.task.tails import no_moment, two_laws
 
 __all__ = ["SDE"]
 

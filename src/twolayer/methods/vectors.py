@@ -4,7 +4,7 @@
     training risk = ½ mean_ν (y^ν − f^ν)² over the fixed set, or over the batch that is used again
 
 The target rows are put on the first coordinates, W* = (L_P, 0), which is no restriction for isotropic inputs; with
-blocks of variances, on the first of every block (equations/layout.py).
+blocks of variances, on the first of every block (equations/block_coordinates.py).
 Inputs are streamed (inputs.py): at most 2¹⁸ numbers of them exist at a time, and none is kept. They are drawn with
 the 24-bit mantissa of single precision; all arithmetic is in double precision.
 
@@ -23,11 +23,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.kernel import Push, Sample, kernel_of
-from twolayer.equations.layout import BlockLayout
+from twolayer.equations.block_coordinates import BlockLayout
+from twolayer.equations.increment_kernel import Push, Sample, kernel_of
+from twolayer.equations.optimiser_step import Coefficients, Layers, Memory, Products, descend, form_of, rates_now
 from twolayer.equations.orthogonal import embed, overlaps, scaled_overlaps
-from twolayer.equations.samples import INPUTS_AT_ONCE, Batch, SampleForm, draw, draw_again, inputs
-from twolayer.equations.step import Coefficients, Layers, Memory, Products, descend, form_of, rates_now
+from twolayer.equations.sample_source import INPUTS_AT_ONCE, Batch, SampleForm, draw, draw_again, inputs
 from twolayer.gaussian.nodes import target_frame
 from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, in_groups, lane_axes, lane_numbers
 from twolayer.loops.stopping import Watch, accept, watched_value
@@ -363,7 +363,7 @@ class Vectors(Stackable):
     papers: ClassVar[tuple[str, ...]] = ("saad1995",)
 
     def __init__(self, dim: int | None = None, data: Any = None) -> None:
-        if isinstance(data, str):
+        if isinstance(data, str) and data.startswith("<"):
             raise InputError("The data of this result are not kept in files: describe the method again to run it.")
         rows = data if data is None or isinstance(data, Data) else Data(data)
         if rows is not None:

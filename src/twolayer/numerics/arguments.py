@@ -12,7 +12,22 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-__all__ = ["Array", "ArrayFunction", "End", "Json", "Monitor", "Notes", "Options", "Progress", "Save", "Variables"]
+from twolayer.numerics.errors import InputError, short
+from twolayer.numerics.tracing import traced
+
+__all__ = [
+    "Array",
+    "ArrayFunction",
+    "End",
+    "Json",
+    "Monitor",
+    "Notes",
+    "Options",
+    "Progress",
+    "Save",
+    "Variables",
+    "finite_array",
+]
 
 
 class Monitor(Protocol):
@@ -54,3 +69,26 @@ Options: TypeAlias = dict[str, Any]
 
 Variables: TypeAlias = dict[str, Any]
 """Variables of a dataset by name, in any form that xarray reads."""
+
+
+def finite_array(name: str, value: Any) -> np.ndarray:
+    """A new array of the given numbers, or the error that says why it is none; what JAX traces passes.
+
+    Examples
+    --------
+    >>> finite_array("M", [[1, 2], [3]])
+    Traceback (most recent call last):
+    twolayer.InputError: Argument `M` must be an array of numbers, but got [[1, 2], [3]].
+    """
+    if traced(value):
+        return value
+    try:
+        given = np.asarray(value)
+        array = np.array(given, dtype=complex if given.dtype.kind == "c" else float)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"Argument `{name}` must be an array of numbers, but got {short(value)}.") from error
+    if array.dtype.kind == "c":
+        raise InputError(f"Argument `{name}` must be an array of real numbers, but got {short(value)}.")
+    if not np.isfinite(array).all():
+        raise InputError(f"Argument `{name}` must be finite, but holds {array[~np.isfinite(array)][0]}.")
+    return array

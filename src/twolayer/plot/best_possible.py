@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from twolayer.analysis.thresholds.alpha_c import Thresholds, written
 from twolayer.analysis.thresholds.amp import MessagePassing
-from twolayer.analysis.thresholds.best import BestPossible
+from twolayer.analysis.thresholds.best_possible import BestPossible
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import reject
 from twolayer.plot.canvas import canvas

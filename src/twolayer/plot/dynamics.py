@@ -68,6 +68,8 @@ def _label(dataset: xr.Dataset) -> str:
     """A result in the legend: method, dimension, seeds."""
     method, word = _told(dataset)["method"], _word(dataset)
     parts = [METHODS[word].__name__ if word in METHODS else word]
+    if "data" in method:
+        parts[0] += " over rows"
     if "dim" in method:
         size = "∞" if method["dim"] == "inf" else f"{method['dim']:,}".replace(",", "\u2009")
         parts.append(f"d = {size}")

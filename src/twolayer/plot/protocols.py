@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from twolayer.analysis.protocols.measuring import Contest
+from twolayer.analysis.protocols.contest import Contest
 from twolayer.analysis.protocols.optimise import Optimum
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import reject

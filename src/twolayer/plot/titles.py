@@ -66,9 +66,15 @@ def inputs_text(inputs: Json) -> str:
     'inputs with variances j^−1.5'
     >>> inputs_text({"kind": "blocks", "variances": [2.0, 0.5], "fractions": [0.5, 0.5]})
     'inputs with variances (2, 0.5)'
+    >>> inputs_text({"kind": "power_law", "dim": 100})  # the exponent is swept
+    'inputs with variances j^−a'
     """
     if inputs["kind"] == "power_law":
-        return f"inputs with variances j^−{inputs['exponent']:g}"
+        return (
+            f"inputs with variances j^−{inputs['exponent']:g}" if "exponent" in inputs else "inputs with variances j^−a"
+        )
+    if "variances" not in inputs:
+        return "inputs in blocks"
     values = inputs["variances"]
     if len(values) > MANY:
         return f"inputs with {len(values)} variances from {max(values):.3g} to {min(values):.3g}"

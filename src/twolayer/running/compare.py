@@ -52,8 +52,11 @@ def default_methods(plan: Plan, dim: int | None, ends: Options, seeds: int) -> l
 
 def _labels(methods: Sequence[Method]) -> list[str]:
     """One name per method: the plain word, with the dimension, then a number, where two would be the same."""
-    words = [m.name for m in methods]
-    names = [f"{m.name}_{m.dimension}" if words.count(m.name) > 1 and m.dimension else m.name for m in methods]
+    given = [getattr(m, "data", None) is not None for m in methods]
+    drawn = {m.name for m, rows in zip(methods, given, strict=True) if not rows}
+    words = [f"{m.name}_rows" if rows and m.name in drawn else m.name for m, rows in zip(methods, given, strict=True)]
+    several = [m.dimension if words.count(word) > 1 else None for m, word in zip(methods, words, strict=True)]
+    names = [f"{word}_{dim}" if dim else word for word, dim in zip(words, several, strict=True)]
     return [f"{n}_{names[:i].count(n) + 1}" if names.count(n) > 1 else n for i, n in enumerate(names)]
 
 
@@ -84,7 +87,8 @@ def compare(
     methods : sequence of Method, optional
         By default every one that can, at the dimension of the start. Methods that refuse are skipped, and the
         table says why. With ``Vectors(data=(X, y))`` and a problem without inputs the others are those of the Gaussian
-        surrogate of the data, `ODE` and `Chain` where none is named, and the table says by how much universality fails.
+        surrogate of the data, and the table says by how much universality fails. Where none is named these are `ODE`
+        and `Chain`, or `Vectors` over as many Gaussian rows where rows are used more than once.
     start : Overlaps or str
         Or ``"random"``: drawn at the dimension of the methods, one start for all.
     time, steps, alpha : float or int
@@ -116,7 +120,7 @@ def compare(
     """
     announcer = Announcer(progress)
     seed, seeds = check_seed(seed), positive_integer("seeds", seeds)
-    problem, methods, start = over_data(problem, methods, start, seed)
+    problem, methods, start = over_data(problem, algorithm, methods, start, seed)
     plan, ends = _planned(problem, algorithm, time, steps, alpha)
     asked, start = _prepared(plan, methods, start, ends, seeds, seed)
     usable, skipped = _usable(plan, asked)
@@ -185,7 +189,7 @@ def foreseen(
     >>> [m.dimension for m, _ in foreseen(problem, algorithm, [ODE(), Chain(1600)], start, time=1) if m.name == "chain"]
     [1600, 400, 100]
     """
-    problem, methods, start = over_data(problem, methods, start, seed)
+    problem, methods, start = over_data(problem, algorithm, methods, start, seed)
     plan, ends = _planned(problem, algorithm, time, steps, alpha)
     asked, start = _prepared(plan, methods, start, ends, seeds, seed)
     usable, _ = _usable(plan, asked)
@@ -352,7 +356,7 @@ def _hint(problem: Problem, start: Overlaps, dim: int | None) -> str:
     if dim is None:
         return ""
     found = []
-    overlap = float(np.sqrt((start.M**2).sum(axis=-2)).min())
+    overlap = float(np.sqrt((start.fields(problem.inputs).M ** 2).sum(axis=-2)).min())
     if overlap * np.sqrt(dim) < ALONE:
         found.append(
             f"the start has overlap {overlap:.2g} ≈ {overlap * np.sqrt(dim):.1f}/√d with a direction: there the noise "

@@ -127,9 +127,13 @@ class Comparison:
                 f"with that confidence {self.reference} is nowhere off by more than this part of its range: up to "
                 f"{SHARE:.0%} the two agree, beyond it is undecided",
             )
+        reasons: dict[str, dict[str, list[str]]] = {}  # each is said once, for all methods and quantities that have it
         for row in self.verdicts:
             if row.reason:
-                lines += _wrap(f"{row.method}, {row.quantity}: ", f"{row.verdict}, {row.reason}", hang=2)
+                reasons.setdefault(f"{row.verdict}, {row.reason}", {}).setdefault(row.method, []).append(row.quantity)
+        for reason, rows in reasons.items():
+            whose = "; ".join(", ".join([method, *quantities]) for method, quantities in rows.items())
+            lines += _wrap(f"{whose}: ", reason, hang=2)
         for line in self.universality:
             lines += _wrap("data   ", line)
         for name, why in self.skipped.items():

@@ -34,7 +34,7 @@ import xarray as xr
 
 from twolayer.gaussian.loss_and_error import readings
 from twolayer.gaussian.risk import excess_risks, irreducible
-from twolayer.loops.host import Record
+from twolayer.loops.host_loop import Record
 from twolayer.numerics import random
 from twolayer.numerics.arguments import Json, Options, Variables
 from twolayer.numerics.errors import InputError, expect

@@ -11,20 +11,19 @@ from typing import Any, overload
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.arguments import Json, Options, Progress
+from twolayer.numerics.arguments import Json, Options, Progress, finite_array
 from twolayer.numerics.errors import InputError, choice, positive_integer
 from twolayer.numerics.foreign_files import reading
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
-from twolayer.running.bounds import check_work
 from twolayer.running.compare import compare
 from twolayer.running.comparison import Comparison
 from twolayer.running.dataset import description_of, method_of, parts_of, start_of, unpack
 from twolayer.running.solve import finish, make_task
 from twolayer.running.stages import Leg, Stage, follow_legs
+from twolayer.running.work_bounds import check_work
 from twolayer.task.method import Method, Until
 from twolayer.task.overlaps import Overlaps
-from twolayer.task.problem import finite_array
 from twolayer.task.timeline import MAX_STEPS
 
 __all__ = ["rerun"]

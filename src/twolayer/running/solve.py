@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 from twolayer.gaussian.moments import check_start
-from twolayer.loops.host import Keeper, Record, follow
+from twolayer.loops.host_loop import Keeper, Record, follow
 from twolayer.numerics import random
 from twolayer.numerics.arguments import End, Options, Progress, Save
 from twolayer.numerics.errors import (
@@ -29,11 +29,11 @@ from twolayer.numerics.errors import (
     reject,
 )
 from twolayer.numerics.precision import float64
-from twolayer.running.bounds import check_work, checkpoint_of
 from twolayer.running.dataset import advice_on, to_dataset
 from twolayer.running.progress import monitor_for
 from twolayer.running.support import check_description, support
 from twolayer.running.surrogate import fitted
+from twolayer.running.work_bounds import check_work, checkpoint_of
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
 from twolayer.task.method import METHODS, Method, Outcome, Task, Until, from_start
@@ -255,6 +255,7 @@ def make_task(
         others = [name for name in support(problem, algorithm).methods if name != type(method).__name__]
         raise Refused(type(method).__name__, reason, others)
     if method.dimension is not None:
+        problem.inputs.sizes(method.dimension)  # which says why there are none
         rank = rank_of(problem.P)
         if method.dimension < rank:
             reject("dim", method.dimension, f"at least the {rank} independent directions of the target")

@@ -27,9 +27,9 @@ from twolayer.numerics.arguments import End, Options, Progress, Save, Variables
 from twolayer.numerics.errors import InputError, Refused, expect, positive_integer, reject
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
-from twolayer.running.bounds import check_work
 from twolayer.running.long_names import with_meanings
 from twolayer.running.solve import check_parts, given_start, make_task, run, told
+from twolayer.running.work_bounds import check_work
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
 from twolayer.task.method import METHODS, Handover, Method, Outcome, Snapshot, Until

@@ -25,7 +25,10 @@ from twolayer.task.method import Method
 from twolayer.task.overlaps import LAWS, Overlaps
 from twolayer.task.problem import Problem
 
-__all__ = ["Surrogate", "fitted", "over_data", "surrogate", "universality"]
+__all__ = ["Surrogate", "beside", "fitted", "over_data", "surrogate", "universality"]
+
+
+MEMORY = "of which a part is what the rows have taught, Gaussian or not"
 
 
 class Surrogate(NamedTuple):
@@ -107,16 +110,19 @@ def fitted(problem: Problem, method: Method, start: Any, seed: int, size: int) -
     return _fitted(problem, method.data, seed, size, start)
 
 
-def over_data(problem: Problem, methods: object, start: object, seed: int) -> tuple[Problem, Any, Any]:
+def over_data(
+    problem: Problem, algorithm: object, methods: object, start: object, seed: int
+) -> tuple[Problem, Any, Any]:
     """What `compare` follows where a method runs over data and no start is given.
 
     The problem and the random start are then those of the Gaussian surrogate, and where no other method is asked for it
-    is followed by `ODE` and `Chain`.
+    is followed by `ODE` and `Chain`; where rows come back, by `Vectors` over as many Gaussian rows.
 
     Examples
     --------
     >>> X = np.tanh(np.random.default_rng(0).normal(size=(400, 20)))
-    >>> found = over_data(Problem("z1", "linear"), [Vectors(data=(X, X[:, 0]))], "random", 0)
+    >>> from twolayer.task.algorithm import SGD
+    >>> found = over_data(Problem("z1", "linear"), SGD("1/d"), [Vectors(data=(X, X[:, 0]))], "random", 0)
     >>> found[0].inputs.plain, [method.name for method in found[1]], found[2].dim
     (False, ['ode', 'chain', 'vectors'], 20)
     """
@@ -127,27 +133,52 @@ def over_data(problem: Problem, methods: object, start: object, seed: int) -> tu
         return problem, methods, start
     found, begin = _fitted(problem, data, seed, None, start or "random")
     alone = all(isinstance(x, Vectors) and x.data is not None for x in methods)
-    return found, [ODE(), Chain(data.dim), *methods] if alone else methods, begin
+    return found, [*beside(algorithm, data.dim), *methods] if alone else methods, begin
+
+
+def beside(algorithm: object, dim: int) -> list[Method]:
+    """What follows the surrogate where nothing is asked for: its limit and its chain, or runs over Gaussian rows.
+
+    Examples
+    --------
+    >>> from twolayer.task.algorithm import SGD
+    >>> beside(SGD("1/d"), 20), beside(SGD("1/d", dataset=400), 20)
+    ([ODE(), Chain(dim=20)], [Vectors(dim=20)])
+    """
+    stages = algorithm if isinstance(algorithm, Sequence) else [algorithm]
+    if any(getattr(getattr(x, "algorithm", x), "reused", None) for x in stages):
+        return [Vectors(dim)]
+    return [ODE(), Chain(dim)]
 
 
 def universality(methods: Mapping[str, Method], results: Mapping[str, xr.Dataset], gram: np.ndarray) -> list[str]:
     """How far runs over data are from exact runs of their Gaussian surrogate, in words; nothing without both."""
-    chains = {x.dim: name for name, x in methods.items() if isinstance(x, Chain)}
+    drawn = {x.dim: name for name, x in methods.items() if isinstance(x, Vectors) and x.data is None}
+    exact = drawn | {x.dim: name for name, x in methods.items() if isinstance(x, Chain)}
     lines = []
     for name, method in methods.items():
         if not isinstance(method, Vectors) or method.data is None:
             continue
-        other, rows = chains.get(method.dim), results[name]
+        other, rows = exact.get(method.dim), results[name]
         if other is not None and rows.sizes["seed"] == results[other].sizes["seed"] > 1:
             found = judge(name, method.dim, rows, results[other], ranges(results[other], gram, method.dim))
             lines.append(f"{_spoken(found)} ({name} against {other})")
-        on_rows, there = (rows[x].values[:, -1] for x in ("train_risk", "risk"))
-        share = float((on_rows / there).mean()) - 1
+        at_the_end = (float(rows[x].values[:, -1].mean()) for x in ("train_risk", "risk"))
+        on_rows, there = (f"{x:.3g}" for x in at_the_end)
+        own = drawn.get(method.dim, "")
+        known = own in results and "train_risk" in results[own]
         lines.append(
-            f"at the end of {name} the risk on the rows is {on_rows.mean():.3g}, that of the surrogate at the same "
-            f"overlaps {there.mean():.3g}: {abs(share):.1%} {'more' if share > 0 else 'less'} than a Gaussian law gives"
+            f"at the end of {name} the risk on the rows is {on_rows}, that of the surrogate at the same overlaps "
+            f"{there}: {_more(rows)}, "
+            + (f"and {_more(results[own])} with the Gaussian rows of {own}" if known else MEMORY)
         )
     return lines
+
+
+def _more(result: xr.Dataset) -> str:
+    """The risk on the rows over that of a Gaussian law, at the end."""
+    share = float((result.train_risk.values[:, -1] / result.risk.values[:, -1]).mean()) - 1
+    return f"{abs(share):.1%} {'more' if share > 0 else 'less'}"
 
 
 def _spoken(rows: list[Judgement]) -> str:

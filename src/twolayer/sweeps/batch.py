@@ -23,7 +23,7 @@ import numpy as np
 from twolayer.functions.activation import NAMED, Activation
 from twolayer.gaussian.loss_and_error import readings
 from twolayer.gaussian.risk import excess_risks, irreducible
-from twolayer.loops.host import Record, follow
+from twolayer.loops.host_loop import Record, follow
 from twolayer.numerics.errors import InputError, RunFailed
 from twolayer.numerics.precision import float64
 from twolayer.running.dataset import describe_problem, known_risks, scanned, to_dataset, versions

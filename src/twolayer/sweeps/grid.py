@@ -268,7 +268,7 @@ class Grid:
             name = part + text_of(own)
             if name not in self._parts:
                 try:
-                    self._parts[name] = self._part(part, own)
+                    self._parts[name] = self._part(part, dict(own))
                 except InputError as error:
                     where = ", ".join(f"{part}.{k} = {v!r}" for k, v in own.items())
                     raise InputError(f"Swept value {where}: {error}") from None

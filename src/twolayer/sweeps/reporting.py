@@ -85,7 +85,7 @@ class Quiet:
 def _line(progress: Progress) -> str:
     finished = progress.kept + progress.done + progress.failed
     return (
-        f"{finished}/{progress.total} cells, {progress.rate:.3g} per second, {_clock(progress.left)} left, "
+        f"{finished}/{progress.total} blocks of runs, {progress.rate:.3g} per second, {_clock(progress.left)} left, "
         f"{progress.failed} failed"
     )
 
@@ -101,7 +101,7 @@ class SweepLines(Quiet):
 
     def begin(self, progress: Progress) -> None:
         """How much there is to do."""
-        self._print(f"{progress.total} cells, {progress.kept} finished before")
+        self._print(f"{progress.total} blocks of runs, {progress.kept} finished before")
 
     def unit(self, cell: str, low: int, error: str | None, seconds: float) -> None:
         """A failure at once."""
@@ -161,7 +161,7 @@ class Screen(Quiet):
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
         finished = progress.kept + progress.done + progress.failed
         rows = {
-            "cells": f"{finished} of {progress.total} ({progress.kept} from before)",
+            "blocks of runs": f"{finished} of {progress.total} ({progress.kept} from before)",
             "rate": f"{progress.rate:.3g} per second",
             "time left": _clock(progress.left),
             "failures": str(progress.failed),

@@ -148,7 +148,10 @@ class Store:
         if header["hash"] != grid.hash:
             raise InputError(f"The store {short(str(path), 200)} holds another sweep: {difference(header, grid)}.")
         if not resume:
-            raise InputError(f"The store {short(str(path), 200)} exists already: resume it, or give another name.")
+            raise InputError(
+                f"The store {short(str(path), 200)} exists already: go on with it (--resume, resume=True) "
+                "or give another name."
+            )
         if not os.access(where / "journal", os.W_OK):
             raise InputError(f"Argument `store` must be writable, but {short(str(path), 200)} is not.")
 

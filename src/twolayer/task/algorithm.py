@@ -175,7 +175,7 @@ class SGD:
     @property
     def delta(self) -> float:
         """δ in lr = γ0 d^(−δ)."""
-        return -self.lr.exponent
+        return 0.0 - self.lr.exponent  # not −0
 
     @property
     def mu(self) -> float:

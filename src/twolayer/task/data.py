@@ -12,9 +12,9 @@ import hashlib
 
 import numpy as np
 
+from twolayer.numerics.arguments import finite_array
 from twolayer.numerics.errors import InputError, require
-from twolayer.task.inputs import Inputs
-from twolayer.task.problem import finite_array
+from twolayer.task.inputs import Inputs, centred
 
 __all__ = ["Data"]
 
@@ -33,10 +33,8 @@ class Data:
         if not isinstance(given, tuple | list) or len(given) not in (2, 3):
             raise InputError("Argument `data` must be (X, y) or (X, y, W_star): rows, labels and the target's rows.")
         X, y = finite_array("data[0]", given[0]), finite_array("data[1]", given[1])
-        require(X.ndim == 2 and len(X) > 1, "data[0]", list(X.shape), "a matrix (n, d) of at least two rows")
+        self.X, self.y = centred("data[0]", X), y
         require(y.shape == X.shape[:1], "data[1]", list(y.shape), f"{len(X)} labels, one for each row")
-        self.mean = X.mean(0)
-        self.X, self.y = X - self.mean, y
         self.covariance = self.X.T @ self.X / len(X)
         self.values, self.vectors = (x[..., ::-1] for x in np.linalg.eigh(self.covariance))
         if len(given) == 3:
@@ -45,8 +43,13 @@ class Data:
             require(fits, "data[2]", list(target.shape), f"a matrix (k, {X.shape[1]}) of the target's rows")
         else:
             target = np.linalg.pinv(self.covariance, rcond=1e-10, hermitian=True) @ (self.X.T @ y / len(X))
-            require(bool(np.any(target)), "data[1]", "labels uncorrelated with the rows", "correlated, or W_star given")
-            target = (target / np.sqrt(target @ self.covariance @ target))[None]
+            variance = float(target @ self.covariance @ target)
+            if variance <= 1e-20 * float(y @ y) / len(y):
+                raise InputError(
+                    "Argument `data[1]` must be correlated with the rows, which tells the target's direction, but is "
+                    "not: give (X, y, W_star)."
+                )
+            target = (target / np.sqrt(variance))[None]
         self.target = target
         whole = hashlib.sha256()
         for part in (self.X, self.y, self.target):

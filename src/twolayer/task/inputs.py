@@ -18,15 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.numerics.arguments import Array, Json
+from twolayer.numerics.arguments import Array, Json, finite_array
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require, short
 
-__all__ = ["Inputs"]
+__all__ = ["Inputs", "centred"]
 
 TOLERANCE = 1e-8  # eigenvalues closer than this fraction of the largest are one
 BLOCKS = 64  # groups of eigenvalues of a covariance, unless asked otherwise
 FLOOR = 1e-6  # eigenvalues below this fraction of the largest make one group
 SHOWN = 4
+LISTED = 2**20  # eigenvalues of a power law that are summed one by one; beyond, blocks are integrals
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,13 @@ class Inputs:
     fractions: tuple[float, ...]
     dims: tuple[int, ...] | None = None
     made: tuple[tuple[str, Any], ...] = field(default=(), compare=False)  # the call that made it
+
+    def __post_init__(self) -> None:
+        if not self.made:
+            raise InputError(
+                "Inputs are made by Inputs.blocks(variances, fractions), Inputs.power_law(exponent, dim), "
+                "Inputs.from_covariance(C), Inputs.from_data(X) or Inputs.isotropic(), which check what they are given."
+            )
 
     @classmethod
     def isotropic(cls) -> Inputs:
@@ -122,7 +130,7 @@ class Inputs:
             d, the number of eigenvalues.
         resolution : int
             Blocks per factor of two in j. The error falls with its square: `finer` doubles it, and
-            `twolayer.running.blocking.blocking_error` tells what that changes.
+            `twolayer.running.blocking_error.blocking_error` tells what that changes.
         trace : float, optional
             tr Σ; d by default, so that the mean variance is one.
 
@@ -139,14 +147,13 @@ class Inputs:
             total = finite_number(
                 "trace", trace, minimum=1e-300, accepted="a positive number, the sum of all variances"
             )
-        eigenvalues = np.arange(1, dim + 1, dtype=float) ** -exponent
-        eigenvalues *= total / eigenvalues.sum()
         top = math.ceil(resolution * math.log2(dim)) + 1 if dim > 1 else 1
         inner = {math.floor(2 ** (j / resolution)) for j in range(top + 1)}
         # number j of the spectrum is the first one of its block
         edges = [*sorted(j - 1 for j in inner if j <= dim), dim]
         given = {"kind": "power_law", "exponent": exponent, "dim": dim, "resolution": resolution, "trace": trace}
-        return cls._grouped(eigenvalues, edges, tuple(given.items()))
+        found = cls.blocks(_power_means(exponent, edges, total), dims=[b - a for a, b in itertools.pairwise(edges)])
+        return cls(found.variances, found.fractions, found.dims, tuple(given.items()))
 
     @classmethod
     def from_covariance(cls, C: Array, blocks: int = BLOCKS) -> Inputs:
@@ -164,7 +171,7 @@ class Inputs:
         >>> Inputs.from_covariance([[2.0, 1.0], [1.0, 2.0]])
         Inputs.blocks([3, 1], dims=[1, 1])
         """
-        C = _matrix("C", C)
+        C = finite_array("C", C)
         require(C.ndim == 2 and C.shape[0] == C.shape[1] and len(C) > 0, "C", list(C.shape), "a square matrix (d, d)")
         scale = float(np.abs(C).max())
         require(np.allclose(C, C.T, rtol=0, atol=1e-8 * scale), "C", C.tolist(), "symmetric")
@@ -191,12 +198,8 @@ class Inputs:
         >>> Inputs.from_data([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
         Inputs.blocks([2, 0.5], dims=[1, 1])
         """
-        X = _matrix("X", X)
-        require(
-            X.ndim == 2 and len(X) > 1 and X.shape[1] > 0, "X", list(X.shape), "a matrix (n, d) of at least two rows"
-        )
-        centred = X - X.mean(0)
-        values = np.linalg.svd(centred, compute_uv=False) ** 2 / len(X)
+        X = centred("X", finite_array("X", X))
+        values = np.linalg.svd(X, compute_uv=False) ** 2 / len(X)
         return cls._of_spectrum(np.concatenate([values, np.zeros(X.shape[1] - len(values))]), blocks)
 
     @classmethod
@@ -319,6 +322,7 @@ class Inputs:
         dim : int
             d; where sizes were given it has to be their sum.
         """
+        dim = positive_integer("dim", dim)
         if self.dims is not None:
             if sum(self.dims) != dim:
                 reject("dim", dim, f"{sum(self.dims)}, the sum of the block sizes of the inputs")
@@ -359,16 +363,25 @@ class Inputs:
             height = np.log(np.maximum(values, bottom) / bottom) / max(np.log(values[0] / bottom), 1e-300)
             group = np.minimum((height * blocks).astype(int), blocks - 1)
             apart = np.flatnonzero(np.diff(group)) + 1
-        edges = [0, *apart.tolist(), len(values)]
-        return cls._grouped(values, edges, None)
+        pairs = list(itertools.pairwise([0, *apart.tolist(), len(values)]))
+        return cls.blocks([float(values[a:b].mean()) for a, b in pairs], dims=[b - a for a, b in pairs])
 
-    @classmethod
-    def _grouped(cls, values: np.ndarray, edges: Sequence[int], made: Any) -> Inputs:
-        """Blocks between edges of a spectrum, each with its mean variance."""
-        pairs = list(itertools.pairwise(edges))
-        variances = [float(values[a:b].mean()) for a, b in pairs]
-        found = cls.blocks(variances, dims=[b - a for a, b in pairs])
-        return found if made is None else cls(found.variances, found.fractions, found.dims, made)
+
+def centred(name: str, X: np.ndarray) -> np.ndarray:
+    """Rows (n, d) less their mean, or the error that says why they have no covariance.
+
+    Examples
+    --------
+    >>> centred("X", np.full((3, 2), 0.1))
+    Traceback (most recent call last):
+    twolayer.InputError: Argument `X` must hold rows that differ, but all of them are the same.
+    """
+    fits = X.ndim == 2 and len(X) > 1 and X.shape[1] > 0
+    require(fits, name, list(X.shape), "a matrix (n, d) of at least two rows")
+    rows = X - X.mean(0)
+    if np.abs(rows).max() <= 1e-12 * np.abs(X).max():
+        raise InputError(f"Argument `{name}` must hold rows that differ, but all of them are the same.")
+    return np.asarray(rows)
 
 
 def _listed(name: str, value: object) -> list[Any]:
@@ -382,15 +395,25 @@ def _numbers(name: str, value: object) -> tuple[float, ...]:
     return tuple(finite_number(name, x, accepted="finite numbers, one for each block") for x in each)
 
 
-def _matrix(name: str, value: object) -> np.ndarray:
-    """An array of finite numbers."""
-    try:
-        array = np.array(value, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"Argument `{name}` must be an array of numbers, but got {short(value)}.") from error
-    if not np.isfinite(array).all():
-        raise InputError(f"Argument `{name}` must be finite, but holds {array[~np.isfinite(array)][0]}.")
-    return array
+def _power_means(exponent: float, edges: Sequence[int], total: float) -> list[float]:
+    """Means of j^(−exponent) over edges[i] < j ≤ edges[i + 1], scaled so that all together sum to the total.
+
+    Where j > 2²⁰ a sum is the integral from half a step before it to half a step behind, to a part of 10⁻¹².
+
+    Examples
+    --------
+    >>> _power_means(1.0, [0, 1, 3], 11.0)
+    [6.0, 2.5]
+    """
+    listed = min(edges[-1], LISTED)
+    values = np.arange(1, listed + 1, dtype=float) ** -exponent
+    low, high = (np.maximum(ends, listed) + 0.5 for ends in (edges[:-1], edges[1:]))
+    power, span = 1 - exponent, np.log(high / low)
+    beyond = low**power * (np.expm1(power * span) / power if power else span)
+    scale = total / (values.sum() + beyond.sum())
+    values *= scale
+    sums = [values[a:b].sum() + scale * rest for a, b, rest in zip(edges[:-1], edges[1:], beyond, strict=True)]
+    return [float(x / (b - a)) for x, a, b in zip(sums, edges[:-1], edges[1:], strict=True)]
 
 
 def _few(values: Sequence[float]) -> str:

@@ -8,20 +8,21 @@ inputs with blocks:  Ω⁽ⁱ⁾ of the parts of all rows in block i,    (λ, λ
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from twolayer.numerics.arguments import Array
+from twolayer.numerics.arguments import Array, finite_array
 from twolayer.numerics.errors import InputError, choice, expect, positive_integer, require
 from twolayer.numerics.foreign_files import check_size
 from twolayer.numerics.roots import host_root
 from twolayer.numerics.tracing import traced
 from twolayer.task.inputs import Inputs
-from twolayer.task.problem import Problem, finite_array
+from twolayer.task.problem import Problem
 
-__all__ = ["Overlaps", "pseudo_inverse", "rank_of", "register"]
+__all__ = ["Overlaps", "check_room", "check_target", "pseudo_inverse", "rank_of", "register"]
 
 TOLERANCE = 1e-8  # eigenvalues of P below this fraction of the largest count as zero
 LAWS = ("sphere", "hemisphere", "gaussian")
@@ -203,7 +204,7 @@ class Overlaps:
             return found[0] if size is None else found
         require(P is None, "P", P, "None for inputs N(0, I): the target's overlaps are the `gram` of the problem")
         rank = rank_of(problem.P)
-        dim = positive_integer("dim", dim)
+        dim = sum(problem.inputs.sizes(dim))
         require(dim >= rank, "dim", dim, f"at least the {rank} independent directions of the target")
         count = 1 if size is None else positive_integer("size", size)
         check_size("Argument `size`", 32 * count * problem.p * (problem.p + problem.k))
@@ -353,6 +354,39 @@ def rank_of(P: np.ndarray) -> int:
     return int(np.linalg.matrix_rank(P, rtol=TOLERANCE, hermitian=True))
 
 
+def check_room(name: str, sizes: Sequence[int], ranks: Sequence[int]) -> None:
+    """Refuse parts of a target that have more directions than their blocks.
+
+    Examples
+    --------
+    >>> check_room("P", (3, 1), (2, 2))
+    Traceback (most recent call last):
+    twolayer.InputError: Argument `P` must fit into the blocks, but block 2 has 1 dimensions and P⁽2⁾ has rank 2.
+    """
+    for i, (n, r) in enumerate(zip(sizes, ranks, strict=True), 1):
+        if n < r:
+            raise InputError(
+                f"Argument `{name}` must fit into the blocks, but block {i} has {n} dimensions and P⁽{i}⁾ has rank {r}."
+            )
+
+
+def check_target(name: str, problem: Problem, P: np.ndarray) -> None:
+    """Refuse parts of a target whose fields have another covariance than the problem says.
+
+    Examples
+    --------
+    >>> check_target("P", Problem("z1", "erf", inputs=Inputs.blocks([2, 1], [0.5, 0.5])), np.ones((2, 1, 1)))
+    Traceback (most recent call last):
+    twolayer.InputError: Argument `P` must have Σ_i s_i P⁽ⁱ⁾ = [[1.0]], the `gram` of the problem, but has [[3.0]].
+    """
+    found = np.einsum("i,ijl->jl", np.asarray(problem.inputs.variances), P)
+    if not np.allclose(found, problem.P, atol=1e-8):
+        raise InputError(
+            f"Argument `{name}` must have Σ_i s_i P⁽ⁱ⁾ = {problem.P.tolist()}, the `gram` of the problem, but has "
+            f"{found.round(6).tolist()}."
+        )
+
+
 def _checked(Q: np.ndarray, M: np.ndarray, P: np.ndarray, a: Any) -> tuple[np.ndarray, np.ndarray, Any]:
     """Q and P made symmetric and a for every start, or the error that says why no vectors have these overlaps."""
     k = M.shape[-1]
@@ -407,8 +441,10 @@ def _random_in_blocks(problem: Problem, dim: int, seed: int, runs: np.ndarray, l
     p, sizes = problem.p, problem.inputs.sizes(dim)
     P = _target_in_blocks(problem, sizes, seed) if given is None else finite_array("P", given)
     require(P.shape == (len(sizes), problem.k, problem.k), "P", P, f"an array {(len(sizes), problem.k, problem.k)}")
+    check_target("P", problem, P)
     frames = [factor_of(one)[0] for one in P]
     ranks = [L.shape[1] for L in frames]
+    check_room("P", sizes, ranks)
     outside = [GramFactor(p, n - r) for n, r in zip(sizes, ranks, strict=True)]
     cuts = np.cumsum([n for r, factor in zip(ranks, outside, strict=True) for n in (p * r, factor.draws)])
     pieces = np.split(random.host_normal(seed, random.Role.START, int(cuts[-1]), 2 * runs), cuts[:-1], axis=-1)

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from twolayer.numerics.arguments import finite_array
 from twolayer.numerics.errors import InputError, choice, expect, failed, positive_integer, reject, require, short
 from twolayer.numerics.random import check_seed
 from twolayer.task.overlaps import TOLERANCE, Overlaps, factor_of, pseudo_inverse
-from twolayer.task.problem import Problem, finite_array
+from twolayer.task.problem import Problem
 
 __all__ = ["Particles"]
 

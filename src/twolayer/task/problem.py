@@ -18,13 +18,12 @@ import numpy as np
 from twolayer.functions.activation import Activation, ActivationLike
 from twolayer.functions.normalisation import NORMALISATIONS, divisor
 from twolayer.functions.target import Target, TargetLike
-from twolayer.numerics.arguments import Array, Json
-from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, require, short
-from twolayer.numerics.tracing import traced
+from twolayer.numerics.arguments import Array, Json, finite_array
+from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, require
 from twolayer.task.inputs import Inputs
 from twolayer.task.labels import LabelNoise
 
-__all__ = ["Problem", "finite_array"]
+__all__ = ["Problem"]
 
 SECOND_LAYERS = ("ones", "signs", "gaussian")
 
@@ -220,26 +219,6 @@ class Problem:
         if not self.inputs.plain:
             parts.append(f"inputs={self.inputs!r}")
         return f"Problem({', '.join(parts)})"
-
-
-def finite_array(name: str, value: Any) -> np.ndarray:
-    """A new array of the given numbers, or the error that says why it is none; what JAX traces passes.
-
-    Examples
-    --------
-    >>> finite_array("M", [[1, 2], [3]])
-    Traceback (most recent call last):
-    twolayer.InputError: Argument `M` must be an array of numbers, but got [[1, 2], [3]].
-    """
-    if traced(value):
-        return value
-    try:
-        array = np.array(value, dtype=float)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"Argument `{name}` must be an array of numbers, but got {short(value)}.") from error
-    if not np.isfinite(array).all():
-        raise InputError(f"Argument `{name}` must be finite, but holds {array[~np.isfinite(array)][0]}.")
-    return array
 
 
 def _gram(gram: object, k: int) -> np.ndarray:

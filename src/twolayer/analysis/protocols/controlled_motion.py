@@ -22,8 +22,8 @@ import numpy as np
 from jax import Array
 
 from twolayer.equations.mean_step import Rows
+from twolayer.equations.optimiser_step import Limit
 from twolayer.equations.state import Overlap
-from twolayer.equations.step import Limit
 from twolayer.methods.giant import GiantSteps
 from twolayer.methods.map import Map
 from twolayer.methods.ode import ODE

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from twolayer.analysis.protocols.contest import Contest, contest_of, measured, objective_of
 from twolayer.analysis.protocols.controlled_motion import CLOCKS, ControlledRun, Objective, course_of
-from twolayer.analysis.protocols.measuring import Contest, contest_of, measured, objective_of
 from twolayer.analysis.protocols.search import Found, Search, Spent
 from twolayer.analysis.protocols.shapes import NAMED, CurveForm, constant, free, named
 from twolayer.gaussian.moments import check_start

@@ -24,7 +24,7 @@ from twolayer.functions.hermite import gauss_panels
 from twolayer.gaussian.nodes import target_frame
 from twolayer.numerics.errors import InputError, expect, reject
 from twolayer.numerics.precision import float64
-from twolayer.numerics.rules import hermite_rule, sobol_normals
+from twolayer.numerics.quadrature_rules import hermite_rule, sobol_normals
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 from twolayer.task.scaling import Scaling, positive_law

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from twolayer.analysis.thresholds.label_law import LabelLaw
-from twolayer.numerics.rules import sobol_normals
+from twolayer.numerics.quadrature_rules import sobol_normals
 
 __all__ = ["cross_fitted", "second_moments"]
 

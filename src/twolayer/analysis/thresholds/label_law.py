@@ -19,7 +19,7 @@ from twolayer.functions.target import Target, TargetLike
 from twolayer.numerics.arguments import ArrayFunction
 from twolayer.numerics.errors import InputError, finite_number
 from twolayer.numerics.precision import float64
-from twolayer.numerics.rules import draw_sobol_normals
+from twolayer.numerics.quadrature_rules import draw_sobol_normals
 
 __all__ = ["LabelLaw", "law_of"]
 

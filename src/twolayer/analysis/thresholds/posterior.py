@@ -21,9 +21,9 @@ import numpy as np
 from jax.scipy.special import ndtr
 
 from twolayer.analysis.thresholds.label_law import ALIKE, LabelLaw
-from twolayer.loops.host import settled
+from twolayer.loops.host_loop import settled
 from twolayer.numerics.precision import float64
-from twolayer.numerics.rules import product_rule, sobol_normals
+from twolayer.numerics.quadrature_rules import product_rule, sobol_normals
 from twolayer.numerics.types import Real
 
 __all__ = ["Posterior", "PosteriorMoments"]

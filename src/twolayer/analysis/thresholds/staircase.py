@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from twolayer.analysis.thresholds.conditional_means import cross_fitted, second_moments
+from twolayer.analysis.thresholds.growth_operator import Growth, growth_of, significant_range
 from twolayer.analysis.thresholds.label_law import LabelLaw
-from twolayer.analysis.thresholds.operator import Growth, growth_of, significant_range
 from twolayer.analysis.thresholds.state_evolution import StateEvolution, inside
 from twolayer.functions.exponents import complement
 from twolayer.numerics.statistics import standard_error

@@ -16,8 +16,8 @@ import numpy as np
 
 from twolayer.analysis.thresholds.conditional_means import cross_fitted, second_moments
 from twolayer.analysis.thresholds.label_law import LabelLaw
+from twolayer.numerics.quadrature_rules import sobol_normals
 from twolayer.numerics.roots import host_root
-from twolayer.numerics.rules import sobol_normals
 
 __all__ = ["FULL", "StateEvolution"]
 

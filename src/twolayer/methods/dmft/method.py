@@ -18,8 +18,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from twolayer.equations.kernel import Kernel, kernel_of
-from twolayer.equations.step import coefficients_of, form_of
+from twolayer.equations.increment_kernel import Kernel, kernel_of
+from twolayer.equations.optimiser_step import coefficients_of, form_of
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.risk import excess_risks
@@ -32,10 +32,10 @@ from twolayer.numerics.errors import choice, finite_number, keep_integers, rejec
 from twolayer.numerics.statistics import standard_error
 from twolayer.numerics.types import Tree
 from twolayer.task.algorithm import SGD
+from twolayer.task.heavy_tails import no_moment
 from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import has_memory_theory, layers_apart
-from twolayer.task.tails import no_moment
 
 __all__ = ["DMFT"]
 

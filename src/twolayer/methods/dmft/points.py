@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from twolayer.numerics.rules import draw_sobol_normals
+from twolayer.numerics.quadrature_rules import draw_sobol_normals
 
 __all__ = ["KINDS", "Points"]
 

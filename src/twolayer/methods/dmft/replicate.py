@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from twolayer.equations.kernel import Kernel, Push
-from twolayer.equations.step import Coefficients, Form, Layers, Memory, descend, rates_now
+from twolayer.equations.increment_kernel import Kernel, Push
+from twolayer.equations.optimiser_step import Coefficients, Form, Layers, Memory, descend, rates_now
 from twolayer.loops.stopping import LIMIT
 from twolayer.methods.dmft.patterns import Pattern
 from twolayer.methods.dmft.points import Points

@@ -25,8 +25,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.kernel import Kernel, Push, Sample
-from twolayer.equations.step import Coefficients, Form, Layers, Memory, descend
+from twolayer.equations.increment_kernel import Kernel, Push, Sample
+from twolayer.equations.optimiser_step import Coefficients, Form, Layers, Memory, descend
 from twolayer.methods.dmft.replicate import Replicate
 from twolayer.methods.dmft.samples import Paths, in_basis
 from twolayer.numerics.types import Real

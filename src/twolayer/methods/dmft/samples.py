@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from twolayer.equations.kernel import Kernel, Sample
+from twolayer.equations.increment_kernel import Kernel, Sample
 from twolayer.numerics.types import Number, Real, Tree
 
 __all__ = ["Basis", "Paths", "Visit", "VisitNumbers", "begin", "enlarge", "in_basis", "risk_of", "visit"]

@@ -19,7 +19,7 @@ import numpy as np
 from twolayer.equations.state import Overlap
 from twolayer.gaussian.engines import ENGINES, ROUNDING, Averager, adapt
 from twolayer.gaussian.risk import excess_risks
-from twolayer.loops.host import StartAgain
+from twolayer.loops.host_loop import StartAgain
 from twolayer.loops.runge_kutta import STAGES, Track
 from twolayer.loops.windows import Motion, Pace, Windows
 from twolayer.numerics.arguments import Notes, Options

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from twolayer.equations.step import Limit
+from twolayer.equations.optimiser_step import Limit
 from twolayer.loops.runge_kutta import OK, Equation, Track
 from twolayer.loops.windows import Integration, Motion, Pace, Window
 from twolayer.numerics.arguments import Notes

@@ -16,9 +16,8 @@ from functools import lru_cache
 import numpy as np
 
 from twolayer.equations.orthogonal import embed
-from twolayer.numerics.errors import InputError
 from twolayer.task.inputs import Inputs
-from twolayer.task.overlaps import factor_of
+from twolayer.task.overlaps import check_room, factor_of
 
 __all__ = ["BlockLayout"]
 
@@ -62,12 +61,7 @@ class BlockLayout:
         """All coordinates at dimension d, or ``most`` of a block beside the target's; those held whole come first."""
         sizes = inputs.sizes(dim)
         frames = [frame_of(np.asarray(one, float).tobytes(), len(one)) for one in P]
-        for i, (n, L) in enumerate(zip(sizes, frames, strict=True)):
-            if n < L.shape[1]:
-                raise InputError(
-                    f"Argument `start` must have parts of the target that fit into their blocks, but block {i + 1} has "
-                    f"{n} dimensions and P⁽{i + 1}⁾ has rank {L.shape[1]}."
-                )
+        check_room("start", sizes, [L.shape[1] for L in frames])
         left = [n - L.shape[1] for n, L in zip(sizes, frames, strict=True)]
         own = tuple(n if most is None else min(n, most) for n in left)
         order = sorted(range(len(sizes)), key=lambda i: (left[i] > own[i], left[i], i))

@@ -19,10 +19,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.optimiser_step import form_of, limit_in, tangent
 from twolayer.equations.state import Overlap
-from twolayer.equations.step import form_of, limit_in, tangent
-from twolayer.gaussian.covariance import spread_of
 from twolayer.gaussian.engines import LOG2_POINTS, adapt, relative_error
+from twolayer.gaussian.increment_covariance import spread_of
 from twolayer.gaussian.moments import check_point
 from twolayer.methods.ode import ODE
 from twolayer.numerics.errors import Refused, expect

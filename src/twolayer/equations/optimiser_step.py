@@ -9,9 +9,9 @@
               f = 1/(1 − β),   ρ = second_lr/lr
     projected, spherical: dQ_jl − ½ Q_jl (dQ_jj + dQ_ll),  dM_jr − ½ M_jr dQ_jj
 
-ḡ and s̄ are the means of g zᵀ and e σ(λ) over the batch (kernel.py). The step acts on rows in any coordinates that are
-linear in the weights: vectors of R^d, an orthonormal basis of the few directions that matter, coefficients of a mean
-step, or particles. With schedules lr and n_b are those at the clocks before the step, which are then part of the
+ḡ and s̄ are the means of g zᵀ and e σ(λ) over the batch (increment_kernel.py). The step acts on rows in any coordinates
+that are linear in the weights: vectors of R^d, an orthonormal basis of the few directions that matter, coefficients of
+a mean step, or particles. With schedules lr and n_b are those at the clocks before the step, which are then part of the
 state; a flow runs in the time τ of the rate without its schedule, and everything in it gains a factor. No other file
 knows momentum, decay, schedules or geometry.
 """
@@ -30,7 +30,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from twolayer.equations.averages import Averages
-from twolayer.equations.kernel import Push
+from twolayer.equations.increment_kernel import Push
 from twolayer.equations.state import Overlap, pack, size_of, unpack
 from twolayer.numerics.tracing import traced
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar, Tree

@@ -24,7 +24,7 @@ import xarray as xr
 from twolayer.analysis.thresholds.amp import MessagePassing, simulate
 from twolayer.analysis.thresholds.label_law import LabelLaw, law_of
 from twolayer.analysis.thresholds.one_direction import Curve, curve_of
-from twolayer.analysis.thresholds.prediction import mmse_of
+from twolayer.analysis.thresholds.prediction_error import mmse_of
 from twolayer.analysis.thresholds.state_evolution import FULL, StateEvolution
 from twolayer.functions.target import Target, TargetLike
 from twolayer.numerics.arguments import Array, Progress

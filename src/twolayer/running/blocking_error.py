@@ -5,10 +5,14 @@ error = max_t |risk_b(t) − risk_2b(t)| / risk_2b(t),    overlaps of a block sh
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from twolayer.gaussian.moments import check_start
 from twolayer.numerics.arguments import End
-from twolayer.running.solve import solve
+from twolayer.numerics.errors import expect, require
+from twolayer.running.solve import given_start, solve
 from twolayer.task.algorithm import SGD
 from twolayer.task.inputs import Inputs
 from twolayer.task.method import Method
@@ -38,7 +42,13 @@ def shared_out(start: Overlaps, inputs: Inputs, finer: Inputs) -> Overlaps:
 
 
 def blocking_error(
-    problem: Problem, algorithm: SGD, method: Method, start: Overlaps, *, time: End = None, steps: End = None
+    problem: Problem,
+    algorithm: SGD,
+    method: Method,
+    start: Overlaps | str = "random",
+    *,
+    time: End = None,
+    steps: End = None,
 ) -> float:
     """Largest relative change of the excess risk when the blocks of a power law are doubled.
 
@@ -46,8 +56,10 @@ def blocking_error(
     ----------
     problem : Problem
         With ``inputs=Inputs.power_law(…)``.
-    algorithm, method, start
-        As for `solve`; a deterministic method.
+    algorithm, start
+        As for `solve`; of several starts the worst counts.
+    method : Method
+        A deterministic one: differences of random runs are not those of the blocks.
     time, steps
         End of the run.
 
@@ -60,10 +72,14 @@ def blocking_error(
     twolayer.InputError: Only the blocks of a power law can be made finer: the others are what was given.
     """
     inputs, finer = problem.inputs, problem.inputs.finer()
-    other = shared_out(start, inputs, finer)
+    require(not method.stochastic, "method", method, "a deterministic one such as ODE() or Map(dim)")
+    begun = given_start(problem, start, sum(inputs.dims or ()), 0, why="the inputs have none")
+    check_start(problem, expect(Overlaps, "start", begun))
+    other = shared_out(begun, inputs, finer)
     gram = other.fields(finer).P
     risks = []
-    for one, begin in ((problem, start), (problem.replace(inputs=finer, gram=gram), other)):
-        ends = {"time": time} if steps is None else {"steps": steps}
-        risks.append(solve(one, algorithm, method, begin, **ends, save=10).excess_risk.values[0])
-    return float(np.max(np.abs(risks[0] - risks[1]) / risks[1]))
+    for one, begin in ((problem, begun), (problem.replace(inputs=finer, gram=gram), other)):
+        found = solve(one, algorithm, method, begin, time=time, steps=steps, save=10, seeds=math.prod(begun.batch))
+        risks.append(found.excess_risk.values)
+    change = np.abs(risks[0] - risks[1])
+    return float(np.max(np.divide(change, risks[1], out=np.zeros_like(change), where=change > 0)))

@@ -16,11 +16,11 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.kernel import Kernel, kernel_of
+from twolayer.equations.increment_kernel import Kernel, kernel_of
+from twolayer.equations.optimiser_step import form_of
 from twolayer.equations.state import Overlap, pack
-from twolayer.equations.step import form_of
 from twolayer.gaussian.single_samples import Visited, covariance, covariance_nodes, rows_of, visit
-from twolayer.numerics.rules import Nodes
+from twolayer.numerics.quadrature_rules import Nodes
 from twolayer.numerics.types import Cross, Gram, Number, Numbers, Real, Scalar
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem

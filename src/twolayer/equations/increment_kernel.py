@@ -5,7 +5,7 @@
 
 Every method follows from g and the fields: the step itself in d dimensions (Vectors) or in an orthonormal basis
 of the few directions that matter (Chain), its mean (ODE) and its covariance. A rule (task/rules.py) may put another ĝ
-in the place of g. What else a step does is in step.py.
+in the place of g. What else a step does is in optimiser_step.py.
 """
 
 from __future__ import annotations

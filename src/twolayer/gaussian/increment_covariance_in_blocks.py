@@ -17,12 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.blocks import Blocks, rows_kept
-from twolayer.equations.kernel import Kernel, kernel_of
+from twolayer.equations.increment_kernel import Kernel, kernel_of
 from twolayer.equations.mean_step_in_blocks import whitened
 from twolayer.equations.state import Overlap, pack, size_of, unpack
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.single_samples import covariance, covariance_nodes, rows_of, visit
-from twolayer.numerics.rules import Nodes
+from twolayer.numerics.quadrature_rules import Nodes
 from twolayer.numerics.types import Number, Numbers, Real, Scalar
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem

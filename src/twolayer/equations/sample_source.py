@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.kernel import Kernel
-from twolayer.equations.step import Form
+from twolayer.equations.increment_kernel import Kernel
+from twolayer.equations.optimiser_step import Form
 from twolayer.numerics import random
 from twolayer.numerics.shuffle import below, shuffled
 from twolayer.numerics.types import Number, Numbers, Real, Scalar, Tree

@@ -17,14 +17,14 @@ from jax import Array
 from twolayer.equations.blocks import Blocks
 from twolayer.equations.mean_step import MeanStep, Rows, Terms, Weights
 from twolayer.equations.mean_step_in_blocks import BlockMeanStep
+from twolayer.equations.optimiser_step import Coefficients, as_data, form_of
 from twolayer.equations.state import Overlap, size_of, unpack
-from twolayer.equations.step import Coefficients, as_data, form_of
 from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.single_samples import LOG2_POINTS
-from twolayer.gaussian.step_covariance import StepNodes
-from twolayer.loops.averaged import AveragedMotion, Averaging, Precision, Sampled, averaged
-from twolayer.loops.host import settled
+from twolayer.gaussian.step_fluctuations import StepNodes
+from twolayer.loops.host_loop import settled
+from twolayer.loops.refined_averages import AveragedMotion, Averaging, Precision, Sampled, averaged
 from twolayer.loops.runge_kutta import Control, Equation
 from twolayer.loops.stopping import Lane, Watch, accept, watched_value
 from twolayer.loops.windows import Motion, Pace, Window, Windows, control_of, quantity_of

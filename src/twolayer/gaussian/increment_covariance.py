@@ -23,13 +23,13 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.kernel import Kernel, kernel_of
+from twolayer.equations.increment_kernel import Kernel, kernel_of
 from twolayer.equations.state import pack
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.quadratic import QuadraticEngine
 from twolayer.gaussian.single_samples import covariance, covariance_nodes, rows_of, visit
-from twolayer.numerics.rules import Nodes
+from twolayer.numerics.quadrature_rules import Nodes
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.step import Limit
-from twolayer.loops.averaged import AveragedMotion
+from twolayer.equations.optimiser_step import Limit
+from twolayer.loops.refined_averages import AveragedMotion
 from twolayer.loops.runge_kutta import Equation
 from twolayer.loops.windows import Pace
 from twolayer.numerics.arguments import Notes

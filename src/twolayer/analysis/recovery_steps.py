@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from twolayer.analysis.expansion import expansion
+from twolayer.analysis.small_overlap import expansion
 from twolayer.gaussian.moments import moments
 from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject
 from twolayer.running.support import check_description
@@ -92,6 +92,7 @@ def recovery_steps(
     """
     check_description(problem, algorithm)
     algorithm.check_plain("recovery_steps")
+    problem.require_isotropic("The theory of recovery")
     dim = positive_integer("dim", dim, 2)
     eta = check_threshold(threshold)
     if (problem.p, problem.k) != (1, 1):

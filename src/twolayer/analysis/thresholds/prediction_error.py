@@ -13,7 +13,7 @@ import numpy as np
 
 from twolayer.analysis.thresholds.graded_panels import gauss_nodes, graded_edges
 from twolayer.analysis.thresholds.label_law import LabelLaw
-from twolayer.numerics.rules import draw_sobol_normals
+from twolayer.numerics.quadrature_rules import draw_sobol_normals
 from twolayer.numerics.statistics import standard_error
 
 __all__ = ["mmse_of"]
