@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from twolayer.cli.common import add_common, fold, idle, tell, wrapped
 from twolayer.files.catalogue import zoo_titles
+from twolayer.numerics.durations import lasting
 
 if TYPE_CHECKING:
     from twolayer.numerics.arguments import Json
@@ -67,8 +68,6 @@ def _plain(setup: Any) -> Json:
 
 def _compare(args: argparse.Namespace, known: Json) -> int:
     if args.dry_run:
-        from twolayer.running.cost import lasting
-
         seconds = sum(setup.seconds for setup in known.values())
         count = f"{len(known)} set-up{'s' if len(known) > 1 else ''}"
         tell(args, f"{count}, about {lasting(seconds)} on one core", {"setups": len(known), "seconds": seconds})

@@ -128,7 +128,9 @@ def lq(X: Float[Array, "p n"]) -> Float[Array, "p m"]:
     return jnp.stack(columns, 1)
 
 
-def embed(Q: np.ndarray, M: np.ndarray, inverse: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray]:
+def embed(
+    Q: np.ndarray, M: np.ndarray, inverse: np.ndarray, columns: int, where: str = ""
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows (A, B) with M = A L_Pᵀ and Q = A Aᵀ + B Bᵀ, B with the given number of columns; ``inverse`` is L_P⁺."""
     A = M @ inverse.T
     values, vectors = np.linalg.eigh(Q - A @ A.swapaxes(-1, -2))
@@ -138,7 +140,7 @@ def embed(Q: np.ndarray, M: np.ndarray, inverse: np.ndarray, columns: int) -> tu
     if lost > 1e-8:
         raise InputError(
             f"Argument `dim` must leave room for the start: its overlaps need more than {columns} directions outside "
-            f"the target's, but a squared length of {lost:.2g} would be cut off."
+            f"the target's{where}, but a squared length of {lost:.2g} would be cut off."
         )
     missing = max(0, columns - B.shape[-1])
     return A, np.concatenate([B[..., :columns], np.zeros((*B.shape[:-1], missing))], axis=-1)

@@ -114,7 +114,7 @@ def draw(data: xr.Dataset) -> Figure:
     right.plot(late, np.pi / (2 * late), label=r"$\pi/(2\,\eta T)$", **law)
     left.set(xscale="log", yscale="log", xlabel=r"$\eta T$", ylabel="population loss", title="loss", ylim=(1e-26, 1e4))
     right.set(xscale="log", yscale="log", xlabel=r"$\eta T$", ylabel="radians", title="what is left to turn")
-    left.legend(loc="lower left", fontsize=7.5)
+    left.legend(loc="upper right", fontsize=7.5)
     right.legend(loc="lower left")
     headline(drawing, data, "One student learns one rectifier exponentially fast, several only as $T^{-3}$")
     return drawing

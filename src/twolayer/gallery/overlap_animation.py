@@ -170,7 +170,7 @@ def _frame(left: Any, right: Any, data: xr.Dataset, i: int) -> None:
 def _inset(ax: Any, data: xr.Dataset, i: int, clock: str, first: str, second: str, colour: str) -> None:
     from twolayer.plot.style import COLOURS, positive
 
-    inset = ax.inset_axes((0.16, 0.06, 0.34, 0.26) if clock == "scatter_time" else (0.4, 0.7, 0.36, 0.22))
+    inset = ax.inset_axes((0.64, 0.06, 0.34, 0.26) if clock == "scatter_time" else (0.4, 0.7, 0.36, 0.22))
     inset.plot(data[clock], positive(data[first]), color=COLOURS[colour], lw=1.2)
     inset.plot(data[clock], positive(data[second]), "--", color=COLOURS["ode"], lw=0.9)
     inset.plot(data[clock][i], positive(data[second])[i], "o", color=COLOURS["ode"], ms=3.5)

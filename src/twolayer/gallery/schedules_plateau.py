@@ -35,7 +35,7 @@ LAWS = {
     "late cosine": FASTEST / d * tl.schedules.cosine(18, floor=0.1, after=22),
     "inverse": FASTEST / d * tl.schedules.inverse(scale=4, after=22),
 }
-COLOURS = dict(zip((*LAWS, "best"), ("#1f77b4", "#d95f02", "#e6ab02", "#1b9e77", "#1a1a1a"), strict=True))
+LOOKS = (("o", "-"), ("s", "--"), ("^", "-."), ("D", (0, (4, 1, 1, 1, 1, 1))))  # marker and dash of each law
 CLOSE = 0.1  # what a finite dimension may change, of the risk
 
 
@@ -122,18 +122,21 @@ def _verdict(data: xr.Dataset) -> Verdict:
 
 def draw(data: xr.Dataset) -> Figure:
     """The rates, and the excess risk that they lead to."""
+    from twolayer.plot.style import COLOURS, DIRECTIONS
+
     drawn, (left, right) = sheet(2)
-    for law in LAWS:
-        here, colour = data.sel(law=law), COLOURS[law]
-        left.plot(data.alpha, here.lr, color=colour, label=law)
-        right.plot(data.alpha, here.ode, color=colour)
+    for law, colour, (marker, dash) in zip(LAWS, DIRECTIONS, LOOKS, strict=False):
+        here = data.sel(law=law)
+        left.plot(data.alpha, here.lr, ls=dash, color=colour, label=law)
+        right.plot(data.alpha, here.ode, ls=dash, color=colour, label=f"ODE, {law}")
         low, middle, high = np.quantile(here.chain.values, (0.1, 0.5, 0.9), axis=0)
         right.fill_between(data.alpha, low, high, color=colour, alpha=0.15, lw=0)
-        right.plot(data.alpha[::5], middle[::5], "o", ms=3, color=colour)
-    left.plot(data.alpha, data.best_lr, "--", color=COLOURS["best"], label="best")
-    right.plot(data.alpha, data.best, "--", color=COLOURS["best"])
+        right.plot(data.alpha[::5], middle[::5], marker, ms=3.5, color=colour, label=f"runs, {law}")
+    left.plot(data.alpha, data.best_lr, ":", color=COLOURS["theory"], label="best there can be")
+    right.plot(data.alpha, data.best, ":", color=COLOURS["theory"], label="best there can be")
     left.set(xlabel=r"samples$/d$", ylabel=r"$d\cdot$lr", title="Rate in force")
-    right.set(xlabel=r"samples$/d$", ylabel="excess risk", yscale="log", title="ODE (lines), runs (medians, 80 %)")
+    right.set(xlabel=r"samples$/d$", ylabel="excess risk", yscale="log", title="medians, 80 % of runs")
     left.legend()
-    headline(drawn, data, f"projected, batch 1; runs at d = {told(data).dim}; dashed: the best there can be")
+    right.legend(fontsize=7.5, loc="lower left")
+    headline(drawn, data, f"projected, batch 1; runs at d = {told(data).dim}")
     return drawn

@@ -99,9 +99,9 @@ def draw(data: xr.Dataset) -> Figure:
         for i, s in enumerate(VARIANCES):
             colour = DIRECTIONS[i]
             ax.plot(data.ode_time, data[f"ode_{name}"][:, i], color=colour, label=f"$s = {s:g}$, ODE")
-            for method, marker, face in (("chain", "o", colour), ("vectors", "s", "none")):
+            for method, marker, face, size in (("vectors", "s", "none", 7.0), ("chain", "o", colour, 3.5)):
                 values, error = (data[f"{method}_{name}{end}"][:, i].values for end in ("", "_error"))
-                points(ax, data.time, values, error, colour, method if i == 0 else "", marker, face)
+                points(ax, data.time, values, error, colour, method if i == 0 else "", marker, face, size)
         ax.set(xlabel="time $t$", ylabel=rf"${letter}^{{(i)}}$")
     panels[0].legend(loc="upper left", fontsize="small")
     headline(figure, data, f"Overlaps in every block of the inputs, runs at $d = {told(data).dim}$")

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from twolayer.gaussian.loss_and_error import reading_names
+from twolayer.numerics.durations import lasting
 from twolayer.numerics.errors import InputError
-from twolayer.running.cost import lasting
 from twolayer.sweeps.batch import SEED_BLOCK, outline
 from twolayer.sweeps.grid import Grid
 from twolayer.sweeps.reductions import Quantity, Reduction

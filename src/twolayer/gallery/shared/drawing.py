@@ -86,11 +86,21 @@ def known(value: float | None) -> float:
 
 
 def points(
-    ax: Axes, x: Any, y: Any, error: Any, colour: str, label: str, marker: str = "o", face: str | None = None
+    ax: Axes,
+    x: Any,
+    y: Any,
+    error: Any,
+    colour: str,
+    label: str,
+    marker: str = "o",
+    face: str | None = None,
+    size: float = 4.5,
 ) -> None:
     """Measured means with bars of two standard errors."""
     fill = face or colour
-    ax.errorbar(x, y, 2 * error, fmt=marker, color=colour, mfc=fill, ms=4.5, capsize=2.5, lw=1.2, label=label, zorder=5)
+    ax.errorbar(
+        x, y, 2 * error, fmt=marker, color=colour, mfc=fill, ms=size, capsize=2.5, lw=1.2, label=label, zorder=5
+    )
 
 
 def median_points(
