@@ -112,6 +112,8 @@ def best_possible(result: BestPossible, figure: Figure | None = None, ax: Sequen
     with house_style():
         drawing, (left, right), _ = canvas(2, (8.4, 3.3), figure, ax)
         for branch, look in LOOKS.items():
+            if branch not in result.data.branch:  # of an interrupted search
+                continue
             part = result.data.sel(branch=branch)
             values = np.linalg.eigvalsh(part.overlap.values)[:, ::-1][:, : result.law.k]
             for r in range(values.shape[1]):
