@@ -157,6 +157,7 @@ def test_everything_imported_is_declared() -> None:
 
 LIGHT = (
     "numerics.compilation",
+    "numerics.durations",
     "numerics.errors",
     "numerics.temporary_files",
     "numerics.tracing",

@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer.cli import main
+from twolayer.files.catalogue import gallery
 from twolayer.files.papers import PAPERS
 from twolayer.gallery import mediocrity, trajectories
 from twolayer.gallery.shared import judging, measuring, records, registry
@@ -239,10 +240,26 @@ def test_one_chance_of_a_false_alarm_for_all_numbers_of_a_check() -> None:
 
 
 def test_the_list_names_every_figure_and_imports_no_jax() -> None:
-    code = "import sys; from twolayer.cli import main; main(['gallery', 'list']); assert 'jax' not in sys.modules"
+    commands = [["gallery", "list"], ["gallery", "show", "mediocrity"], ["gallery", "run", "all", "--dry-run"]]
+    code = f"import sys; from twolayer.cli import main; [main(c) for c in {commands}]; assert 'jax' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     first = [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
     assert [word for word in first if word in NAMES] == list(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_read_of_a_figure_without_running_it_is_what_it_is(name: str) -> None:
+    read, entry = gallery()[name], registry.figures()[name]
+    assert (read.title, read.group, read.papers) == (entry.title, entry.group, entry.papers)
+    assert read.settings == records.settings_of(entry, "full")
+    assert read.quick_settings == records.settings_of(entry, "quick")
+
+
+def test_colours_of_figures_are_those_of_the_style() -> None:
+    """So that readers of all kinds tell curves apart, and that figures can be read on dark paper."""
+    folder = Path(registry.__file__).parents[1]
+    own = {f.name: re.findall(r"[\"\']#[0-9a-f]{6}|color=\"k\"|\"k[*o.-]", f.read_text()) for f in folder.glob("*.py")}
+    assert {name for name, colours in own.items() if colours} == {"mediocrity.py"}  # marks on a map of colours
 
 
 @pytest.mark.parametrize(

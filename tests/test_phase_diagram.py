@@ -402,6 +402,8 @@ def test_measured_points_are_drawn_where_they_are_or_as_arrows_with_their_number
     assert [text.get_text() for text in theta.texts] == ["−0.13 ± 0.30"]
     (container,) = theta.containers
     assert container.lines[0].get_ydata() == pytest.approx([0.98])
+    near = tl.plot.phases(tl.phase_diagram(ell=3), "theta", [Point(2.0, 0.0, -0.004, 0.3, True)]).axes[0]
+    assert drawn(near) == {"o": [(2.0, 0.0)]} and not near.texts  # which reads 0.00 and is one
     far = tl.plot.phases(tl.phase_diagram(ell=3), "delta", [Point(9.0, 0.0, 0.5, 0.1, True)]).axes[0]
     assert drawn(far) == {">": [(4.0, 0.0)]}
     assert [text.get_text() for text in far.texts] == ["(9, 0.00) 0.50 (0.50)"]

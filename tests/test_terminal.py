@@ -23,7 +23,8 @@ from twolayer.cli.completion import entries
 from twolayer.files.bibtex import entry_of, parts_of
 from twolayer.files.catalogue import gallery, papers_of, zoo_titles
 from twolayer.files.papers import PAPERS
-from twolayer.running.cost import cost_of, cost_of_comparison, lasting
+from twolayer.numerics.durations import lasting
+from twolayer.running.cost import cost_of, cost_of_comparison
 
 COLUMNS = 80
 TASK = (Path(pages.PAGES) / "tasks.txt").read_text(encoding="utf-8").split("\n\n  ", 1)[1].split("\n\nMore keys")[0]

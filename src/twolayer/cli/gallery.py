@@ -6,6 +6,7 @@ import argparse
 
 from twolayer.cli.common import add_common, add_dry_run, emit, fold, idle, wrapped
 from twolayer.files.catalogue import Listed, gallery
+from twolayer.numerics.durations import lasting
 from twolayer.numerics.errors import InputError, choice
 
 EXAMPLES = (
@@ -63,9 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace, known: dict[str, Listed]) -> int:
     if args.json:
-        from twolayer.gallery.shared.registry import figures
-
-        emit({n: {**known[n]._asdict(), "settings": entry.settings} for n, entry in figures().items()})
+        emit({name: entry._asdict() for name, entry in known.items()})
         return 0
     width, group = max(map(len, known)) + 2, ""
     print(f"{'':{width + 2}}{'quick':>6} {'full':>12}")
@@ -80,19 +79,17 @@ def _list(args: argparse.Namespace, known: dict[str, Listed]) -> int:
 
 
 def _show(args: argparse.Namespace, wanted: str) -> int:
-    from twolayer.gallery.shared.registry import figures
-
-    known = figures()
+    known = gallery()
     name = choice("name", wanted, known)
-    entry, listed = known[name], gallery()[name]
+    entry = known[name]
     if args.json:
-        emit({**listed._asdict(), "settings": entry.settings, "quick_settings": entry.quick, "papers": entry.papers})
+        emit(entry._asdict())
         return 0
-    print(fold(f"{name}: {listed.title}", then="  "))
-    print(f"takes {listed.full}, with --quick {listed.quick}\n")
+    print(fold(f"{name}: {entry.title}", then="  "))
+    print(f"takes {entry.full}, with --quick {entry.quick}\n")
     rows = []
     for key, value in entry.settings.items():
-        fewer = _written(entry.quick.get(key, value))
+        fewer = _written(entry.quick_settings.get(key, value))
         quick = f"   (quick: {fewer})" if fewer != _written(value) else ""
         rows.append((f"  {key}", f"{_written(value)}{quick}"))
     print(wrapped(rows))
@@ -104,7 +101,7 @@ def _show(args: argparse.Namespace, wanted: str) -> int:
 
 def _written(value: object) -> str:
     """A setting as --set takes it."""
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _seconds(text: str) -> float:
@@ -117,8 +114,6 @@ def _seconds(text: str) -> float:
 
 def _forecast(args: argparse.Namespace, names: list[str]) -> int:
     """How long figures took when they were measured."""
-    from twolayer.running.cost import lasting
-
     known = gallery()
     told = {name: known[choice("name", name, known)].quick if args.quick else known[name].full for name in names}
     seconds = sum(map(_seconds, told.values()))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twolayer.cli.common import add_common, fold, idle, tell, wrapped
 from twolayer.files.catalogue import zoo_titles
+from twolayer.numerics.durations import lasting
 
 if TYPE_CHECKING:
+    from twolayer.files.zoo import Setup
     from twolayer.numerics.arguments import Json
 
 EXAMPLES = (
@@ -52,7 +54,7 @@ def _folded(text: str) -> str:
     return "\n".join(fold(line, then=" " * 11 if line[10:11] == " " else "  ") for line in text.splitlines())
 
 
-def _plain(setup: Any) -> Json:
+def _plain(setup: Setup) -> Json:
     """A set-up as plain values."""
     return {
         "title": setup.title,
@@ -67,8 +69,6 @@ def _plain(setup: Any) -> Json:
 
 def _compare(args: argparse.Namespace, known: Json) -> int:
     if args.dry_run:
-        from twolayer.running.cost import lasting
-
         seconds = sum(setup.seconds for setup in known.values())
         count = f"{len(known)} set-up{'s' if len(known) > 1 else ''}"
         tell(args, f"{count}, about {lasting(seconds)} on one core", {"setups": len(known), "seconds": seconds})

@@ -96,8 +96,8 @@ class Frame(NamedTuple):
     L: Numbers
     table: Tree
     noise: Scalar
-    scale: Any = None
-    spread: Any = None
+    scale: Real | None = None
+    spread: Real | None = None
 
 
 class Sums(NamedTuple):
@@ -146,12 +146,12 @@ def embed(
     return A, np.concatenate([B[..., :columns], np.zeros((*B.shape[:-1], missing))], axis=-1)
 
 
-def gram(rows: Any) -> Numbers:
+def gram(rows: Real) -> Numbers:
     """Q of rows in an orthonormal basis, with any leading axes."""
     return rows @ rows.swapaxes(-1, -2)
 
 
-def overlaps(rows: Any, L: Numbers) -> tuple[Numbers, Numbers]:
+def overlaps(rows: Real, L: Numbers) -> tuple[Numbers, Numbers]:
     """Q and M of rows (A, B), with any leading axes."""
     return gram(rows), rows[..., : L.shape[1]] @ L.T
 
@@ -163,7 +163,13 @@ def scaled_overlaps(W: Number, L: Numbers, scale: Real) -> tuple[Numbers, Number
 
 
 def batch_sums(
-    at: Reduced, frame: Frame, layers: Layers, normals: Any, first: Any = None, T: Tree = None, key: Tree = None
+    at: Reduced,
+    frame: Frame,
+    layers: Layers,
+    normals: jax.Array,
+    first: Number | None = None,
+    T: Tree = None,
+    key: Tree = None,
 ) -> Sums:
     """Sums over samples given by their normals (samples, width), of a whole batch or of a chunk from ``first`` on.
 
@@ -182,7 +188,7 @@ def batch_sums(
         sample = sample._replace(size=jnp.diagonal(products), products=products if at.paired else None)
     push = at.kernel.push(sample, layers.a)
     count = frame.rates.batch if at.varies else at.batch
-    weight: Any = 1.0 / count
+    weight: Number = 1.0 / count
     if at.varies or first is not None:
         inside = (0 if first is None else first) + jnp.arange(normals.shape[0]) < count
         weight = jnp.where(inside, weight, 0.0)[:, None]
@@ -199,7 +205,7 @@ def exact_step(
     T: Tree,
     jitter: Real | None = None,
     spread: Real | None = None,
-) -> tuple[Memory, Any]:
+) -> tuple[Memory, Real]:
     """The step from the sums of a batch and the orthogonal factor T; and the largest squared norm met.
 
     ``jitter`` (p, r + c) are the normals of the noise on a step along the known directions, where there is any.
@@ -234,8 +240,8 @@ def _widened(state: Memory, t: int) -> Memory:
 
 
 def _step_in_blocks(
-    at: Reduced, rates: Coefficients, state: Memory, sums: Sums, T: Tree, jitter: Any, spread: Any
-) -> tuple[Memory, Any]:
+    at: Reduced, rates: Coefficients, state: Memory, sums: Sums, T: Tree, jitter: Real | None, spread: Any
+) -> tuple[Memory, Real]:
     """The step where inputs have blocks: T (members, rows, width) for each group of blocks of one form."""
     p, r, factor = at.p, at.rank, at.factor
     assert isinstance(factor, GramFactors)

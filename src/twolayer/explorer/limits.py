@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from twolayer.files.taskfile import TaskFile
+from twolayer.numerics.durations import lasting
 from twolayer.numerics.errors import InputError
 
 __all__ = ["LIMITS", "Limits", "check_size"]
@@ -113,8 +114,6 @@ def check_cost(seconds: float, memory: int, limits: Limits = LIMITS) -> None:
     twolayer.InputError: The page runs at most 10 min, but this takes about 24 h: use a smaller dim, fewer seeds or an
     earlier end, or twolayer solve.
     """
-    from twolayer.running.cost import lasting
-
     advice = "use a smaller dim, fewer seeds or an earlier end, or twolayer solve"
     if not seconds <= limits.long:
         raise InputError(

@@ -1,7 +1,7 @@
 """What the gallery, the zoo and the methods hold, read from their files without importing anything heavy.
 
 gallery/*.py            @figure("name", "title", quick={…}, group="…")    is read, not run
-docs/gallery.json       what the recorded versions of each figure took; in installed packages gallery/records.json
+docs/gallery.json       settings and cost of recorded versions of figures; in installed packages gallery/records.json
 files/published/*.toml  [[setup]] name, title
 methods/*.py            papers: ClassVar[…] = ("key", …)
 """
@@ -24,12 +24,15 @@ RECORDS = (PACKAGE / "gallery" / "records.json", PACKAGE.parents[1] / "docs" / "
 
 
 class Listed(NamedTuple):
-    """A figure of the gallery: what it shows, its group, and how long its versions take."""
+    """A figure of the gallery: what it shows, its group, how long its versions take, their settings, and papers."""
 
     title: str
     group: str
     quick: str
     full: str
+    settings: Json
+    quick_settings: Json
+    papers: tuple[str, ...]
 
 
 def gallery() -> dict[str, Listed]:
@@ -42,14 +45,19 @@ def gallery() -> dict[str, Listed]:
     """
     folder = PACKAGE / "gallery"
     records = _read(*RECORDS)
-    groups = list(_constant(folder / "shared" / "registry.py", "GROUPS"))
+    papers = _constant(folder / "shared" / "registry.py", "GROUPS")
+    groups = list(papers)
     found: dict[str, Listed] = {}
     for file in sorted(folder.glob("*.py")):
         for call in _decorators(file):
             name, title = (str(ast.literal_eval(argument)) for argument in call.args)
-            group = next((str(ast.literal_eval(k.value)) for k in call.keywords if k.arg == "group"), groups[0])
-            took = {version: _duration(entry["cost"]) for version, entry in records.get(name, {}).items()}
-            found[name] = Listed(title, group, took.get("quick", "?"), took.get("full", "?"))
+            given = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg in ("group", "papers")}
+            group = given.get("group", groups[0])
+            entries = records.get(name, {})
+            took = {version: _duration(entry["cost"]) for version, entry in entries.items()}
+            full, quick = (entries.get(version, {}).get("settings", {}) for version in ("full", "quick"))
+            behind = given.get("papers", papers[group])
+            found[name] = Listed(title, group, took.get("quick", "?"), took.get("full", "?"), full, quick, behind)
     return dict(sorted(found.items(), key=lambda item: (groups.index(item[1].group), item[0])))
 
 

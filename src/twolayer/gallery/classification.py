@@ -10,7 +10,6 @@ the mean over runs of the exact chain with three standard errors.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -24,7 +23,7 @@ from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.statistics import standard_error
 
-COLOURS = {"squared": "#2b8a2b", "logistic": "#e07b00", "hinge": "#7570b3"}
+LOSSES = ("squared", "logistic", "hinge")
 MARKERS = {"squared": "o", "logistic": "s", "hinge": "^"}
 RESOLUTION = 0.05  # of the error
 FINITE = 4.0  # the chain differs from its limit by no more than this over d
@@ -50,7 +49,7 @@ def classification_error(
     """Runs up to ``alpha`` samples per dimension at lr = γ/d; a = ``scale``, so that outputs reach the margin."""
     found = {}
     for q in flips:
-        for loss in COLOURS:
+        for loss in LOSSES:
             arguments = (loss, q, dim, seeds, alpha, gamma, scale, seed)
             found[q, loss] = part(f"{loss}-{q:g}", partial(_pair, *arguments))
     data = xr.Dataset(
@@ -77,16 +76,16 @@ def _pair(loss: str, q: float, dim: int, seeds: int, alpha: float, gamma: float,
     return {"alpha": limit.alpha.values, "limit": limit.error.values[0], "error": error}
 
 
-def _verdict(found: dict[Any, Any], dim: int, seeds: int) -> Verdict:
+def _verdict(found: dict[tuple[float, str], xr.Dataset], dim: int, seeds: int) -> Verdict:
     checks = []
     for (q, loss), runs in found.items():
         mean, error = runs.error.values[1:].T
         gap = mean - runs.limit.values[1:]
         what = f"{loss} loss, q = {q:g}: chain − ODE"
-        room: Any = {"resolution": RESOLUTION, "allowance": FINITE / dim, "freedom": seeds - 1.0}
+        room: Options = {"resolution": RESOLUTION, "allowance": FINITE / dim, "freedom": seeds - 1.0}
         checks.append(largest(what, gap, error, **room))
     for q in dict.fromkeys(q for q, _ in found):
-        ends = {loss: float(found[q, loss].limit[-1]) for loss in COLOURS}
+        ends = {loss: float(found[q, loss].limit[-1]) for loss in LOSSES}
         each = ", ".join(f"{loss} {value:.3f}" for loss, value in ends.items())
         checks.append(holds(all(q < value < 0.5 for value in ends.values()), f"q = {q:g}: between q and 1/2: {each}"))
     return verdict("the error of every loss follows its equation", checks)
@@ -94,17 +93,19 @@ def _verdict(found: dict[Any, Any], dim: int, seeds: int) -> Verdict:
 
 def draw(data: xr.Dataset) -> Figure:
     """A panel for each share of flipped labels."""
+    from twolayer.plot.style import DIRECTIONS, GREY
+
     chosen = told(data)
     drawn, axes = sheet(len(chosen.flips), width=4.2)
     for ax, q in zip(axes, chosen.flips, strict=True):
-        for loss, colour in COLOURS.items():
+        for loss, colour, dash in zip(LOSSES, DIRECTIONS, ("-", "--", "-."), strict=False):
             row = data.isel(row=int(np.flatnonzero((data.flips == q) & (data.loss == loss))[0]))
-            ax.plot(data.alpha, row.limit, color=colour, label=f"ODE, {loss} loss")
+            ax.plot(data.alpha, row.limit, dash, color=colour, label=f"ODE, {loss} loss")
             mean, error = row.error.values[1:].T
             marks: Options = {"ls": "", "marker": MARKERS[loss], "ms": 3, "mfc": "none", "lw": 0.8}
             ax.errorbar(data.alpha[1:], mean, 3 * error, color=colour, label=f"chain, {loss} loss", **marks)
         if q:
-            ax.axhline(q, color="#888888", lw=0.8, ls=":")
+            ax.axhline(q, color=GREY, lw=0.8, ls=":")
         ax.set(xlabel=r"$\alpha$ = samples / $d$", title=f"{q:.0%} of the labels flipped" if q else "true labels")
         ax.set_yscale("log")
     axes[0].set_ylabel("classification error")

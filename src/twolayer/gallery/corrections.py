@@ -32,7 +32,7 @@ SHARE = 0.1  # of an exponent
 @figure(
     "corrections",
     "size of the corrections at finite d, each switched off by name, against d",
-    quick={"dims": (1000, 10_000), "time": 0.2},
+    quick={"dims": (1000, 3000, 10_000), "time": 0.2},
     group="phase-diagram",
 )
 def corrections(
@@ -49,8 +49,8 @@ def corrections(
     """Largest change of any overlap M at time t; nothing here is random."""
     if delta <= 1 - mu:
         raise InputError(f"Argument `delta` must be above 1 − mu, where gradient flow is the limit, but got {delta}.")
-    if len(dims) < 2:
-        raise InputError(f"Argument `dims` must hold at least two dimensions, but got {len(dims)}.")
+    if len(set(dims)) < 3:
+        raise InputError(f"Argument `dims` must hold at least three dimensions, but got {dims}.")
     problem = tl.Problem(tl.Teacher(activation, k=2), activation, width=2, noise=0.01)
     algorithm = tl.SGD(lr=gamma * tl.d**-delta, batch=tl.d**mu, geometry="projected")
     names = tuple(choice("names", name, NAMES) for name in names)

@@ -219,13 +219,11 @@ def draw(data: xr.Dataset) -> Figure:
     first = data.isel(width=0)
     fewer = first.time_steps / data.time_steps
     error = fewer * np.hypot(first.error / first.time, data.error / data.time).where(data.width > first.width, 0.0)
-    gain.plot(data.fine, data.gain_line, color=COLOURS["theory"], label="leading order, $C_1/C_p$")
+    gain.plot(data.fine, data.gain_line, "--", color=COLOURS["annealed"], label="leading order, $C_1/C_p$")
     limit = float(data.gain_limit)
     gain.axhline(limit, color=GREY, ls=":", lw=1.2, label=rf"$(12+\Delta)/(2+\Delta) = {limit:.3g}$")
     finite = data.corrected_line[0] / data.corrected_line
-    gain.plot(
-        data.every, finite, "--", color=COLOURS["annealed"], label=f"corrected formula, $d = {power(chosen.dim)}$"
-    )
+    gain.plot(data.every, finite, color=COLOURS["corrected"], label=f"corrected formula, $d = {power(chosen.dim)}$")
     points(gain, data.width, fewer, error, COLOURS["chain"], "chain")
     gain.set(xlabel="width $p$", ylabel="steps of one neuron / steps", ylim=(0, None), xticks=data.width)
     gain.set_title("gain of width")

@@ -11,7 +11,6 @@ Right: what the noise leaves in the weights, Q − M², at the end of the run. T
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -25,11 +24,7 @@ from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.statistics import standard_error
 
-STYLES: dict[str, Options] = {
-    "plain": {"color": "#d95f02", "marker": "s"},
-    "clipped": {"color": "#1f77b4", "marker": "o"},
-    "normalised": {"color": "#1b9e77", "marker": "^"},
-}
+MARKS = {"clipped": "o", "plain": "s", "normalised": "^"}
 FINITE = 4.0  # runs differ from their limit by no more than this over d
 CLOSE = 0.1  # of the excess risk: deviations from the equation that have to be seen
 BENT = 0.08  # of an exponent: what next orders change it by over few decades
@@ -117,7 +112,7 @@ def _verdict(data: xr.Dataset, nu: float) -> Verdict:
     for name in data.cut.values:
         runs, limit = data.excess.sel(rule=name).values[:, 1:], data.limit.sel(cut=name).values[10::10]
         errors = standard_error(runs)
-        room: Any = {"resolution": CLOSE, "allowance": FINITE / wide, "freedom": len(runs) - 1.0}
+        room: Options = {"resolution": CLOSE, "allowance": FINITE / wide, "freedom": len(runs) - 1.0}
         checks.append(
             largest(f"{name}, d = {wide}: excess risk of the runs − ODE", runs.mean(0) - limit, errors, **room)
         )
@@ -131,24 +126,26 @@ def _verdict(data: xr.Dataset, nu: float) -> Verdict:
 
 def draw(data: xr.Dataset) -> Figure:
     """Excess risks along the run, and what the noise leaves against the dimension."""
+    from twolayer.plot.style import DIRECTIONS
+
     chosen = told(data)
     drawn, (left, right) = sheet(2, width=4.6)
     wide = int(data.dim.values.max())
-    for name, style in STYLES.items():
-        marks: Options = {**style, "ls": "", "ms": 4, "mfc": "none"}
+    for (name, marker), colour in zip(MARKS.items(), DIRECTIONS, strict=False):
+        marks: Options = {"color": colour, "marker": marker, "ls": "", "ms": 4, "mfc": "none"}
         runs = data.excess.sel(rule=name).values
         low, middle, high = np.quantile(runs, (0.1, 0.5, 0.9), axis=0)
-        left.fill_between(data.alpha, low, high, color=style["color"], alpha=0.15, lw=0)
+        left.fill_between(data.alpha, low, high, color=colour, alpha=0.15, lw=0)
         left.plot(data.alpha[1:], middle[1:], label=f"{name}, d = {wide}", **marks)
         left_over = np.median(data.left.sel(rule=name).values, axis=1)
         right.plot(data.dim, left_over, label=name, **{**marks, "ms": 5})
         if name in data.cut.values:
-            left.plot(data.fine_alpha, data.limit.sel(cut=name), color=style["color"], label=f"{name}, ODE")
-            right.axhline(float(data.limit_left.sel(cut=name)), color=style["color"], label=f"{name}, ODE")
+            left.plot(data.fine_alpha, data.limit.sel(cut=name), color=colour, label=f"{name}, ODE")
+            right.axhline(float(data.limit_left.sel(cut=name)), color=colour, label=f"{name}, ODE")
         else:
-            left.plot(data.alpha, runs[0], color=style["color"], lw=0.8, label="one of these runs")
+            left.plot(data.alpha, runs[0], color=colour, lw=0.8, label="one of these runs")
             law = left_over[0] * (data.dim / data.dim[0]) ** (2 / chosen.nu - 1)
-            right.plot(data.dim, law, "--", color=style["color"], label=rf"$d^{{2/\nu - 1}}$, $\nu$ = {chosen.nu:g}")
+            right.plot(data.dim, law, "--", color=colour, label=rf"$d^{{2/\nu - 1}}$, $\nu$ = {chosen.nu:g}")
     left.set(
         xlabel=r"$\alpha$ = samples / $d$", ylabel="excess risk", yscale="log", title="medians, 10 to 90 % of runs"
     )

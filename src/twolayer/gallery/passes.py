@@ -27,7 +27,6 @@ from twolayer.numerics.errors import positive_integer, require
 from twolayer.numerics.significance import limit_of
 from twolayer.numerics.statistics import standard_error
 
-HUES = ("#440154", "#443983", "#31688e", "#21918c", "#35b779", "#90d743", "#d8c020")
 PER_DIMENSION = 3.0  # what a finite dimension may add to a risk, over d
 TARGET = "tanh(2*z1)"
 BEST_AT = 25  # numbers of samples at which the best possible is known
@@ -170,11 +169,12 @@ def _verdict(data: xr.Dataset, noise: float, seeds: int, dim: int) -> Verdict:
 def draw(data: xr.Dataset) -> Figure:
     """Excess and training risk after every pass, and how many passes are online."""
     from twolayer.plot.best_possible import best_line
+    from twolayer.plot.style import COLOURS, DIRECTIONS
 
     drawn, (risks, training, answer) = sheet(3)
     passed, shown = data.passed.values, {float(a): i for i, a in enumerate(data.theory.values)}
     for i, alpha in enumerate(data.alpha.values):
-        hue, seen = HUES[i % len(HUES)], alpha * passed
+        hue, seen = DIRECTIONS[i], alpha * passed
         risks.plot(seen[1:], data.online.values[i, 1:], color="0.6", lw=3, zorder=1, label="ODE" if not i else None)
         for ax, name in ((risks, "excess_risk"), (training, "train_risk")):
             points(
@@ -187,10 +187,10 @@ def draw(data: xr.Dataset) -> Figure:
             )
             if alpha in shown:
                 limit = data[f"{name}_limit"].values[shown[alpha]]
-                ax.plot(seen[1:], limit[1:], color=hue, lw=1.4)
+                ax.plot(seen[1:], limit[1:], color=hue, lw=1.4, label=rf"DMFT, $\alpha = {alpha:g}$")
     best_line(risks, data.seen, data.best)
     counts = online_passes(data)
-    answer.plot(data.alpha.values, counts, "o-", color="#1a1a1a")
+    answer.plot(data.alpha.values, counts, "o-", color=COLOURS["theory"])
     last = data.sizes["passed"] - 1
     answer.set(
         xscale="log", ylim=(0, last + 0.5), xlabel=r"$\alpha = n/d$", title=f"passes within {OFF:.0%} of the ODE"
@@ -203,6 +203,6 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         drawn,
         data,
-        f"lr = {told(data).gamma:g}/d, batch 1; points runs at d = {told(data).dim}, lines small-batch DMFT",
+        f"lr = {told(data).gamma:g}/d, batch 1; points: runs at d = {told(data).dim}; lines: small-batch DMFT",
     )
     return drawn

@@ -124,7 +124,7 @@ def _passed(t: np.ndarray, apart: np.ndarray) -> float:
 
 def draw(data: xr.Dataset) -> Figure:
     """Risks along the plateau, and its length against the number of distinct variances."""
-    from twolayer.plot.style import DIRECTIONS
+    from twolayer.plot.style import COLOURS, DIRECTIONS
 
     figure, (left, right) = sheet(2, width=4.6, height=3.7)
     spread = float(data.spread[-1])
@@ -134,7 +134,7 @@ def draw(data: xr.Dataset) -> Figure:
     left.set(yscale="log", xlabel="time $t$", ylabel="excess risk, from small overlaps")
     left.legend(fontsize="small")
     counts, names = data["count"].values, ("from the plateau", "from small overlaps")
-    right.plot(1, 1, "k*", ms=8, label="one variance")
+    right.plot(1, 1, "*", color=COLOURS["theory"], ms=8, label="one variance")
     for i, v in enumerate(data.spread.values):
         colour = DIRECTIONS[i % len(DIRECTIONS)]
         right.plot([1, counts[-1]], np.full(2, 1 / (1 + v**2)), color=colour, lw=1, label=f"$1/(1 + v^2)$, $v = {v:g}$")

@@ -35,13 +35,13 @@ WORDS = {
     "replacement": "with replacement",
     "repeat": "each as often, then a fresh one",
 }
-HUES = {
-    "full": "#1a1a1a",
-    "sequence": "#0072b2",
-    "reshuffled": "#009e73",
-    "subset": "#e69f00",
-    "replacement": "#d55e00",
-    "repeat": "#cc79a7",
+LOOKS: dict[str, tuple[str, str, float]] = {  # marker, dash and size: patterns that learn alike stay visible
+    "full": ("o", "-", 4.0),
+    "sequence": ("s", "-", 7.0),
+    "reshuffled": ("^", "--", 4.0),
+    "subset": ("D", "-", 6.5),
+    "replacement": ("v", "--", 3.5),
+    "repeat": ("P", "-.", 4.5),
 }
 JUDGED = ("M", "Q", "train_risk", "risk")
 TARGET = "tanh(z1 + He2(z2)/2) + z2/2"
@@ -109,26 +109,26 @@ def _verdict(pairs: dict[str, StepPair], dim: int) -> Verdict:
 def draw(data: xr.Dataset) -> Figure:
     """Test risk, training risk and an overlap of every pattern."""
     from twolayer.plot.best_possible import best_line
+    from twolayer.plot.style import DIRECTIONS
 
-    names = [name for name in PATTERNS if f"risk_{name}" in data]
     drawn, (risks, training, overlaps) = sheet(3)
-    for name in names:
-        x, label = data[f"alpha_{name}"].values, WORDS[name]
-        for ax, word in ((risks, "risk"), (training, "train_risk")):
-            theory, mean, se = (data[f"{word}_{name}{suffix}"].values for suffix in ("", "_runs", "_runs_error"))
-            ax.plot(x, theory, color=HUES[name], lw=1.4)
-            points(ax, x, mean, se, HUES[name], label)
-        theory, mean, se = (data[f"M_{name}{suffix}"].values[:, 0, 0] for suffix in ("", "_runs", "_runs_error"))
-        overlaps.plot(x, theory, color=HUES[name], lw=1.4)
-        points(overlaps, x, mean, se, HUES[name], label)
+    for (name, (marker, dash, size)), colour in zip(LOOKS.items(), DIRECTIONS, strict=False):
+        if f"risk_{name}" not in data:
+            continue
+        x = data[f"alpha_{name}"].values
+        for ax, word in ((risks, "risk"), (training, "train_risk"), (overlaps, "M")):
+            rows = [data[f"{word}_{name}{suffix}"].values for suffix in ("", "_runs", "_runs_error")]
+            theory, mean, se = (row[:, 0, 0] if word == "M" else row for row in rows)
+            ax.plot(x, theory, ls=dash, color=colour, lw=1.4, label=f"DMFT, {WORDS[name]}")
+            points(ax, x, mean, se, colour, f"runs, {WORDS[name]}", marker, "none" if size > 6 else None, size)
     chosen = told(data)
     if (chosen.alpha, chosen.noise) == BEST[0][1:]:
         best_line(risks, [chosen.alpha], [BEST[1] + chosen.noise / 2], "best possible, whatever the method")
     risks.set(title="test risk", ylabel="risk")
     training.set(title="training risk")
     overlaps.set(title="overlap $M_{11}$")
-    risks.legend(fontsize=7)
     for ax in (risks, training, overlaps):
         ax.set_xlabel("samples seen / $d$")
-    headline(drawn, data, f"{chosen.alpha:g} d samples; lines DMFT, points runs at d = {chosen.dim} (bars: 2 s.e.)")
+    drawn.legend(*risks.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=7.5)
+    headline(drawn, data, f"{chosen.alpha:g} d samples; runs at d = {chosen.dim} (bars: 2 s.e.)")
     return drawn

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -25,6 +24,7 @@ from twolayer.gallery.shared.judging import Check, Verdict, between, holds, near
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.statistics import standard_error
+from twolayer.task.scaling import Scaling
 
 NOISE, START, SPAN = 0.5, 0.1, 40.0  # Δ, m at the start, and the length of the run in samples/d
 FASTEST = 1 / (12 + NOISE)
@@ -35,7 +35,7 @@ LAWS = {
     "late cosine": FASTEST / d * tl.schedules.cosine(18, floor=0.1, after=22),
     "inverse": FASTEST / d * tl.schedules.inverse(scale=4, after=22),
 }
-COLOURS = dict(zip((*LAWS, "best"), ("#1f77b4", "#d95f02", "#e6ab02", "#1b9e77", "#1a1a1a"), strict=True))
+LOOKS = (("o", "-"), ("s", "--"), ("^", "-."), ("D", (0, (4, 1, 1, 1, 1, 1))))  # marker and dash of each law
 CLOSE = 0.1  # what a finite dimension may change, of the risk
 
 
@@ -63,7 +63,7 @@ def schedules_plateau(*, seed: int = 0, dim: int = 4000, seeds: int = 128) -> Fi
     return Finding(data, _verdict(data), task_of(PROBLEM))
 
 
-def _runs(law: Any, dim: int, seeds: int, seed: int) -> dict[str, np.ndarray]:
+def _runs(law: Scaling, dim: int, seeds: int, seed: int) -> dict[str, np.ndarray]:
     algorithm, start = tl.SGD(law, geometry="projected"), tl.Overlaps([[1.0]], [[START]])
     limit = tl.solve(PROBLEM, algorithm, tl.ODE(), start, alpha=SPAN, save=80)
     runs = tl.solve(PROBLEM, algorithm, tl.Chain(dim), start, alpha=SPAN, save=80, seeds=seeds, seed=seed)
@@ -81,7 +81,7 @@ def _best(alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _flow(law: str) -> float:
     """The excess risk at the end from the equation of u, by steps of its own."""
-    gammas: dict[str, Callable[[float], Any]] = {
+    gammas: dict[str, Callable[[float], float]] = {
         "constant": lambda s: 0.0445310,
         "cosine": lambda s: FASTEST * (1 + np.cos(np.pi * s / SPAN)) / 2,
         "late cosine": lambda s: FASTEST * (0.1 + 0.9 * (1 + np.cos(np.pi * np.clip((s - 22) / 18, 0, 1))) / 2),
@@ -122,18 +122,21 @@ def _verdict(data: xr.Dataset) -> Verdict:
 
 def draw(data: xr.Dataset) -> Figure:
     """The rates, and the excess risk that they lead to."""
+    from twolayer.plot.style import COLOURS, DIRECTIONS
+
     drawn, (left, right) = sheet(2)
-    for law in LAWS:
-        here, colour = data.sel(law=law), COLOURS[law]
-        left.plot(data.alpha, here.lr, color=colour, label=law)
-        right.plot(data.alpha, here.ode, color=colour)
+    for law, colour, (marker, dash) in zip(LAWS, DIRECTIONS, LOOKS, strict=False):
+        here = data.sel(law=law)
+        left.plot(data.alpha, here.lr, ls=dash, color=colour, label=law)
+        right.plot(data.alpha, here.ode, ls=dash, color=colour, label=f"ODE, {law}")
         low, middle, high = np.quantile(here.chain.values, (0.1, 0.5, 0.9), axis=0)
         right.fill_between(data.alpha, low, high, color=colour, alpha=0.15, lw=0)
-        right.plot(data.alpha[::5], middle[::5], "o", ms=3, color=colour)
-    left.plot(data.alpha, data.best_lr, "--", color=COLOURS["best"], label="best")
-    right.plot(data.alpha, data.best, "--", color=COLOURS["best"])
+        right.plot(data.alpha[::5], middle[::5], marker, ms=3.5, color=colour, label=f"runs, {law}")
+    left.plot(data.alpha, data.best_lr, ":", color=COLOURS["theory"], label="best there can be")
+    right.plot(data.alpha, data.best, ":", color=COLOURS["theory"], label="best there can be")
     left.set(xlabel=r"samples$/d$", ylabel=r"$d\cdot$lr", title="Rate in force")
-    right.set(xlabel=r"samples$/d$", ylabel="excess risk", yscale="log", title="ODE (lines), runs (medians, 80 %)")
+    right.set(xlabel=r"samples$/d$", ylabel="excess risk", yscale="log", title="medians, 80 % of runs")
     left.legend()
-    headline(drawn, data, f"projected, batch 1; runs at d = {told(data).dim}; dashed: the best there can be")
+    right.legend(fontsize=7.5, loc="lower left")
+    headline(drawn, data, f"projected, batch 1; runs at d = {told(data).dim}")
     return drawn

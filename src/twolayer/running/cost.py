@@ -11,27 +11,14 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+from twolayer.numerics.durations import lasting
 from twolayer.running.compare import foreseen
 from twolayer.running.solve import make_task
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Method, Task
 from twolayer.task.problem import Problem
 
-__all__ = ["Cost", "cost_of", "cost_of_comparison", "lasting"]
-
-
-def lasting(seconds: float) -> str:
-    """A duration in words.
-
-    Examples
-    --------
-    >>> lasting(0.2), lasting(90), lasting(600), lasting(1e5)
-    ('1 s', '90 s', '10 min', '28 h')
-    """
-    minutes = seconds / 60
-    if minutes < 2:
-        return f"{max(seconds, 1):.2g} s" if seconds < 99.5 else f"{seconds:.0f} s"
-    return f"{minutes:.3g} min" if minutes < 120 else f"{minutes / 60:.2g} h"
+__all__ = ["Cost", "cost_of", "cost_of_comparison"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -17,7 +17,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from twolayer.numerics.arguments import Options
+from twolayer.numerics.arguments import Array, Options
 
 if TYPE_CHECKING:
     import twolayer as tl
@@ -86,11 +86,21 @@ def known(value: float | None) -> float:
 
 
 def points(
-    ax: Axes, x: Any, y: Any, error: Any, colour: str, label: str, marker: str = "o", face: str | None = None
+    ax: Axes,
+    x: Array,
+    y: Array,
+    error: float | np.ndarray | xr.DataArray,
+    colour: str,
+    label: str,
+    marker: str = "o",
+    face: str | None = None,
+    size: float = 4.5,
 ) -> None:
     """Measured means with bars of two standard errors."""
     fill = face or colour
-    ax.errorbar(x, y, 2 * error, fmt=marker, color=colour, mfc=fill, ms=4.5, capsize=2.5, lw=1.2, label=label, zorder=5)
+    ax.errorbar(
+        x, y, 2 * error, fmt=marker, color=colour, mfc=fill, ms=size, capsize=2.5, lw=1.2, label=label, zorder=5
+    )
 
 
 def median_points(
