@@ -54,6 +54,7 @@ _aliases = (
     "LossFunction",
     "Number",
     "Progress",
+    "Real",
     "Save",
     "TargetLike",
 )

@@ -79,7 +79,9 @@ def test_everything_known_about_a_task(client: httpx.Client) -> None:
         plane["ell"] == 2 and len(plane["cells"]) == len(plane["delta"]) and plane["here"]["regime"] in plane["regimes"]
     )
     best = ask(client, "best", single, alpha=2.0).json()
-    assert best["threshold"] == pytest.approx(0.5, abs=1e-6)
+    assert best["threshold"] == pytest.approx(0.5, abs=1e-6) and best["alpha"][-1] == 2.0
+    known = tl.best_possible("z1**2", [best["alpha"][30]]).excess_risk[0]
+    assert best["excess_risk"][30] == pytest.approx(known, rel=1e-6) and best["excess_risk"][0] == pytest.approx(1.0)
     assert "one neuron" in ask(client, "landscape").json()["refused"], "two neurons have no φ(m)"
     file = ask(client, "netcdf", method="chain").json()
     assert file["name"].endswith(".nc") and len(file["base64"]) > 1000

@@ -509,6 +509,8 @@ def test_bad_points_of_a_mean_field_are_refused() -> None:
     ):
         with pytest.raises(tl.InputError, match=words):
             tl.mean_field.mean_field_at(problem, measure, **arguments)
+    with pytest.raises(tl.InputError, match="`problem` must be a Problem"):
+        tl.mean_field.mean_field_at(3, measure)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("gamma", [0.02, 0.1])

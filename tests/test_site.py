@@ -116,11 +116,11 @@ ELSEWHERE = {
     "Path",
     "Sequence",
 }
-ELSEWHERE |= {"Animation", "np.ndarray", "os.PathLike", "xr.DataArray", "xr.DataTree", "xr.Dataset"}
+ELSEWHERE |= {"Animation", "jax.Array", "np.ndarray", "os.PathLike", "xr.DataArray", "xr.DataTree", "xr.Dataset"}
 
 
 def types_of(function: Any) -> set[str]:
-    """Names in the annotations of a function that are no types of Python, NumPy, xarray or matplotlib."""
+    """Names in the annotations of a function that are no types of Python, NumPy, JAX, xarray or matplotlib."""
     signature = inspect.signature(function)
     asked = [known.annotation for known in signature.parameters.values() if known.name[0] != "_"]
     texts = [getattr(x, "__forward_arg__", x) for x in (*asked, signature.return_annotation)]

@@ -16,7 +16,7 @@ from chance import sigmas
 
 import twolayer as tl
 from twolayer import d
-from twolayer.analysis.stability import critical, newton
+from twolayer.analysis.stability import critical, newton, points
 from twolayer.analysis.stability.linear import Flow
 from twolayer.cli import main
 
@@ -234,6 +234,16 @@ def test_a_committee_specialises_at_the_end_of_its_plateau() -> None:
     assert tl.stability.plateaus(committee(2), algorithm, reverse, tolerance=1e-9).in_order is False
 
 
+def test_a_run_that_has_come_to_rest_keeps_its_plateau(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At rest rounding makes slow points without end, and all of them are one; with all of them the plateau is lost."""
+    problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD(lr="0.05/d", geometry="projected")
+    run = tl.solve(problem, algorithm, tl.ODE(), tl.Overlaps([[1.0]], [[0.01]], dim=10_000), time=100, save=500)
+    found = tl.stability.plateaus(problem, algorithm, run)
+    assert [round(x.point.rate, 6) for x in found] == [2.8] and [x.unstable for x in found.points] == [1, 0]
+    monkeypatch.setattr(points, "APART", -1.0)
+    assert not tl.stability.plateaus(problem, algorithm, run)
+
+
 def test_the_plateau_lengthens_with_the_dimension_as_predicted() -> None:
     """The exact chain of phase retrieval: slope dt/dlog d = 1/(2κ) between two dimensions, within its error."""
     algorithm = tl.SGD(lr=0.02 / d, geometry="projected")
@@ -290,7 +300,8 @@ def test_results_show_themselves() -> None:
         (lambda: tl.fixed_points(SQUARE, tl.SGD(lr="0.05/d * cosine(5)"), near=BASIN), "`lr` must be constant"),
         (lambda: tl.fixed_points(SQUARE, tl.SGD(lr=0.1, batch=2 * d), near=BASIN), "discrete map"),
         (lambda: tl.fixed_points(SQUARE, tl.SGD(lr=0.05 / d), near=BASIN, tolerance=0), "`tolerance` must be"),
-        (lambda: tl.fixed_points(SQUARE, tl.SGD(lr=0.05 / d), near=tl.Overlaps(np.eye(2), np.zeros((2, 1)))), "neuron"),
+        (lambda: tl.fixed_points(SQUARE, tl.SGD(lr=0.05 / d), near=tl.Overlaps(np.eye(2), np.zeros((2, 1)))),
+         "`near` must be overlaps of 1 × 1"),
         (lambda: tl.fixed_points(SQUARE, 0.1, near=BASIN), "`algorithm` must be"),
         (lambda: tl.stability.plateaus(SQUARE, tl.SGD(lr=0.05 / d), 3), "`run` must be"),
         (lambda: tl.critical_lr(tl.Problem("z1", "He2")), "a student that equals its target"),

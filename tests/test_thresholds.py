@@ -23,6 +23,7 @@ from twolayer.analysis.thresholds.level_sets import pieces_of
 from twolayer.analysis.thresholds.one_direction import channel_of, curve_of
 from twolayer.analysis.thresholds.posterior import Posterior
 from twolayer.analysis.thresholds.prediction_error import mmse_of
+from twolayer.analysis.thresholds.staircase import Stair
 from twolayer.analysis.thresholds.state_evolution import StateEvolution
 from twolayer.cli import main
 from twolayer.functions.target import Target
@@ -311,6 +312,27 @@ def test_thresholds_agree_with_the_generative_exponent(target: str) -> None:
     exponent = analysis.generative
     assert (found.alpha == 0) == (exponent == 1)
     assert math.isfinite(found.alpha) == (exponent is not None and exponent <= 2)
+
+
+def test_an_interrupted_search_claims_nothing_of_the_informed_branch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(StateEvolution, "climb", lambda self, q, alpha: 0.1 * alpha * np.eye(2))
+    monkeypatch.setattr(StateEvolution, "fixed_point", stop)
+    with pytest.raises(tl.errors.Interrupted) as caught:
+        tl.best_possible("z1*z2", [1.0, 2.0], noise=0.5)
+    left = caught.value.result
+    assert not left.complete and left.hard is None and "are not known" in str(left) and "no hard phase" not in str(left)
+    assert left.data.branch.values.tolist() == ["uninformed"] and np.isfinite(left.mmse).all()
+    assert len(plot.best_possible(left).axes[1].lines) == 1
+
+
+def test_a_staircase_is_printed_with_its_errors() -> None:
+    found = tl.thresholds("z1**2")
+    steps = [Stair(np.eye(2)[:1], 1, 0.0, 0.0), Stair(np.eye(2)[1:], 2, 0.65242, 1.6e-3)]
+    rows = str(dataclasses.replace(found, trivial=np.eye(2)[:1], staircase=steps)).splitlines()[2:]
+    assert rows == ["at every α > 0    (1, 0)", "from α = 0.6524 ± 0.002  (0, 1)"]
 
 
 def test_message_passing_follows_state_evolution() -> None:

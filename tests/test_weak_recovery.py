@@ -209,6 +209,15 @@ def test_directions_are_recovered_one_after_the_other() -> None:
     assert max(one, two) <= 2 * min(one, two) and second > 2 * first
 
 
+def test_reused_samples_need_no_drift_at_the_start() -> None:
+    """relu has no third Hermite component: fresh samples show nothing of h3 and are refused, reused ones are measured."""
+    problem, algorithm = tl.Problem("h3(z1)", "relu"), {"lr": 0.5, "batch": "2*d", "geometry": "spherical"}
+    found = tl.weak_recovery(problem, tl.SGD(**algorithm, dataset="2*d"), 50, seeds=2, steps=3)
+    assert found.steps.shape == (1, 2) and found.growth is None
+    with pytest.raises(tl.InputError, match="must have a Hermite component"):
+        tl.weak_recovery(problem, tl.SGD(**algorithm), 50, seeds=2, steps=3)
+
+
 def test_reused_samples_recover_what_fresh_ones_do_not() -> None:
     """He3 on batches of order d: most runs stay where they are, unless the same batch comes back."""
     problem = tl.Problem("He3(z1)", "erf")

@@ -141,12 +141,14 @@ def doors(name: str, root: Path) -> list[str]:
     if name in PLAYGROUND:
         ways.append(f'<a class="explore" href="{ADDRESS}#{PLAYGROUND[name]}">Open in the playground</a>')
     lines = [":::{container} doors", " ".join(ways), ":::", ""] if ways else []
-    told = [f"twolayer gallery run {name}"]
-    told += [f"twolayer explore --figure {name}"] if any(x["name"] == name for x in catalogue()["figures"]) else []
-    told += [f"twolayer plot {name}.nc --out {name}.pdf"] if data.exists() else []
-    what = ["make it again: picture, data and verdict", "open it in the explorer", "draw it again from its data"]
+    told = {f"twolayer gallery run {name}": "picture, data and verdict"}
+    told[f"twolayer gallery run {name} --quick"] = "the same, smaller"
+    if any(x["name"] == name for x in catalogue()["figures"]):
+        told[f"twolayer explore --figure {name}"] = "open in the explorer"
+    if data.exists():
+        told[f"twolayer plot {name}.nc --out {name}.pdf"] = "draw from the data"
     width = max(map(len, told))
-    return [*lines, "```sh", *(f"{x:<{width}}  # {y}" for x, y in zip(told, what, strict=False)), "```", ""]
+    return [*lines, "```sh", *(f"{x:<{width}}  # {y}" for x, y in told.items()), "```", ""]
 
 
 def details(name: str, root: Path, kept: dict[str, dict[str, Any]], verdicts: dict[str, dict[str, Any]]) -> str:

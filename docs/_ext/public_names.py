@@ -163,6 +163,23 @@ def link_names(app: Sphinx, doctree: nodes.document) -> None:
         target += literal
 
 
+def link_papers(app: Sphinx, doctree: nodes.document) -> None:
+    """arXiv:2305.18502 leads to the paper."""
+    for text in list(doctree.findall(nodes.Text)):
+        parts = re.split(r"(arXiv:\d{4}\.\d{4,5})", text.astext())
+        if len(parts) == 1 or any(
+            isinstance(above, nodes.reference | nodes.title | nodes.literal | nodes.literal_block)
+            for above in (text.parent, text.parent.parent)
+        ):
+            continue
+        made: list[nodes.Node] = []
+        for part in parts:
+            found = part.startswith("arXiv:")
+            address = f"https://arxiv.org/abs/{part.removeprefix('arXiv:')}"
+            made.append(nodes.reference("", part, refuri=address) if found else nodes.Text(part))
+        text.parent.replace(text, made)
+
+
 def find_short(app: Sphinx, env: Any, node: pending_xref, shown: nodes.Node) -> nodes.Node | None:
     """The entry of a type: signatures say `Clocks`, the entry is that of `twolayer.task.clocks.Clocks`."""
     target = node.get("reftarget", "")
@@ -174,6 +191,12 @@ def find_short(app: Sphinx, env: Any, node: pending_xref, shown: nodes.Node) -> 
         return None
     name = next(iter(found.values()))
     return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, shown)
+
+
+def keep_colons(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """The sentence of a property is no ``type: description``, for which napoleon takes it unless the type is empty."""
+    if what in ("attribute", "property") and lines:
+        lines[0] = f":{lines[0]}"
 
 
 def escape_bars(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
@@ -191,6 +214,8 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("returned", Returned)
     app.add_directive("parts", Parts)
     app.connect("doctree-read", link_names)
+    app.connect("doctree-read", link_papers)
+    app.connect("autodoc-process-docstring", keep_colons, priority=400)  # before napoleon
     app.connect("autodoc-process-docstring", escape_bars)
     app.connect("missing-reference", find_short)
     app.add_role("name", referred)

@@ -201,6 +201,10 @@ test("presets, escape times, landscape, giant steps, a family, by keyboard", asy
   await page.getByRole("combobox", { name: "Family of curves" }).selectOption("learning rates");
   await page.getByText(/^family: lr 0\.02\/d, 0\.04\/d, 0\.08\/d, 0\.16\/d, 0\.32\/d$/).waitFor(PATIENCE);
   await page.screenshot({ path: join(SCREENSHOTS, "explorer-escape.png") });
+  await page.getByRole("checkbox", { name: "best" }).check(); // a dashed line against α, which becomes the clock
+  await page.getByText(/^best possible, from α = 0\.50\d* on$/).waitFor(PATIENCE);
+  await linked(page, ({ best, clock }) => best && clock === "alpha");
+  await page.screenshot({ path: join(SCREENSHOTS, "explorer-best.png") });
   await page.getByRole("combobox", { name: "Open" }).selectOption({ label: "Giant steps: batches of order d, rates of order one" });
   await redrawn(page, escape);
   await linked(page, ({ theory }) => theory === "giantsteps");

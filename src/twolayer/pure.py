@@ -14,8 +14,6 @@ double precision: ``jax.config.update("jax_enable_x64", True)``.
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -35,7 +33,7 @@ from twolayer.gaussian.step_fluctuations import StepNodes
 from twolayer.numerics.arguments import finite_array
 from twolayer.numerics.errors import InputError, Refused, choice, expect, finite_number, positive_integer, require
 from twolayer.numerics.tracing import traced
-from twolayer.numerics.types import Number
+from twolayer.numerics.types import Number, Real
 from twolayer.numerics.wishart import GramFactor
 from twolayer.task.algorithm import SGD
 from twolayer.task.heavy_tails import two_laws
@@ -97,8 +95,8 @@ class MeanAverages(eqx.Module):
     """
 
     engine: Engine
-    layer: Any
-    noise: Any
+    layer: Real
+    noise: Number
 
     def __call__(self, start: Overlaps) -> Averages:
         """The averages at overlaps. Cost that of the engine."""
@@ -163,7 +161,7 @@ class VectorField(eqx.Module):
 
     engine: Engine
     limit: Limit
-    noise: Any
+    noise: Number
     layer: Number
     form: Form = eqx.field(static=True)
     noisy: bool = eqx.field(static=True, default=True)  # False: the second-order part is not even computed
@@ -179,7 +177,7 @@ class VectorField(eqx.Module):
         """
         return y if self.blocks is None else self.blocks.fields(y)
 
-    def rate(self, t: Any, y: Overlap, args: Any = None) -> Overlap:
+    def rate(self, t: Number, y: Overlap, args: object = None) -> Overlap:
         """dy/dt of (Q, M, a).
 
         Parameters
@@ -348,8 +346,8 @@ class Increment(eqx.Module):
     """
 
     kernel: Kernel = eqx.field(static=True)
-    layer: Any
-    noise: Any
+    layer: Real
+    noise: Number
 
     def __call__(
         self,
@@ -500,7 +498,7 @@ class ChainStep(eqx.Module):
 
     at: Reduced = eqx.field(static=True)
     frame: Frame
-    inverse: Any
+    inverse: Real
     layer: Number
 
     @property

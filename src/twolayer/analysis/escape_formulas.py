@@ -23,7 +23,6 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -99,7 +98,7 @@ def cross_noise_of(p: float, noise: float, rho: float) -> float:
     return 16 * (second + 2 * rho * third + rho**2 * fourth)
 
 
-def _density(omega: Any, dim: float) -> Any:
+def _density(omega: float | np.ndarray, dim: float) -> np.ndarray:
     """cos^{d−2} ω, of which the cosine rounds to 1 where d is large."""
     return np.exp((dim - 2) / 2 * np.log1p(-(np.sin(omega) ** 2)))
 

@@ -10,7 +10,6 @@ be larger, and it counts as such in the median and in the distribution.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -135,7 +134,7 @@ def first_passage(result: xr.Dataset) -> Passage:
     outcome = result.outcome.values
     hit = outcome == Outcome.REACHED
 
-    def known(name: str) -> Any:
+    def known(name: str) -> np.ndarray:
         return np.where(hit, result[name].values, np.inf)
 
     lost = int((outcome == Outcome.DIVERGED).sum())

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -31,6 +30,7 @@ from twolayer.numerics.arguments import Array, finite_array
 from twolayer.numerics.errors import InputError, choice, expect, positive_integer, reject, require
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.precision import float64
+from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem
 
@@ -101,8 +101,8 @@ def require_single_index(problem: Problem) -> float:
 
 
 @eqx.filter_jit
-def _averages(engine: Engine, m: Array, a: Any) -> Any:
-    def one(m: Any) -> Any:
+def _averages(engine: Engine, m: Array, a: Real) -> Tree:
+    def one(m: jax.Array) -> tuple[jax.Array, jax.Array]:
         gradient = engine.gradient(jnp.ones((1, 1)), m.reshape(1, 1), a, 0.0)
         return a[0] * gradient.second[0], gradient.star[0, 0]
 
@@ -110,7 +110,7 @@ def _averages(engine: Engine, m: Array, a: Any) -> Any:
 
 
 @eqx.filter_jit
-def _noises(engine: Engine, m: Any, a: Any, noise: Any) -> Any:
+def _noises(engine: Engine, m: Real, a: Real, noise: Number) -> jax.Array:
     return jax.lax.map(lambda m: engine(jnp.ones((1, 1)), m.reshape(1, 1), a, noise).chi[0, 0], m)
 
 
@@ -257,7 +257,7 @@ class PopulationLoss:
         m = np.linspace(0.0, 1.0, 401)[1:-1]
         return bool((self.derivative(m) < 0).all())
 
-    def flow(self, m: Any, step: float = 0.0) -> np.ndarray:
+    def flow(self, m: Array, step: float = 0.0) -> np.ndarray:
         """ṁ per unit of τ = (δ/N)·steps as N → ∞, for a given δ or for δ → 0.
 
         Parameters
@@ -302,7 +302,7 @@ class PopulationLoss:
         speed = self.flow((middle[:, None] + half[:, None] * points).ravel(), step).reshape(len(half), -1)
         return float((half[:, None] * weights / speed).sum())
 
-    def noise(self, m: Any = 0.0) -> np.ndarray:
+    def noise(self, m: Array = 0.0) -> np.ndarray:
         """V(m) = a² E[σ'² e²], label noise included.
 
         Parameters

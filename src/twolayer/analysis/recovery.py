@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -38,6 +38,9 @@ from twolayer.task.method import Until
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 from twolayer.task.schedules import Law
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = ["Recovery", "foreseen_recovery", "largest_overlaps", "recovery", "thresholds_of"]
 
@@ -234,7 +237,7 @@ def recovery(
 
     later = algorithm if descent_lr is None else algorithm.replace(lr=descent_lr)
 
-    def run(algorithm: SGD, threshold: float, starts: Overlaps, seed: int) -> Any:
+    def run(algorithm: SGD, threshold: float, starts: Overlaps, seed: int) -> xr.Dataset:
         options: Options = {"steps": steps, "save": pieces, "until": Until(quantity, threshold)}
         return solve(problem, algorithm, Chain(dim), starts, seed=seed, progress=progress, force=force, **options)
 
@@ -326,7 +329,7 @@ def _prepared(
     algorithm: SGD,
     dim: int,
     threshold: object,
-    start: Any,
+    start: str | Overlaps,
     samples: float | None,
     seeds: int,
     seed: int,

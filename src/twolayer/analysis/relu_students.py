@@ -15,7 +15,7 @@ The bound: where v·z < 0 the label is 0 and no student is negative, so there f 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,10 +23,10 @@ import numpy as np
 import xarray as xr
 
 from twolayer.gaussian.population_gradient import sine_excess
-from twolayer.numerics.arguments import Array, finite_array
+from twolayer.numerics.arguments import Array, End, Save, finite_array
 from twolayer.numerics.errors import InputError, finite_number, positive_integer, require
 from twolayer.numerics.precision import float64
-from twolayer.numerics.types import Number
+from twolayer.numerics.types import Number, Real, Tree
 from twolayer.running.dataset import check_result
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps
@@ -61,22 +61,22 @@ class SymmetricPair(NamedTuple):
     loss: np.ndarray
 
 
-def pair_step(x: Any, y: Any, lr: Any) -> tuple[Any, Any]:
+def pair_step(x: jax.Array, y: jax.Array, lr: Number) -> tuple[jax.Array, jax.Array]:
     """One step of (λ1 − ½, λ2)."""
     theta = jnp.arctan2(y, 0.5 + x)
     sine = jnp.sin(2 * theta) / (2 * math.pi)
     return x * (1 - lr * (1 - theta / math.pi + sine)), y * (1 - lr * (theta / math.pi + x / (0.5 + x) * sine))
 
 
-def pair_loss(x: Any, y: Any) -> Any:
+def pair_loss(x: jax.Array, y: jax.Array) -> Real:
     """L of (λ1 − ½, λ2), without cancellation."""
     theta, square = jnp.arctan2(y, 0.5 + x), (0.5 + x) ** 2 + y**2
     return x**2 + (square * sine_excess(2 * theta) / 2 - jnp.sqrt(square) * sine_excess(theta)) / math.pi
 
 
 @jax.jit
-def _follow(x: Any, y: Any, lr: Number, points: Any) -> Any:
-    def to(carry: Any, ends: Any) -> Any:
+def _follow(x: jax.Array, y: jax.Array, lr: Number, points: jax.Array) -> Tree:
+    def to(carry: Tree, ends: jax.Array) -> Tree:
         out = jax.lax.fori_loop(ends[0], ends[1], lambda _, c: pair_step(c[0], c[1], lr), carry)
         return out, (*out, pair_loss(*out))
 
@@ -84,7 +84,7 @@ def _follow(x: Any, y: Any, lr: Number, points: Any) -> Any:
 
 
 @float64
-def symmetric_pair(lambda1: float, lambda2: float, lr: float, steps: Any, save: Any = "log") -> SymmetricPair:
+def symmetric_pair(lambda1: float, lambda2: float, lr: float, steps: End, save: Save = "log") -> SymmetricPair:
     """Two rectifiers on either side of a unit teacher, w = λ1 v ± λ2 v⊥, by the recursion in two numbers.
 
     Parameters

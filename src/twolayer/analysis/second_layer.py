@@ -12,7 +12,6 @@ the random part of the weights acts as a kernel that Ω does not show.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -30,6 +29,7 @@ from twolayer.numerics.html import field_summary
 from twolayer.numerics.precision import float64
 from twolayer.numerics.quadrature_rules import sobol_normals
 from twolayer.numerics.random import check_seed
+from twolayer.numerics.types import Real, Tree
 from twolayer.running.dataset import check_result, unpack
 from twolayer.running.long_names import with_meanings
 from twolayer.running.work_bounds import check_estimate
@@ -95,10 +95,10 @@ class SecondLayer:
 
 
 @eqx.filter_jit
-def _linear(engine: Engine, Q: Any, M: Any, layers: Any) -> Any:
+def _linear(engine: Engine, Q: Real, M: Real, layers: Real) -> Tree:
     """E[e σ] for the given second layers, and the excess risk of the first of them."""
 
-    def at(point: Any) -> Any:
+    def at(point: tuple[jax.Array, jax.Array]) -> tuple[Real, Real]:
         averages = jax.vmap(lambda a: engine(point[0], point[1], a, 0.0))(layers)
         return averages.second, averages.excess_risk[0]
 

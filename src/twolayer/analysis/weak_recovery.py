@@ -213,7 +213,7 @@ def weak_recovery(
         Runs at each dimension, each from its own start.
     sign : str
         For odd ℓ: ``"positive"`` turns the starts towards the target, ``"negative"`` away from it, ``"random"`` leaves
-        them. For even ℓ signs do not matter.
+        them. For even ℓ signs do not matter, nor where samples come back and the first drift leads nowhere.
     start : str
         ``"random"``: uniform on the sphere; ``"typical"``: |m_0| = d^{−1/2} exactly (one neuron, one direction).
     steps : int, Scaling or str, optional
@@ -240,10 +240,11 @@ def weak_recovery(
     eta, seeds, sizes = _checked(problem, algorithm, dim, threshold, seeds, sign, start, batch_sums)
     seed, _ = check_seed(seed), monitor_for(progress)  # refused before anything is measured
     limits = tuple(_limit(problem, algorithm, size, eta, sign, start, steps) for size in sizes)
+    facing = sign if not algorithm.reused or _draws(problem) else "random"
     rows, sums, each = [], [], []
     parts: list[tuple[Overlaps, Chain | Vectors]] = []
     for size in sizes:
-        starts = _starts(problem, size, seeds, seed, sign, start)
+        starts = _starts(problem, size, seeds, seed, facing, start)
         chosen, batch = batch_sums, algorithm.batch_at(size)
         if chosen == "auto" and batch > GAUSSIAN_ABOVE and not algorithm.reused:
             a = problem.a(seed) if starts.a is None else np.atleast_2d(starts.a)[0]
@@ -377,6 +378,14 @@ def _crossing(predicted: RecoverySteps, dim: int) -> float:
     """
     diffusion = predicted.contraction / dim
     return float((diffusion / predicted.growth) ** (2 / predicted.ell) / diffusion)
+
+
+def _draws(problem: Problem) -> bool:
+    """Whether the first drift leads anywhere: samples that come back show directions to students that it does not."""
+    try:
+        return expansion(problem.target, problem.activation).ell > 0
+    except InputError:
+        return False
 
 
 def _starts(problem: Problem, dim: int, seeds: int, seed: int, sign: str, start: str) -> Overlaps:

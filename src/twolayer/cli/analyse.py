@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING
 
 from twolayer.cli.common import add_common, figure_path, fold, idle, say
+
+if TYPE_CHECKING:
+    from twolayer.numerics.arguments import Json
+    from twolayer.task.inputs import Inputs
 
 EXAMPLES = (
     ("twolayer analyse 'z1 + z1*z2'", "exponents, and what is learned at which step"),
@@ -44,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         files = [str(plot.save_figure(plot.analysis(result), path))]
     fresh, reused = result.staircase(sigma), result.staircase(sigma, reuse=True)
     more = "" if sigma is None else f"\nfresh, {sigma:<16}{fresh}\nreused, {sigma:<15}{reused}"
-    values: dict[str, Any] = {
+    values: Json = {
         "target": result.target.name,
         "latex": result.latex,
         "information": result.information,
@@ -69,13 +73,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _inputs(text: str | None) -> Any:
+def _inputs(text: str | None) -> Inputs | None:
     """The law of inputs, written as the table of a task file."""
     if text is None:
         return None
     from twolayer.files.taskfile import assign
     from twolayer.task.inputs import Inputs
 
-    document: dict[str, Any] = {}
+    document: Json = {}
     assign(document, f"inputs={text}")
     return Inputs.of(document["inputs"])

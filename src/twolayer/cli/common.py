@@ -18,8 +18,12 @@ from twolayer.numerics.errors import InputError, short
 from twolayer.numerics.writing import FIGURES, check_writable, named, write_atomically
 
 if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
     from twolayer.files.taskfile import TaskFile
     from twolayer.numerics.arguments import Json
+    from twolayer.running.comparison import Comparison
 
 __all__ = [
     "CHANGE",
@@ -112,7 +116,7 @@ def wrote(files: list[str]) -> None:
         print(f"wrote {file}")
 
 
-def drawn(args: argparse.Namespace, text: str, values: Json, draw: Callable[[], Any]) -> None:
+def drawn(args: argparse.Namespace, text: str, values: Json, draw: Callable[[], Figure]) -> None:
     """As `tell`; a --out that names a figure is drawn instead."""
     path = None if args.out is None else Path(args.out)
     if path is None or path.suffix not in FIGURES:
@@ -198,7 +202,7 @@ def figure_path(out: str) -> Path:
     return path
 
 
-def keep(result: Any, base: Path, figure: bool = True) -> list[str]:
+def keep(result: xr.Dataset | Comparison, base: Path, figure: bool = True) -> list[str]:
     """Write a result of `solve` or `compare` and its figure, BASE.nc and BASE.png; returns the names of the files.
 
     The figure has the format of BASE where that ends in one.

@@ -21,7 +21,11 @@ from twolayer.cli.solve import told
 from twolayer.numerics.errors import InputError, finite_number, short
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from twolayer.numerics.arguments import Json
+    from twolayer.task.algorithm import SGD
+    from twolayer.task.problem import Problem
 
 EXAMPLES = (
     ("twolayer escape --width 4 --noise 0.1", "formulas, at the rate with the fewest steps"),
@@ -135,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
     if reached < 0.995:
         lines.append(fold(f"the ODE reaches the threshold from {reached:.0%} of the starts"))
 
-    def draw() -> Any:
+    def draw() -> Figure:
         from twolayer import plot
 
         assert times is not None
@@ -169,7 +173,7 @@ def _ratio(args: argparse.Namespace) -> float:
     return rho
 
 
-def _task(args: argparse.Namespace, rho: float | None = None) -> tuple[Any, Any]:
+def _task(args: argparse.Namespace, rho: float | None = None) -> tuple[Problem, SGD]:
     """The problem and the algorithm."""
     from twolayer.task.algorithm import SGD
     from twolayer.task.problem import Problem

@@ -9,6 +9,7 @@ from twolayer.cli.common import CHANGE, add_common, figure_path, fold, idle, one
 from twolayer.numerics.errors import InputError
 
 if TYPE_CHECKING:
+    from twolayer.analysis.stability.points import FixedPoint
     from twolayer.numerics.arguments import Json
 
 EXAMPLES = (
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _point(point: Any) -> Json:
+def _point(point: FixedPoint) -> Json:
     numbers = ("kind", "excess_risk", "residual", "unstable", "neutral", "rate", "distance", "time")
     known = {name: getattr(point, name) for name in numbers}
     values = {"eigenvalues": point.eigenvalues.real, "frequencies": point.eigenvalues.imag}

@@ -10,6 +10,8 @@ from twolayer.numerics.errors import InputError, choice, short
 
 if TYPE_CHECKING:
     from twolayer.numerics.arguments import Json
+    from twolayer.task.algorithm import SGD
+    from twolayer.task.problem import Problem
 
 EXAMPLES = (
     ("twolayer optimise task.toml", "the best rate for the samples of the task's run"),
@@ -110,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _length(
-    args: argparse.Namespace, task: Any, problem: Any, algorithm: Any, stepwise: bool
+    args: argparse.Namespace, task: Any, problem: Problem, algorithm: SGD, stepwise: bool
 ) -> tuple[str | None, float]:
     """Clock and horizon: those given, or as many samples, or steps, as the task's run takes at its own rate.
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twolayer.cli.common import add_common, add_dry_run, add_force, figure_path, fold, idle, one_line_warnings, say
 from twolayer.cli.solve import told
 from twolayer.numerics.errors import InputError, short
 
 if TYPE_CHECKING:
-    from twolayer.numerics.arguments import Json
+    from twolayer.analysis.phases import Phase, PhaseDiagram
+    from twolayer.analysis.weak_recovery import WeakRecovery
+    from twolayer.numerics.arguments import Json, Options
+    from twolayer.running.cost import Cost
+    from twolayer.task.algorithm import SGD
+    from twolayer.task.problem import Problem
 
 EXAMPLES = (
     ("twolayer phase-diagram --target 'He3(z1)'", "lines, optimum, and a diagram in text"),
@@ -87,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
         width=args.width,
     )
     pairs = list(zip(mus, deltas, strict=True))
-    measured: list[Any] = []
+    measured: list[WeakRecovery] = []
     if args.measure is not None:
         if not pairs:
             first = max(0.0, diagram.optimal_mu - SPACING)
@@ -119,7 +124,7 @@ def _folded(text: str) -> str:
     return "\n".join(fold(line, then="    ") if line else line for line in text.splitlines())
 
 
-def _task(args: argparse.Namespace, ell: int, mu: float, delta: float) -> tuple[Any, Any]:
+def _task(args: argparse.Namespace, ell: int, mu: float, delta: float) -> tuple[Problem, SGD]:
     """The problem and the algorithm at a point of the plane."""
     from twolayer.task.algorithm import SGD
     from twolayer.task.problem import Problem
@@ -131,24 +136,24 @@ def _task(args: argparse.Namespace, ell: int, mu: float, delta: float) -> tuple[
     return problem, SGD(lr, batch, args.loss, args.geometry)
 
 
-def _forecast(args: argparse.Namespace, ell: int, pairs: list[tuple[float, float]], dims: list[int]) -> Any:
+def _forecast(args: argparse.Namespace, ell: int, pairs: list[tuple[float, float]], dims: list[int]) -> Cost:
     from twolayer.analysis.weak_recovery import foreseen_recovery
     from twolayer.running.cost import Cost
 
     seed, points = args.seed or 0, [_task(args, ell, mu, delta) for mu, delta in pairs]
-    options = {"threshold": args.threshold, "seeds": args.measure, "seed": seed, "sign": args.sign}
+    options: Options = {"threshold": args.threshold, "seeds": args.measure, "seed": seed, "sign": args.sign}
     return Cost.total([foreseen_recovery(*point, dims, **options) for point in points])
 
 
-def _measure(args: argparse.Namespace, ell: int, mu: float, delta: float, dims: list[int]) -> Any:
+def _measure(args: argparse.Namespace, ell: int, mu: float, delta: float, dims: list[int]) -> WeakRecovery:
     from twolayer.analysis.weak_recovery import weak_recovery
 
-    options = {"threshold": args.threshold, "seeds": args.measure, "seed": args.seed or 0, "sign": args.sign}
+    options: Options = {"threshold": args.threshold, "seeds": args.measure, "seed": args.seed or 0, "sign": args.sign}
     options["force"] = args.force
     return weak_recovery(*_task(args, ell, mu, delta), dims, **options)
 
 
-def _values(diagram: Any, points: list[Any], measured: list[Any]) -> Json:
+def _values(diagram: PhaseDiagram, points: list[Phase], measured: list[WeakRecovery]) -> Json:
     values: Json = {
         **dataclasses.asdict(diagram),
         "lines": {name: dataclasses.asdict(line) for name, line in diagram.lines.items()},

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twolayer.cli.common import emit, fold, one_line_warnings, wrote
 from twolayer.files.catalogue import gallery
@@ -15,6 +15,7 @@ from twolayer.numerics.errors import InputError, RunFailed, choice
 from twolayer.numerics.writing import check_writable
 
 if TYPE_CHECKING:
+    from twolayer.gallery.shared.registry import Plate
     from twolayer.numerics.arguments import Options
 
 __all__ = ["make_many", "make_one"]
@@ -76,7 +77,7 @@ def make_many(args: argparse.Namespace, names: list[str]) -> int:
     return int("differs" in words or "failed" in words)
 
 
-def _made(args: argparse.Namespace, name: str, folder: Path, settings: Options) -> tuple[Any, list[str]]:
+def _made(args: argparse.Namespace, name: str, folder: Path, settings: Options) -> tuple[Plate, list[str]]:
     """The figure and its files, put on record if asked for."""
     from twolayer.gallery.shared.records import record
     from twolayer.gallery.shared.registry import files_of, run

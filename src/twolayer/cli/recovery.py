@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twolayer.cli.common import add_common, add_dry_run, add_force, check_report, drawn, fold, idle, one_line_warnings
 from twolayer.cli.solve import told
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from twolayer.numerics.arguments import Json
 
 EXAMPLES = (
@@ -106,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         lines += [fold(line, then="    ") for line in str(found).splitlines()]
         lines.append(f"censored after {found.samples:.4g} samples: {found.censored[0]} and {found.censored[1]}")
 
-    def draw() -> Any:
+    def draw() -> Figure:
         from twolayer import plot
 
         noise = f", Δ = {args.noise:g}" if args.noise else ""

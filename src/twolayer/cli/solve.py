@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twolayer.cli.common import (
     CHANGE,
@@ -21,6 +21,8 @@ from twolayer.cli.common import (
 )
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from twolayer.numerics.arguments import Json
 
 EXAMPLES = (
@@ -44,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def summary(dataset: Any) -> Json:
+def summary(dataset: xr.Dataset) -> Json:
     """The end of a run in a few numbers."""
     risk = dataset.risk.values[:, -1]
     # of a run in stages every seed has its own clock, and the last stage tells how it ended
@@ -66,12 +68,12 @@ def summary(dataset: Any) -> Json:
     }
 
 
-def failed(dataset: Any) -> bool:
+def failed(dataset: xr.Dataset) -> bool:
     """Whether no seed got to an end that was asked for."""
     return all(o in ("diverged", "max_steps") for o in dataset.outcome.values.reshape(dataset.sizes["seed"], -1)[:, -1])
 
 
-def report(dataset: object, files: list[str], as_json: bool, **more: object) -> int:
+def report(dataset: xr.Dataset, files: list[str], as_json: bool, **more: object) -> int:
     """Print the summary; exit code 1 if no seed finished."""
     values = summary(dataset)
     if as_json:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twolayer.cli.common import add_common, fold, idle, tell, wrapped
 from twolayer.files.catalogue import zoo_titles
 from twolayer.numerics.durations import lasting
 
 if TYPE_CHECKING:
+    from twolayer.files.zoo import Setup
     from twolayer.numerics.arguments import Json
 
 EXAMPLES = (
@@ -53,7 +54,7 @@ def _folded(text: str) -> str:
     return "\n".join(fold(line, then=" " * 11 if line[10:11] == " " else "  ") for line in text.splitlines())
 
 
-def _plain(setup: Any) -> Json:
+def _plain(setup: Setup) -> Json:
     """A set-up as plain values."""
     return {
         "title": setup.title,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from twolayer.compiled.shape import Shape
 from twolayer.compiled.stepper import STREAMS, WrittenStepper
 from twolayer.loops.stopping import Lane
 from twolayer.numerics.arguments import Notes
+from twolayer.numerics.types import Real, Tree
 from twolayer.task.method import Snapshot
 
 __all__ = ["CompiledStepper", "LaneGroup"]
@@ -49,7 +49,7 @@ class CompiledStepper(WrittenStepper):
         rows = self.rows()
         return np.broadcast_to(rows, (lanes, rows.shape[1]))
 
-    def run(self, carry: Any, start: Any, stop: Any) -> Any:
+    def run(self, carry: Tree, start: Real, stop: Real) -> Tree:
         """Compiled steps of all seeds."""
         state, lane = carry
         full = np.concatenate([state, *(np.asarray(x, float) for x in lane)], axis=1)

@@ -9,6 +9,7 @@ as long as it has few numbers: at p = 8 such a kernel takes minutes to compile.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,13 +20,14 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from twolayer.compiled.arrays import Arrays, Columns
 from twolayer.compiled.batch import few_samples
-from twolayer.compiled.shape import Row, Shape, UnrolledNumbers, UnrolledState
+from twolayer.compiled.shape import Quantity, Row, Shape, UnrolledNumbers, UnrolledState
 from twolayer.compiled.step import new_state
 from twolayer.compiled.stepper import STREAMS, WrittenStepper
 from twolayer.equations.orthogonal import overlaps
 from twolayer.loops.stopping import DIVERGED, Lane, Watch, accept
 from twolayer.numerics import random
 from twolayer.numerics.arguments import Notes
+from twolayer.numerics.types import Real, Tree
 from twolayer.numerics.wishart import DEGREE
 from twolayer.task.method import Snapshot
 
@@ -37,12 +39,12 @@ LONGEST = 150  # p² (p + min(p, n_b)) up to which the steps are one kernel, eve
 LONGEST_COLUMNS = 600  # and with neurons side by side, if p is a power of two
 STEPS = 64  # and steps whose normals are held, at most
 
-OVER_SEEDS = PartitionSpec("seeds")  # type: ignore[no-untyped-call]
+OVER_SEEDS: Any = PartitionSpec("seeds")  # type: ignore[no-untyped-call]
 LAST_OVER_SEEDS = PartitionSpec(None, "seeds")  # type: ignore[no-untyped-call]
 EVERYWHERE = PartitionSpec()  # type: ignore[no-untyped-call]
 
 
-def watched(shape: Shape, code: Arrays, W: Any) -> Any:
+def watched(shape: Shape, code: Arrays, W: Sequence[Row]) -> jax.Array:
     """‖M‖ or M_11 of rows written out; 0 where nothing is watched."""
     if shape.quantity is None:
         return jnp.zeros_like(W[0][0])
@@ -52,7 +54,15 @@ def watched(shape: Shape, code: Arrays, W: Any) -> Any:
     return jnp.sqrt(code.total(sum(m * m for row in M for m in row)))
 
 
-def one_step(shape: Shape, code: Arrays, numbers: Any, normal: Any, carry: Any, number: Any, stop: Any) -> Any:
+def one_step(
+    shape: Shape,
+    code: Arrays,
+    numbers: Sequence[Quantity] | Real,
+    normal: Callable[[int], Quantity],
+    carry: Tree,
+    number: Real,
+    stop: Real,
+) -> Tree:
     """Step ``number`` of seeds side by side.
 
     ``normal(i)`` are the normals of the samples and then those of the Gram factor; the carry is the states and their
@@ -69,13 +79,13 @@ def one_step(shape: Shape, code: Arrays, numbers: Any, normal: Any, carry: Any, 
     return accept(old, new, lane, size, watched(shape, code, new.W), watch, number, number < stop)
 
 
-def draw(shape: Shape, keys: Any, first: Any, steps: int) -> Any:
+def draw(shape: Shape, keys: Real, first: Real, steps: int) -> jax.Array:
     """Normals (steps, draws, seeds) of a block of steps."""
     width = shape.rank + shape.p + 1
     own = np.concatenate([nu * width + np.arange(shape.used) for nu in range(shape.batch)]).astype(np.uint32)
     number = (first + jnp.arange(steps)[:, None]).astype(jnp.uint32)[:, None]
 
-    def of(role: int, index: np.ndarray) -> Any:
+    def of(role: int, index: np.ndarray) -> jax.Array:
         return random.quantile(*random.threefry((keys[2 * role], keys[2 * role + 1]), number, index[:, None]))
 
     return jnp.concatenate([of(0, own), of(1, np.arange(shape.entries, dtype=np.uint32))], axis=1)
@@ -101,13 +111,13 @@ def kernel(
     given, filled = rest[: len(rest) // 2], rest[len(rest) // 2 :]
     code, size = (Columns(shape.p), shape.p) if columns else (Arrays(), 1)
 
-    def line(x: Any) -> Any:
+    def line(x: jax.Array) -> jax.Array:
         return x[None] if columns else x
 
     own = [line(numbers[i, ...]) for i in range(numbers.shape[0])]
     first, last = line(start[...]), line(stop[...])
 
-    def body(s: Any, carry: Any) -> Any:
+    def body(s: jax.Array, carry: Tree) -> Tree:
         return one_step(shape, code, own, lambda i: line(normals[s, i, ...]), carry, first + s, last)
 
     state = opened(shape, columns, given[0])
@@ -119,8 +129,15 @@ def kernel(
 
 
 def as_kernel(
-    shape: Shape, columns: bool, steps: Any, numbers: Any, normals: Any, carry: Any, first: Any, stop: Any
-) -> Any:
+    shape: Shape,
+    columns: bool,
+    steps: jax.Array,
+    numbers: jax.Array,
+    normals: jax.Array,
+    carry: Tree,
+    first: jax.Array,
+    stop: jax.Array,
+) -> Tree:
     """A block of steps as one kernel."""
     from jax.experimental import pallas as pl  # takes half a second, and only GPUs need it
     from jax.experimental.pallas import triton
@@ -148,20 +165,28 @@ def as_kernel(
     return state, Lane(*lane)
 
 
-def in_registers(shape: Shape, *rest: Any) -> Any:
+def in_registers(shape: Shape, *rest: Tree) -> Tree:
     """A block of steps as one kernel, every number by itself."""
     return as_kernel(shape, False, *rest)
 
 
-def in_columns(shape: Shape, *rest: Any) -> Any:
+def in_columns(shape: Shape, *rest: Tree) -> Tree:
     """The same with neurons side by side, which makes shorter code."""
     return as_kernel(shape, True, *rest)
 
 
-def in_memory(shape: Shape, steps: Any, numbers: Any, normals: Any, carry: Any, first: Any, stop: Any) -> Any:
+def in_memory(
+    shape: Shape,
+    steps: jax.Array,
+    numbers: jax.Array,
+    normals: jax.Array,
+    carry: Tree,
+    first: jax.Array,
+    stop: jax.Array,
+) -> Tree:
     """The same in operations of XLA."""
 
-    def body(s: Any, carry: Any) -> Any:
+    def body(s: jax.Array, carry: Tree) -> Tree:
         old = opened(shape, False, carry[0]), carry[1]
         state, lane = one_step(shape, Arrays(), numbers, lambda i: normals[s, i], old, first + s, stop)
         return jnp.stack(in_line(state)), lane
@@ -169,7 +194,7 @@ def in_memory(shape: Shape, steps: Any, numbers: Any, normals: Any, carry: Any, 
     return jax.lax.fori_loop(0, steps, body, carry)
 
 
-def kernel_for(shape: Shape) -> Any:
+def kernel_for(shape: Shape) -> Callable[..., Tree]:
     """How a block of steps is taken here."""
     length, even = shape.p**2 * (shape.p + shape.rows), shape.p & (shape.p - 1) == 0
     if jax.default_backend() not in ("gpu", "cuda"):
@@ -180,7 +205,16 @@ def kernel_for(shape: Shape) -> Any:
 
 
 @partial(jax.jit, static_argnames=("shape", "mesh", "block"))
-def advance(shape: Shape, mesh: Any, block: Any, numbers: Any, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
+def advance(
+    shape: Shape,
+    mesh: Mesh,
+    block: Callable[..., Tree],
+    numbers: jax.Array,
+    keys: jax.Array,
+    carry: Tree,
+    start: jax.Array,
+    stop: jax.Array,
+) -> Tree:
     """Steps start … stop − 1 of all seeds, a share on each device.
 
     They are the last axis of states, keys and numbers, with places that no seed takes, and the first one of their
@@ -188,14 +222,16 @@ def advance(shape: Shape, mesh: Any, block: Any, numbers: Any, keys: Any, carry:
     """
     state, lane = carry
 
-    def along(x: Any, beyond: float = 0) -> Any:
+    def along(x: jax.Array, beyond: float = 0) -> jax.Array:
         return jnp.pad(x[:, 0], (0, keys.shape[1] - len(x)), constant_values=beyond)
 
-    def share(numbers: Any, keys: Any, carry: Any, start: Any, stop: Any, longest: Any) -> Any:
+    def share(
+        numbers: jax.Array, keys: jax.Array, carry: Tree, start: jax.Array, stop: jax.Array, longest: jax.Array
+    ) -> Tree:
         draws = shape.batch * shape.used + shape.entries
         at_once = int(np.clip(HELD // (draws * len(start)), 1, STEPS))
 
-        def one(b: Any, carry: Any) -> Any:
+        def one(b: jax.Array, carry: Tree) -> Tree:
             first, left = start + b * at_once, longest - b * at_once
             normals = draw(shape, keys, first, at_once)
             return block(shape, jnp.minimum(left, at_once), numbers, normals, carry, first, stop)
@@ -212,21 +248,21 @@ def advance(shape: Shape, mesh: Any, block: Any, numbers: Any, keys: Any, carry:
 
 
 @partial(jax.jit, static_argnames=("mesh", "places"))
-def spread_out(state: Any, mesh: Any, places: int) -> Any:
+def spread_out(state: jax.Array, mesh: Mesh, places: int) -> jax.Array:
     """The same state (numbers, 1) for all seeds."""
     wide = jnp.broadcast_to(state, (len(state), places))
     return jax.lax.with_sharding_constraint(wide, NamedSharding(mesh, LAST_OVER_SEEDS))  # type: ignore[no-untyped-call]
 
 
 @partial(jax.jit, static_argnames="mesh")
-def keys_of(words: Any, runs: Any, mesh: Any) -> Any:
+def keys_of(words: jax.Array, runs: jax.Array, mesh: Mesh) -> jax.Array:
     """Keys (4, places) of the streams of all runs."""
     keys = jnp.stack([word for role in STREAMS for word in random.threefry(words, np.uint32(role), runs[0])])
     return jax.lax.with_sharding_constraint(keys, NamedSharding(mesh, LAST_OVER_SEEDS))  # type: ignore[no-untyped-call]
 
 
 @partial(jax.jit, static_argnames="p")
-def seen(state: Any, L: Any, p: int) -> Any:
+def seen(state: jax.Array, L: Real, p: int) -> tuple[Real, Real, Real]:
     """Q, M and a of states (numbers, seeds)."""
     columns = state.reshape(-1, p, state.shape[1])
     return *overlaps(columns[:-1].transpose(2, 1, 0), L), columns[-1].T
@@ -235,7 +271,7 @@ def seen(state: Any, L: Any, p: int) -> Any:
 class DeviceStepper(WrittenStepper):
     """All seeds on all devices; places that no seed takes count as stopped."""
 
-    def start(self) -> Any:
+    def start(self) -> jax.Array:
         """Numbers (numbers of a state, places) on the devices; one column where all seeds start alike."""
         self.seeds, devices = self.lanes.shape[0], jax.devices()
         whole = TOGETHER * len(devices)
@@ -248,7 +284,7 @@ class DeviceStepper(WrittenStepper):
         by_columns = rows[:, :-p].reshape(len(rows), p, -1).swapaxes(1, 2).reshape(len(rows), -1)
         return self.put(np.concatenate([by_columns, rows[:, -p:]], axis=1))
 
-    def put(self, x: np.ndarray) -> Any:
+    def put(self, x: np.ndarray) -> jax.Array:
         """(seeds, n) as (n, places) on the devices; one row for all seeds as it is."""
         if len(x) == 1 < self.places:
             return jax.device_put(np.ascontiguousarray(x.T), NamedSharding(self.mesh, EVERYWHERE))
@@ -257,7 +293,7 @@ class DeviceStepper(WrittenStepper):
         filled[:, self.seeds :] = filled[:, :1]
         return jax.device_put(filled, NamedSharding(self.mesh, LAST_OVER_SEEDS))
 
-    def identities(self) -> tuple[Any, Any]:
+    def identities(self) -> tuple[jax.Array, jax.Array]:
         """Two words of the seed, and the number of the run in it, of which keys are made where they are used."""
         tasks = self.lanes.tasks
         words = [np.array([[task.seed >> 32, task.seed & 0xFFFFFFFF]], np.uint32) for task in tasks]
@@ -267,14 +303,14 @@ class DeviceStepper(WrittenStepper):
         runs = self.lanes.per_lane(lambda task: task.runs.astype(np.uint32))
         return self.put(words[0]), self.put(runs[:, None])
 
-    def run(self, carry: Any, start: Any, stop: Any) -> Any:
+    def run(self, carry: Tree, start: Real, stop: Real) -> Tree:
         """Compiled steps of all seeds."""
         state, lane = carry
         if state.shape[1] < self.places:
             state = spread_out(state, self.mesh, self.places)
         return advance(self.shape, self.mesh, self.how, self.given, self.words, (state, lane), start, stop)
 
-    def snapshot(self, state: Any) -> Snapshot:
+    def snapshot(self, state: jax.Array) -> Snapshot:
         """Overlaps of all seeds."""
         found = [np.asarray(x) for x in seen(state, self.L, self.at.p)]
         if state.shape[1] < self.places:

@@ -20,6 +20,7 @@ from twolayer.equations.orthogonal import Reduced, embed, overlaps, scaled_overl
 from twolayer.gaussian.nodes import target_frame
 from twolayer.loops.stepwise import Lanes, Stepper
 from twolayer.numerics import random
+from twolayer.numerics.types import Tree
 from twolayer.numerics.wishart import GramFactors
 from twolayer.task.problem import Problem
 
@@ -76,7 +77,7 @@ class WrittenStepper(Stepper):
     block = 64
 
     def __init__(
-        self, at: Reduced, lanes: Lanes, dims: Sequence[int], tables: Sequence[Any], layout: BlockLayout | None = None
+        self, at: Reduced, lanes: Lanes, dims: Sequence[int], tables: Sequence[Tree], layout: BlockLayout | None = None
     ) -> None:
         self.at, self.lanes, self.layout, problem = at, lanes, layout, lanes.task.problem
         self.L, self.inverse = (np.asarray(x) for x in target_frame(problem.P))
@@ -107,14 +108,14 @@ class WrittenStepper(Stepper):
         W = self.layout.place(*self.lanes.block_starts()).swapaxes(-1, -2)
         return np.concatenate([W.reshape(len(W), -1), a, np.ones_like(a)], axis=1)
 
-    def overlaps(self, rows: Any) -> tuple[Any, Any, Any]:
+    def overlaps(self, rows: np.ndarray) -> tuple[Any, Any, np.ndarray]:
         """Q, M and a of rows of numbers."""
         W, a = self.opened(rows)
         if self.layout is not None:
             return *scaled_overlaps(W, self.L, self.layout.scale), a
         return *overlaps(W, self.L), a
 
-    def opened(self, rows: Any) -> tuple[Any, Any]:
+    def opened(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """W and a of rows of numbers."""
         p = self.at.p
         if self.layout is None:

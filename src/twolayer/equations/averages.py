@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 
-from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
+from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar
 
 __all__ = ["Averages", "Engine", "Gradient"]
 
@@ -38,7 +38,7 @@ class Averages(NamedTuple):
 class Gradient(NamedTuple):
     """Coefficients (p, p) and (p, k) of the mean gradient in the rows of student and target, and second (p,)."""
 
-    own: Any
+    own: Numbers
     star: Numbers
     second: Numbers
 
@@ -63,11 +63,11 @@ class Engine(eqx.Module):
     def work(self, p: int) -> float:
         """Terms of one evaluation: elementary function values, about 5 ns each on one core."""
 
-    def irreducible(self, noise: Any) -> Any:
+    def irreducible(self, noise: Number) -> Number:
         """½ E Var(y|z), what the risk contains beyond the excess risk."""
         return noise / 2
 
-    def excess_risk(self, Q: Gram, M: Cross, a: Layer) -> Any:
+    def excess_risk(self, Q: Gram, M: Cross, a: Layer) -> Real:
         """The excess risk alone at one point, inside compiled code."""
         return self(Q, M, a, 0.0).excess_risk
 

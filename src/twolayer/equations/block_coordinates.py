@@ -99,7 +99,7 @@ class BlockLayout:
         """Rows (…, p, coordinates) with overlaps Q (…, b, p, p) and M (…, b, p, k)."""
         along, beside = [], {}
         for i, L in enumerate(self.frames):
-            A, beside[i] = embed(Q[..., i, :, :], M[..., i, :, :], np.linalg.pinv(L), self.own[i])
+            A, beside[i] = embed(Q[..., i, :, :], M[..., i, :, :], np.linalg.pinv(L), self.own[i], f" in block {i + 1}")
             along.append(A)
         return np.concatenate([*along, *(beside[i] for i in self.order)], axis=-1)
 

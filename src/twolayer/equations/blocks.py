@@ -11,7 +11,7 @@ gradient as a combination of the rows, and no Gram matrix is inverted.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -28,9 +28,9 @@ __all__ = ["Blocks", "block_motion", "blocks_of", "field_overlaps", "pulls", "ro
 class Blocks(NamedTuple):
     """Variances s_i (b,), shares d_i/d (b,), and P⁽ⁱ⁾ (b, k, k)."""
 
-    variance: Any
+    variance: Real
     share: Real
-    P: Any
+    P: np.ndarray
 
     def fields(self, y: Overlap) -> Overlap:
         """Overlaps of the fields, from those in blocks with any leading axes."""
@@ -49,7 +49,7 @@ def blocks_of(inputs: Inputs, P: Number, dim: int | None = None) -> Blocks:
     return Blocks(np.asarray(inputs.variances), np.asarray(share), np.asarray(P))
 
 
-def field_overlaps(variance: Any, x: Any) -> Any:
+def field_overlaps(variance: Real, x: Real) -> Real:
     """Σ_i s_i x⁽ⁱ⁾ of arrays (…, b, m, n).
 
     Examples

@@ -82,18 +82,18 @@ class Kernel:
         """What is made of g."""
         return self.loss.rule if isinstance(self.loss, RuledLoss) else None
 
-    def _ruled(self, sample: Sample, a: Real, g: Number, e: Number) -> Real:
+    def _ruled(self, sample: Sample, a: Real, g: Real, e: Real) -> Real:
         """ĝ of every sample in the batch."""
         loss, label = self.loss, self.label(sample.target, sample.noise)
         N = divisor(self.normalisation, a.shape[-1])
         assert isinstance(loss, RuledLoss) and loss.rule is not None and loss.rule.push is not None
 
-        def shift(g: Real, rate: Real) -> Any:
+        def shift(g: Real, rate: Number) -> Real:
             if sample.products is None:
                 return rate / (N * loss.batch) * (g * sample.size[..., None] if jnp.ndim(sample.size) else g)
             return rate / (N * loss.batch) * sample.products @ g
 
-        def at(fields: Any) -> Any:
+        def at(fields: Real) -> Real:
             return a * self.activation.slope(fields) * loss.residual(label, self.output(fields, a))[..., None]
 
         return loss.rule.push(Sight(g, sample.student, e, sample.size, shift, at, N, loss.batch, loss.rate, sample.key))

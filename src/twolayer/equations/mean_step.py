@@ -59,7 +59,7 @@ class Rows(NamedTuple):
     ``spread`` is d times the covariance of the packed (M, Q, a), if it is followed; ``clock`` goes with schedules.
     """
 
-    gram: Any
+    gram: Numbers
     star: Numbers
     a: Layer
     spread: Any = None
@@ -80,9 +80,9 @@ class Step(NamedTuple):
 class Weights(NamedTuple):
     """The weights d/n_b of chi and 1/n_b of single samples, whether pairs count, and Δ."""
 
-    norm: Any
+    norm: Number
     single: Number
-    pairs: Any
+    pairs: Number
     noise: Scalar
 
 
@@ -127,11 +127,11 @@ class MeanStep(eqx.Module):
         new = dataclasses.replace(self, rates=rates, weights=weights, tempo=None)(y)
         return new._replace(clock=Clock(y.clock.step + 1, y.clock.time + rates.step, y.clock.sample + n))
 
-    def aimed(self, y: Rows) -> tuple[Overlap, Any]:
+    def aimed(self, y: Rows) -> tuple[Overlap, Real]:
         """Overlaps at which gradients are taken, and their rows as combinations of those carried."""
         now = self.overlaps(y)
         p = len(now.Q)
-        own = jnp.eye(p, len(y.gram))
+        own: Real = jnp.eye(p, len(y.gram))
         if not self.form.nesterov:
             return now, own
         own = ahead(self.rates, own, jnp.eye(p, len(y.gram), p))

@@ -14,7 +14,7 @@ Cost per step: the averages, O(b p² (p + k)), and nodes · b (p + k)² for the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 
@@ -23,7 +23,7 @@ from twolayer.equations.blocks import Blocks, pulls
 from twolayer.equations.mean_step import MeanStep, Rows, Step
 from twolayer.equations.optimiser_step import second_layer
 from twolayer.equations.state import Overlap
-from twolayer.numerics.types import Numbers
+from twolayer.numerics.types import Number, Numbers, Real
 
 if TYPE_CHECKING:
     from twolayer.gaussian.single_samples import Visited
@@ -56,7 +56,7 @@ class BlockMeanStep(MeanStep):
         """Overlaps of the fields."""
         return self.several.fields(Overlap(y.gram, y.star, y.a))
 
-    def norms(self, y: Rows) -> Any:
+    def norms(self, y: Rows) -> Real:
         """Squared norms of the rows."""
         return jnp.diagonal(y.gram.sum(0))
 
@@ -98,7 +98,7 @@ class BlockMeanStep(MeanStep):
         weighted = (at.weights * length)[:, :, None] * at.g
         return self.several.variance[:, None, None] ** 2 * (weighted.swapaxes(1, 2) @ at.g)
 
-    def fluctuation(self, y: Rows, loudest: Any) -> Numbers:
+    def fluctuation(self, y: Rows, loudest: Number) -> Numbers:
         """Standard deviation of the squared norms after a step, relative to them: 2η g λ + η² |x|² g²/n_b of a sample.
 
         ``loudest`` is the largest f²/b of a schedule.

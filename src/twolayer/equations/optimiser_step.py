@@ -128,17 +128,17 @@ class Coefficients(NamedTuple):
     n_b where it is data, and d and N where a rule needs them.
     """
 
-    step: Any
-    decay: Any
-    momentum: Any
-    second: Any
+    step: Number
+    decay: Number
+    momentum: Number
+    second: Number
     weight: Any
     batch: Any = None
     dim: Any = None
     divisor: Any = None
 
     @property
-    def shrink(self) -> Any:
+    def shrink(self) -> Number:
         """κ = 1 − lr·λ."""
         return 1.0 - self.decay
 
@@ -244,7 +244,7 @@ class Memory(NamedTuple):
         return Layers(*(ahead(rates, x, y) for x, y in zip(self.now, self.previous, strict=True)))
 
 
-def ahead(rates: Coefficients, now: Any, previous: Any) -> Any:
+def ahead(rates: Coefficients, now: Real, previous: Real) -> Real:
     """X + β (x − x₋), of rows or of their coefficients."""
     return now + rates.momentum * (now - previous)
 
@@ -286,7 +286,7 @@ def from_axes(x: Any) -> Any:
     return jax.scipy.fft.dct(_axes(x.shape[-1]) * x, norm="ortho")
 
 
-def ruled(form: Form, rates: Coefficients, extra: Tree, push: Any) -> tuple[Coefficients, Any, Any]:
+def ruled(form: Form, rates: Coefficients, extra: Tree, push: Real) -> tuple[Coefficients, Tree, Real]:
     """Rates, state of the rule and mean gradient ḡ (p, n) after the rule has seen it."""
     rule = form.rule
     if rule is None:
@@ -308,13 +308,13 @@ def ruled(form: Form, rates: Coefficients, extra: Tree, push: Any) -> tuple[Coef
 class Products(NamedTuple):
     """Inner products of each row w with itself, w with ḡ and ḡ with itself, where they are known beforehand."""
 
-    ww: Float[Array, " p"]
-    wg: Float[Array, " p"]
-    gg: Float[Array, " p"]
+    ww: Float[Real, " p"]
+    wg: Float[Real, " p"]
+    gg: Float[Real, " p"]
 
 
 def combine(
-    rates: Coefficients, now: Number, push: Number, previous: Number | None = None, radial: Number | None = None
+    rates: Coefficients, now: Real, push: Real, previous: Real | None = None, radial: Real | None = None
 ) -> Numbers:
     """The linear part of a step, κ x + η push + β (x − x₋), of rows or of their coefficients. Cost O(p n).
 
@@ -335,7 +335,7 @@ def on_sphere(square: Numbers) -> Numbers:
 
 def descend(
     form: Form, rates: Coefficients, state: Memory, push: Push, products: Products | None = None
-) -> tuple[Memory, Float[Array, " p"], Float[Array, ""]]:
+) -> tuple[Memory, Float[Real, " p"], Float[Real, ""]]:
     """One step of both layers from the batch means of their pushes; the squared norms of the new rows, and the largest.
 
     What is largest may also be an entry of the second layer, where that moves.
@@ -438,7 +438,7 @@ def limit_at(algorithm: SGD, divisor: float, dim: int) -> Limit:
     return found._replace(second=quickening(algorithm) * algorithm.second_lr(dim) / algorithm.lr(dim))
 
 
-def _limit(algorithm: SGD, divisor: float, flow: float, noise: Any) -> Limit:
+def _limit(algorithm: SGD, divisor: float, flow: float, noise: Number) -> Limit:
     """The limit from the weights of the two parts before momentum quickens them."""
     f, moves = quickening(algorithm), float(algorithm.train_first_layer)
     # laws of the same power: those of others have no common limit (regimes.py)

@@ -96,8 +96,8 @@ class Frame(NamedTuple):
     L: Numbers
     table: Tree
     noise: Scalar
-    scale: Any = None
-    spread: Any = None
+    scale: Real | None = None
+    spread: Real | None = None
 
 
 class Sums(NamedTuple):
@@ -128,7 +128,9 @@ def lq(X: Float[Array, "p n"]) -> Float[Array, "p m"]:
     return jnp.stack(columns, 1)
 
 
-def embed(Q: np.ndarray, M: np.ndarray, inverse: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray]:
+def embed(
+    Q: np.ndarray, M: np.ndarray, inverse: np.ndarray, columns: int, where: str = ""
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows (A, B) with M = A L_Pᵀ and Q = A Aᵀ + B Bᵀ, B with the given number of columns; ``inverse`` is L_P⁺."""
     A = M @ inverse.T
     values, vectors = np.linalg.eigh(Q - A @ A.swapaxes(-1, -2))
@@ -138,18 +140,18 @@ def embed(Q: np.ndarray, M: np.ndarray, inverse: np.ndarray, columns: int) -> tu
     if lost > 1e-8:
         raise InputError(
             f"Argument `dim` must leave room for the start: its overlaps need more than {columns} directions outside "
-            f"the target's, but a squared length of {lost:.2g} would be cut off."
+            f"the target's{where}, but a squared length of {lost:.2g} would be cut off."
         )
     missing = max(0, columns - B.shape[-1])
     return A, np.concatenate([B[..., :columns], np.zeros((*B.shape[:-1], missing))], axis=-1)
 
 
-def gram(rows: Any) -> Numbers:
+def gram(rows: Real) -> Numbers:
     """Q of rows in an orthonormal basis, with any leading axes."""
     return rows @ rows.swapaxes(-1, -2)
 
 
-def overlaps(rows: Any, L: Numbers) -> tuple[Numbers, Numbers]:
+def overlaps(rows: Real, L: Numbers) -> tuple[Numbers, Numbers]:
     """Q and M of rows (A, B), with any leading axes."""
     return gram(rows), rows[..., : L.shape[1]] @ L.T
 
@@ -161,7 +163,13 @@ def scaled_overlaps(W: Number, L: Numbers, scale: Real) -> tuple[Numbers, Number
 
 
 def batch_sums(
-    at: Reduced, frame: Frame, layers: Layers, normals: Any, first: Any = None, T: Tree = None, key: Tree = None
+    at: Reduced,
+    frame: Frame,
+    layers: Layers,
+    normals: jax.Array,
+    first: Number | None = None,
+    T: Tree = None,
+    key: Tree = None,
 ) -> Sums:
     """Sums over samples given by their normals (samples, width), of a whole batch or of a chunk from ``first`` on.
 
@@ -180,7 +188,7 @@ def batch_sums(
         sample = sample._replace(size=jnp.diagonal(products), products=products if at.paired else None)
     push = at.kernel.push(sample, layers.a)
     count = frame.rates.batch if at.varies else at.batch
-    weight: Any = 1.0 / count
+    weight: Number = 1.0 / count
     if at.varies or first is not None:
         inside = (0 if first is None else first) + jnp.arange(normals.shape[0]) < count
         weight = jnp.where(inside, weight, 0.0)[:, None]
@@ -197,7 +205,7 @@ def exact_step(
     T: Tree,
     jitter: Real | None = None,
     spread: Real | None = None,
-) -> tuple[Memory, Any]:
+) -> tuple[Memory, Real]:
     """The step from the sums of a batch and the orthogonal factor T; and the largest squared norm met.
 
     ``jitter`` (p, r + c) are the normals of the noise on a step along the known directions, where there is any.
@@ -232,8 +240,8 @@ def _widened(state: Memory, t: int) -> Memory:
 
 
 def _step_in_blocks(
-    at: Reduced, rates: Coefficients, state: Memory, sums: Sums, T: Tree, jitter: Any, spread: Any
-) -> tuple[Memory, Any]:
+    at: Reduced, rates: Coefficients, state: Memory, sums: Sums, T: Tree, jitter: Real | None, spread: Any
+) -> tuple[Memory, Real]:
     """The step where inputs have blocks: T (members, rows, width) for each group of blocks of one form."""
     p, r, factor = at.p, at.rank, at.factor
     assert isinstance(factor, GramFactors)

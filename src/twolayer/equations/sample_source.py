@@ -16,7 +16,7 @@ Given rows have numbers too: sample i is row π(i) of them, with a permutation o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,7 +25,7 @@ from twolayer.equations.increment_kernel import Kernel
 from twolayer.equations.optimiser_step import Form
 from twolayer.numerics import random
 from twolayer.numerics.shuffle import below, shuffled
-from twolayer.numerics.types import Number, Numbers, Real, Scalar, Tree
+from twolayer.numerics.types import Number, Numbers, Real, Tree
 
 __all__ = ["Batch", "SampleForm", "draw", "draw_again", "inputs"]
 
@@ -87,8 +87,8 @@ class Batch(NamedTuple):
     The halves are those of the flattened (samples, d) array, or where samples are chosen one by one those of each row.
     """
 
-    halves: tuple[Any, Any]
-    noise: Scalar
+    halves: tuple[Real, Real]
+    noise: Real
     again: Real | None = None
 
 
@@ -105,7 +105,7 @@ def draw(spec: SampleForm, keys: Tree, number: Number, chunk: Number) -> Batch:
     return batch._replace(again=random.normal(keys[-1], step, _positions(spec, chunk)))
 
 
-def _drawn(spec: SampleForm, keys: Tree, number: Real, chunk: Any) -> Batch:
+def _drawn(spec: SampleForm, keys: Tree, number: Real, chunk: Number) -> Batch:
     """Inputs and label noise of one chunk of batch ``number``."""
     if spec.at_random:
         return _by_number(spec, keys, _chosen(spec, keys[2], number, _positions(spec, chunk)))
@@ -119,7 +119,7 @@ def _drawn(spec: SampleForm, keys: Tree, number: Real, chunk: Any) -> Batch:
     return Batch(random.normal_32(key, word, index), random.normal(keys[1], word, _positions(spec, chunk)))
 
 
-def draw_again(spec: SampleForm, keys: Tree, visit: Number, taken: Number) -> tuple[Batch, Any]:
+def draw_again(spec: SampleForm, keys: Tree, visit: Number, taken: Number) -> tuple[Batch, Real]:
     """Chunk number ``visit`` of the set, or of the batch of the last step, and which of its samples are inside it.
 
     ``taken`` is how many steps have been taken; before the first one the batch is that of the first.
@@ -146,7 +146,7 @@ def _positions(spec: SampleForm, chunk: Number) -> Real:
     return jnp.asarray(chunk).astype(jnp.uint32) * np.uint32(spec.chunk) + jnp.arange(spec.chunk, dtype=jnp.uint32)
 
 
-def _chosen(spec: SampleForm, key: Tree, batch: Real, position: Real) -> Any:
+def _chosen(spec: SampleForm, key: Tree, batch: Real, position: Real) -> Real:
     """Numbers in the set of the samples of a batch."""
     n = spec.size
     if spec.sampling == "replacement":

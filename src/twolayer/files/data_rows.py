@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any
 from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
@@ -18,7 +17,7 @@ from twolayer.numerics.errors import InputError, short
 __all__ = ["read_rows"]
 
 
-def read_rows(path: str | Path) -> tuple[Any, ...]:
+def read_rows(path: str | Path) -> tuple[np.ndarray, ...]:
     r"""(X, y), or (X, y, W_star), of a file, ready for ``Vectors(data=…)``.
 
     Parameters
@@ -50,7 +49,7 @@ def read_rows(path: str | Path) -> tuple[Any, ...]:
         raise InputError(f"A file of rows must hold numbers, but {short(str(path))} does not: {why}.") from None
 
 
-def _arrays(source: Path) -> tuple[Any, ...]:
+def _arrays(source: Path) -> tuple[np.ndarray, ...]:
     if source.exists() and not is_zipfile(source):
         raise InputError(f"A file of rows must be what numpy.savez writes, but {source.name} is not.")
     with source.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
@@ -63,7 +62,7 @@ def _arrays(source: Path) -> tuple[Any, ...]:
         return tuple(file[name] for name in ("X", "y", "W_star") if name in file.files)
 
 
-def _table(source: Path) -> tuple[Any, ...]:
+def _table(source: Path) -> tuple[np.ndarray, ...]:
     with source.open(encoding="utf-8") as file:
         first = file.readline()
     with warnings.catch_warnings(action="ignore"):  # of an empty file, which has no column

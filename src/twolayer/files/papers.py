@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 from twolayer.files.bibtex import entry_of
@@ -184,7 +184,7 @@ def written(keys: Iterable[str], style: str = "text") -> str:
     return "\n\n".join([*(entry_of(key, PAPERS.get(key, key)) for key in chosen), _software()])
 
 
-def _keys(attrs: dict[Any, Any]) -> list[str]:
+def _keys(attrs: Mapping[Hashable, Any]) -> list[str]:
     """The papers that a result names."""
     with reading("Argument `results`"):
         found = json.loads(attrs.get("papers", "[]"))

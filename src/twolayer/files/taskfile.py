@@ -19,12 +19,19 @@ import contextlib
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from twolayer.numerics.arguments import Json, Options
 from twolayer.numerics.errors import InputError, closest, short
+
+if TYPE_CHECKING:
+    from twolayer.running.stages import Stage
+    from twolayer.task.algorithm import SGD
+    from twolayer.task.method import Method, Until
+    from twolayer.task.overlaps import Overlaps
+    from twolayer.task.problem import Problem
 
 __all__ = ["TaskFile", "assign", "read_task", "task_from"]
 
@@ -226,19 +233,19 @@ class TaskFile:
     table: TaskTable
     name: str
 
-    def problem(self) -> Any:
+    def problem(self) -> Problem:
         """The Problem."""
         from twolayer.task.problem import Problem
 
         return Problem(**self.table.problem.model_dump())
 
-    def algorithm(self) -> Any:
+    def algorithm(self) -> SGD:
         """The SGD."""
         from twolayer.task.algorithm import SGD
 
         return SGD(**self.table.algorithm.model_dump())
 
-    def stages(self) -> list[Any]:
+    def stages(self) -> list[Stage]:
         """The stages, in order; none where the file has one algorithm for all of the run."""
         from twolayer.running.stages import Stage
         from twolayer.task.algorithm import SGD
@@ -269,7 +276,7 @@ class TaskFile:
         except ValidationError as error:
             raise _one_sentence(error, self.name, model, place) from None
 
-    def start(self, problem: Any) -> Any:
+    def start(self, problem: Problem) -> Overlaps:
         """The Overlaps: given ones, or a random initialisation at run.dim."""
         from twolayer.task.overlaps import Overlaps
 
@@ -299,7 +306,7 @@ class TaskFile:
             )
         return Overlaps(start.Q, start.M, problem.P, start.a, dim)
 
-    def methods(self, names: list[str] | tuple[str, ...] | None = None, dim: int | None = None) -> list[Any]:
+    def methods(self, names: list[str] | tuple[str, ...] | None = None, dim: int | None = None) -> list[Method]:
         """The methods named (or else those of the file, which may be none), with the knobs of the file."""
         from twolayer.running.solve import method_by_name
 
@@ -313,7 +320,7 @@ class TaskFile:
         dim = run.dim if dim is None else dim
         return [method_by_name(w, dim, knobs.get(w.lower(), {})) for w in words]
 
-    def until(self) -> Any:
+    def until(self) -> Until | None:
         """The Until, or None."""
         from twolayer.task.method import Until
 
@@ -348,7 +355,7 @@ class TaskFile:
         dims = [v for key in ("run.dim", "method.dim") for v in over.get(key, ()) if isinstance(v, int)]
         dim = run.dim or (dims[0] if dims else None)
         methods = self.methods(names, dim) or self.methods(support(problem, algorithm).methods[:1], dim)
-        start: Any = self.table.start.random
+        start: str | Overlaps = self.table.start.random
         given = self.table.start
         if given.Q is not None or given.M is not None or given.blocks is not None:
             start = self.start(problem)

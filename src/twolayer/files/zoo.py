@@ -145,7 +145,7 @@ class Setup:
     reference: tuple[Reference, ...]
     tables: Mapping[str, Any]
 
-    def task(self, changes: Mapping[str, Any] | None = None) -> TaskFile:
+    def task(self, changes: Mapping[str, object] | None = None) -> TaskFile:
         """The description as a checked task file, with some keys changed.
 
         Examples

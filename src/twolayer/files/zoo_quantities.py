@@ -22,7 +22,7 @@ import xarray as xr
 
 from twolayer.analysis.escape import escape_time
 from twolayer.analysis.optimal_lr import escape_gain, optimal_lr, stationary_risk
-from twolayer.analysis.phases import phase_diagram
+from twolayer.analysis.phases import Phase, phase_diagram
 from twolayer.analysis.population_loss import critical_alpha
 from twolayer.analysis.recovery_steps import recovery_steps
 from twolayer.functions.exponents import analyse
@@ -48,7 +48,7 @@ class Measured(NamedTuple):
     spread: np.ndarray
 
 
-def _phase(task: TaskFile) -> Any:
+def _phase(task: TaskFile) -> Phase:
     problem, algorithm = task.problem(), task.algorithm()
     diagram = phase_diagram(problem.target, loss=algorithm.loss.name, geometry=algorithm.geometry)
     return diagram.at(algorithm.mu, algorithm.delta)

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from twolayer.functions.target import Target, TargetLike
 from twolayer.numerics.errors import reject
 from twolayer.numerics.quadrature_rules import Nodes, draw_sobol_normals, hermite_rule, product_rule
 from twolayer.numerics.statistics import standard_error
+
+if TYPE_CHECKING:
+    from twolayer.functions.activation import ActivationLike
 
 __all__ = ["Analysis", "Staircase", "analyse", "complement", "sparse_basis"]
 
@@ -362,7 +365,7 @@ class Analysis:
         """Non-zero coefficients E[h(z) Π_i h_{α_i}(z_i)] by multi-index α, up to order 6 (degree, if polynomial)."""
         return _hermite_dictionary(self.target, self._nodes)
 
-    def staircase(self, activation: Any = None, reuse: bool = False) -> Staircase:
+    def staircase(self, activation: ActivationLike | None = None, reuse: bool = False) -> Staircase:
         """Step at which giant steps (n = αd samples each) learn each direction.
 
         Fresh batches climb order by order 1 only: U ← U + span_u E[y z_V | z_U = u]. An activation transfers a

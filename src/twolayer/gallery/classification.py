@@ -10,7 +10,6 @@ the mean over runs of the exact chain with three standard errors.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -77,13 +76,13 @@ def _pair(loss: str, q: float, dim: int, seeds: int, alpha: float, gamma: float,
     return {"alpha": limit.alpha.values, "limit": limit.error.values[0], "error": error}
 
 
-def _verdict(found: dict[Any, Any], dim: int, seeds: int) -> Verdict:
+def _verdict(found: dict[tuple[float, str], xr.Dataset], dim: int, seeds: int) -> Verdict:
     checks = []
     for (q, loss), runs in found.items():
         mean, error = runs.error.values[1:].T
         gap = mean - runs.limit.values[1:]
         what = f"{loss} loss, q = {q:g}: chain − ODE"
-        room: Any = {"resolution": RESOLUTION, "allowance": FINITE / dim, "freedom": seeds - 1.0}
+        room: Options = {"resolution": RESOLUTION, "allowance": FINITE / dim, "freedom": seeds - 1.0}
         checks.append(largest(what, gap, error, **room))
     for q in dict.fromkeys(q for q, _ in found):
         ends = {loss: float(found[q, loss].limit[-1]) for loss in LOSSES}

@@ -11,7 +11,7 @@ correlation loss.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -24,7 +24,10 @@ from twolayer.gallery.shared.drawing import headline, median_points, sheet, task
 from twolayer.gallery.shared.judging import Verdict, holds, near, unknown, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.numerics.arguments import Variables
+from twolayer.numerics.arguments import Options, Variables
+
+if TYPE_CHECKING:
+    from twolayer.analysis.weak_recovery import WeakRecovery
 
 RESOLUTION = 0.25  # of θ: the least distance of predictions
 
@@ -58,7 +61,7 @@ def correlation_loss(
     for mu in mus:
         for name in ALGORITHMS:
             algorithm, sizes = law(name, mu, 1.5 - mu, gamma, n0), dims
-            options: Any = {"seeds": seeds, "steps": steps * tl.d ** (1.75 - mu)}
+            options: Options = {"seeds": seeds, "steps": steps * tl.d ** (1.75 - mu)}
             options["batch_sums"] = "gaussian" if width == 1 else "exact"
             found[mu, name] = recovered(f"{name}-{mu:g}", problem, algorithm, sizes, seed, **options)
     rows = [
@@ -99,7 +102,7 @@ def _path(problem: tl.Problem, algorithm: tl.SGD, dim: int, steps: int, seeds: i
     return {"step": run.step.values, "overlap": np.quantile(norm, [0.1, 0.5, 0.9], axis=0).T}
 
 
-def _verdict(paths: dict[Any, Any], found: dict[Any, Any]) -> Verdict:
+def _verdict(paths: dict[tuple[float, str], xr.Dataset], found: dict[tuple[float, str], WeakRecovery]) -> Verdict:
     checks = []
     for (mu, name), run in found.items():
         expected = tl.phase_diagram(ell=3, **ALGORITHMS[name]).at(mu, 1.5 - mu)

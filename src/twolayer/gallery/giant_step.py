@@ -11,7 +11,6 @@ two dimensions against the batch exponent, on the curves of Map at the same d.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -25,6 +24,7 @@ from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Variables
 from twolayer.numerics.statistics import standard_error
+from twolayer.task.method import Method
 
 RATES = (0.5, 1.0, 2.0)
 LAW = "correlation loss, projected"
@@ -76,7 +76,9 @@ def giant_step(
     return Finding(data, _verdict(data, dim, seeds), task)
 
 
-def _step(problem: tl.Problem, algorithm: tl.SGD, method: Any, start: tl.Overlaps, seeds: int, seed: int) -> np.ndarray:
+def _step(
+    problem: tl.Problem, algorithm: tl.SGD, method: Method, start: tl.Overlaps, seeds: int, seed: int
+) -> np.ndarray:
     run = tl.solve(problem, algorithm, method, start, steps=1, save=1, seeds=seeds, seed=seed)
     return np.asarray(run.M.values[:, -1, 0, 0])
 

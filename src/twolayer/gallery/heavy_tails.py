@@ -11,7 +11,6 @@ Right: what the noise leaves in the weights, Q − M², at the end of the run. T
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -113,7 +112,7 @@ def _verdict(data: xr.Dataset, nu: float) -> Verdict:
     for name in data.cut.values:
         runs, limit = data.excess.sel(rule=name).values[:, 1:], data.limit.sel(cut=name).values[10::10]
         errors = standard_error(runs)
-        room: Any = {"resolution": CLOSE, "allowance": FINITE / wide, "freedom": len(runs) - 1.0}
+        room: Options = {"resolution": CLOSE, "allowance": FINITE / wide, "freedom": len(runs) - 1.0}
         checks.append(
             largest(f"{name}, d = {wide}: excess risk of the runs − ODE", runs.mean(0) - limit, errors, **room)
         )

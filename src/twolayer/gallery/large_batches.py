@@ -11,7 +11,6 @@ batch over the tail of the gradients (`tail_of`) says where the two ways agree.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -24,7 +23,7 @@ from twolayer.gallery.shared.drawing import headline, median_points, plain_ticks
 from twolayer.gallery.shared.judging import Verdict, between, holds, largest, near, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.numerics.arguments import Variables
+from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.statistics import power_law, standard_error
 
 SLOPE = 0.25  # of the slope: the formula is the leading order in 1/log d
@@ -53,7 +52,7 @@ def large_batches(
 ) -> Finding:
     """T against log d; mean log T with exact and Gaussian sums for n_b from ``sizes``, d = n_b/10; single steps."""
     problem, algorithm = hermite(2), law("SGD", 1, 0, gamma, n0)
-    options: Any = {"seeds": seeds, "start": "typical", "steps": 300}
+    options: Options = {"seeds": seeds, "start": "typical", "steps": 300}
     runs = [recovered(f"d-{dim}", problem, algorithm, (dim,), seed, batch_sums="gaussian", **options) for dim in dims]
     fine = np.geomspace(min(dims), max(dims), 50).round().astype(int)
     predicted = [tl.single_index.recovery_steps(problem, algorithm, int(dim)).contracted for dim in fine]

@@ -9,7 +9,6 @@ Slopes are fitted to the last decade.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -21,6 +20,7 @@ from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Check, Verdict, between, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import InputError, require
 from twolayer.numerics.statistics import Fit, power_law
 
@@ -108,7 +108,7 @@ def draw(data: xr.Dataset) -> Figure:
             right.plot(t, own.angle.values[1:], color=DIRECTIONS[i], ls=dash, label=f"n = {n}, widest angle")
     left.plot(lr * pair[0], positive(pair[2]), color=GREY, lw=1.0, label="symmetric pair")
     late = np.geomspace(10, t[-1], 50)
-    law: Any = {"color": COLOURS["theory"], "ls": ":", "lw": 1.4}
+    law: Options = {"color": COLOURS["theory"], "ls": ":", "lw": 1.4}
     left.plot(late, np.pi**2 / (6 * late**3), label=r"$\pi^2/(6\,(\eta T)^3)$", **law)
     right.plot(lr * pair[0], pair[1], color=GREY, lw=1.0, label=r"symmetric pair, $\lambda_2$")
     right.plot(late, np.pi / (2 * late), label=r"$\pi/(2\,\eta T)$", **law)

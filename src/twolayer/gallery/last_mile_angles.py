@@ -7,8 +7,6 @@ The norms settle with Σ‖w_i‖ → ‖v‖ long before the angles have gone, 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
@@ -19,6 +17,7 @@ from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, between, holds, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import require
 from twolayer.numerics.statistics import power_law
 
@@ -73,7 +72,7 @@ def draw(data: xr.Dataset) -> Figure:
     own = data.isel(descent=0, point=slice(1, None))
     t, count = told(data).lr * own.step.values, own.sizes["neuron"]
     for i in range(count):
-        look: Any = {
+        look: Options = {
             "color": DIRECTIONS[i],
             "ls": DASHES[i % len(DASHES)],
             "lw": 2.6 - 1.6 * i / max(1, count - 1),  # the first is drawn below the others, and is the widest

@@ -10,7 +10,6 @@ loss alone is unstable at such rates; at the largest rate it bears it needs d^{â
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -23,6 +22,7 @@ from twolayer.gallery.shared.judging import Verdict, holds, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Variables
+from twolayer.task.method import Method
 
 LOOKS = {
     "switch": ("theory", "-", "correlation, then squared"),
@@ -84,7 +84,7 @@ def loss_switch(
 
 
 def _curve(
-    problem: tl.Problem, plan: list[tl.Stage], method: Any, starts: tl.Overlaps, grid: np.ndarray, seed: int
+    problem: tl.Problem, plan: list[tl.Stage], method: Method, starts: tl.Overlaps, grid: np.ndarray, seed: int
 ) -> Variables:
     """Quantiles over seeds of the excess risk on a common clock of steps; and where the first stage ended."""
     run = tl.solve_stages(problem, plan, method, starts, seed=seed)

@@ -12,8 +12,6 @@ d − 1 are 4/(d + 2). Their sum is zero, as the mean of a Laplacian over a sphe
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
@@ -24,6 +22,7 @@ from twolayer.gallery.shared.drawing import headline, plain_ticks, points, sheet
 from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
 from twolayer.gallery.shared.measuring import phase_retrieval
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import positive_integer
 from twolayer.numerics.statistics import standard_error
 
@@ -87,12 +86,12 @@ def _differentiated(w: np.ndarray) -> np.ndarray:
 
     from twolayer.gaussian.quadratic import quadratic_averages
 
-    def risk(w: Any) -> Any:
+    def risk(w: jax.Array) -> jax.Array:
         u = w / jnp.sqrt(w @ w)
         Q, M, one = (u @ u)[None, None], u[:1, None], jnp.eye(1)
         return quadratic_averages(1.0, 0.0, one, 0.0, 1.0, Q, M, one, jnp.ones(1), 0.0).excess_risk
 
-    def on_sphere(w: Any) -> Any:
+    def on_sphere(w: jax.Array) -> jax.Array:
         tangent = jnp.eye(len(w)) - jnp.outer(w, w)
         return tangent @ jax.hessian(risk)(w) @ tangent
 
@@ -170,7 +169,7 @@ def draw(data: xr.Dataset) -> Figure:
     for i, (size, colour) in enumerate(((FEW, "#ffffff"), (told(data).shown, DIRECTIONS[1]))):
         cloud = data.starts.values[i]
         right.plot(cloud[:, 1], cloud[:, 0], "os"[i], mfc=colour, mec="#1a1a1a", mew=0.3, ms=3, label=f"$d = {size}$")
-    star: Any = {"color": "#e6ab02", "ms": 13, "mec": "#1a1a1a", "mew": 0.6, "clip_on": False}
+    star: Options = {"color": "#e6ab02", "ms": 13, "mec": "#1a1a1a", "mew": 0.6, "clip_on": False}
     right.plot([0, 0], [1, -1], "*", label=r"$\pm w_\star$", **star)
     right.add_artist(Circle((0, 0), 1, fill=False, color="#1a1a1a", lw=0.9))
     right.set(

@@ -11,7 +11,6 @@ Points of the other panels: the exact chain at two dimensions, from one start; l
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -54,7 +53,7 @@ def ode_regimes(
 ) -> Finding:
     """M_11 of the chain and of the limit; pure noise, which is approached slowly, at the dimensions ``far``."""
     problem = tl.Problem("He2(z1)", "He2", width=2, noise=noise)
-    rows: dict[str, list[Any]] = {}
+    rows: dict[str, list[xr.Dataset]] = {}
     for name, (mu, delta, gamma) in POINTS.items():
         algorithm = tl.SGD(lr=gamma * tl.d**-delta, batch=tl.d**mu, geometry="projected")
         rows[name] = [

@@ -9,8 +9,6 @@ average out.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
@@ -21,8 +19,10 @@ from twolayer.gallery.shared.judging import Verdict, largest, near, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.wide import FLOW, committee, sup_risk
-from twolayer.numerics.arguments import Variables
+from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.statistics import power_law, standard_error
+from twolayer.task.method import Method
+from twolayer.task.particles import Particles
 
 CURVES: dict[str, tuple[str, float | tuple[float, float]]] = {
     "risk": ("risk, same start", -1.0),
@@ -74,7 +74,7 @@ def ode_to_mean_field(
     return Finding(data, _verdict(data, wide), f"{task}\nlr = {FLOW}, batch 1, fresh samples: gradient flow")
 
 
-def _run(problem: tl.Problem, method: Any, start: Any, time: float) -> xr.Dataset:
+def _run(problem: tl.Problem, method: Method, start: tl.Overlaps | Particles, time: float) -> xr.Dataset:
     return tl.solve(problem, tl.SGD(lr=FLOW), method, start, time=time, save=10)
 
 
@@ -169,7 +169,7 @@ def draw(data: xr.Dataset) -> Figure:
         )
         left.plot(p, np.exp(fit.intercept) * p**fit.slope, color=DIRECTIONS[i], lw=1)
     top = max(float(data[name].mean("start")[0]) for name in CURVES)
-    claim: Any = {"color": GREY, "ls": "--", "lw": 1.2}
+    claim: Options = {"color": GREY, "ls": "--", "lw": 1.2}
     left.plot(p, 1.4 * top * (p / p[0]) ** -0.5, label="$p^{-1/2}$ (claimed, any constant)", **claim)
     left.set(xlabel="width $p$", ylabel="largest difference along the run", title=f"erf, $d = {chosen.dim}$")
     deep, d = fits["dimension"], data.dim.values.astype(float)

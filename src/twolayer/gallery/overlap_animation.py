@@ -9,7 +9,7 @@ neurons of a finite network, followed by its own ODE, on top; as the risk falls 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -23,6 +23,10 @@ from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.wide import FLOW, committee, online, sup_overlap
 from twolayer.numerics.arguments import Variables
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
 
 PANELS = 4
 TIMES = 3.0  # the claimed order that the largest deviation may be
@@ -142,7 +146,7 @@ def _line(p: int, dim: int, particles: int, frames: int, time: float, seed: int)
     }
 
 
-def _frame(left: Any, right: Any, data: xr.Dataset, i: int) -> None:
+def _frame(left: Axes, right: Axes, data: xr.Dataset, i: int) -> None:
     """Both panels at one frame, each with the risk up to then in an inset."""
     from twolayer.plot.style import COLOURS, DIRECTIONS, GREY
 
@@ -167,7 +171,7 @@ def _frame(left: Any, right: Any, data: xr.Dataset, i: int) -> None:
     _inset(right, data, i, "histogram_time", "field_risk", "network_risk", "other")
 
 
-def _inset(ax: Any, data: xr.Dataset, i: int, clock: str, first: str, second: str, colour: str) -> None:
+def _inset(ax: Axes, data: xr.Dataset, i: int, clock: str, first: str, second: str, colour: str) -> None:
     from twolayer.plot.style import COLOURS, positive
 
     inset = ax.inset_axes((0.64, 0.06, 0.34, 0.26) if clock == "scatter_time" else (0.4, 0.7, 0.36, 0.22))
@@ -195,7 +199,7 @@ def draw(data: xr.Dataset) -> Figure:
     return shown
 
 
-def _legend(shown: Figure, left: Any, right: Any) -> None:
+def _legend(shown: Figure, left: Axes, right: Axes) -> None:
     """One key for both panels, below them."""
     (marks, names), (more, others) = (ax.get_legend_handles_labels() for ax in (left, right))
     shown.legend([*marks, *more], [*names, *others], loc="outside lower center", ncols=5, fontsize=7.5)
@@ -211,7 +215,7 @@ def animate(data: xr.Dataset) -> FuncAnimation:
     _frame(left, right, data, 0)
     _legend(shown, left, right)
 
-    def frame(i: int) -> list[Any]:
+    def frame(i: int) -> list[Artist]:
         _frame(left, right, data, i)
         return [left, right]
 

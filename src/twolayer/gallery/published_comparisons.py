@@ -12,8 +12,6 @@ fields are asked at widths whose claimed order is a tenth of the first risk: of 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
@@ -24,7 +22,7 @@ from twolayer.gallery.shared.judging import Check, Verdict, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.wide import committee, online
-from twolayer.numerics.arguments import Variables
+from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.statistics import standard_error
 
 SAVE, FINE = 60, 200
@@ -89,7 +87,7 @@ def _line(
         drawn = tl.Overlaps.random(problem, start_dim or dim, seed)
         start = tl.Overlaps(drawn.Q, drawn.M, problem.P, drawn.a, dim)
         lens = tl.Vectors(dim) if problem.p >= WIDE else tl.Chain(dim)
-        wanted: Any = {"time": time, "save": "log" if panel == 4 else SAVE, "seeds": seeds, "seed": seed}
+        wanted: Options = {"time": time, "save": "log" if panel == 4 else SAVE, "seeds": seeds, "seed": seed}
         runs = tl.solve(problem, online(gamma), lens, start, **wanted)
         method = tl.ODE() if field is None else tl.MeanField(field)
         chosen = np.unique(np.linspace(0, runs.sizes["time"] - 1, SAVE + 1).round().astype(int))
@@ -187,9 +185,9 @@ def draw(data: xr.Dataset) -> Figure:
         if number == 2:
             for r in range(data.sizes["direction"]):
                 names = [f"SGD, teacher {r + 1}"] + [None] * (data.sizes["neuron"] - 1)
-                look: Any = {"marker": "os"[r % 2], "ms": 3, "mfc": "none", "ls": "none", "color": DIRECTIONS[r]}
+                look: Options = {"marker": "os"[r % 2], "ms": 3, "mfc": "none", "ls": "none", "color": DIRECTIONS[r]}
                 ax.plot(own[0].time[::3], data.cosine.values[::3, :, r], label=names, **look)
-                solid: Any = {"color": COLOURS["ode"], "lw": 1.0, "ls": ("-", "--")[r % 2]}
+                solid: Options = {"color": COLOURS["ode"], "lw": 1.0, "ls": ("-", "--")[r % 2]}
                 names = [f"ODE, teacher {r + 1}"] + [None] * (data.sizes["neuron"] - 1)
                 ax.plot(own[0].fine, data.fine_cosine.values[:, :, r], label=names, zorder=6, **solid)
             ax.set_ylabel("$M_{jr}/\\sqrt{Q_{jj}}$")

@@ -10,13 +10,12 @@ what a few steps leave is left by the method, for the best possible is neurons a
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.functions.exponents import Staircase
 from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, verdict
 from twolayer.gallery.shared.registry import Finding, figure
@@ -58,7 +57,7 @@ def reuse_or_fresh(
         positive_integer("seeds", n, 2)
     positive_integer("steps", steps, 2)
     pairs: dict[tuple[str, str], StepPair] = {}
-    stairs: dict[tuple[str, str], Any] = {}
+    stairs: dict[tuple[str, str], Staircase] = {}
     for target, runs in zip(targets, seeds, strict=True):
         problem = tl.Problem(target, activation, width=2, second_layer=[2**0.5, -(2**0.5)])
         analysis = tl.analyse(target)
@@ -80,7 +79,9 @@ def reuse_or_fresh(
     return Finding(data, _verdict(data, pairs), task)
 
 
-def _data(pairs: dict[Any, StepPair], stairs: dict[Any, Any], targets: Any) -> xr.Dataset:
+def _data(
+    pairs: dict[tuple[str, str], StepPair], stairs: dict[tuple[str, str], Staircase], targets: tuple[str, ...]
+) -> xr.Dataset:
     most = max(len(x) for x in stairs.values())
     steps = next(iter(pairs.values())).theory.sizes["time"]
     shape = (len(targets), len(WAYS), steps, most)
@@ -117,7 +118,7 @@ def _data(pairs: dict[Any, StepPair], stairs: dict[Any, Any], targets: Any) -> x
     )
 
 
-def _verdict(data: xr.Dataset, pairs: dict[Any, StepPair]) -> Verdict:
+def _verdict(data: xr.Dataset, pairs: dict[tuple[str, str], StepPair]) -> Verdict:
     checks, notes = [], []
     for target in data.target.values:
         said = []

@@ -9,7 +9,7 @@ first step. At α = 3 labels without noise show both directions exactly, so that
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -22,6 +22,9 @@ from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.stepping import StepPair, agree, follow
 from twolayer.numerics.errors import positive_integer
 from twolayer.numerics.statistics import standard_error
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 JUDGED = ("M", "Q", "train_risk", "risk")
 SECOND_LAYER = (2**0.5, -(2**0.5))
@@ -122,7 +125,7 @@ def draw(data: xr.Dataset) -> Figure:
     if (chosen.target, chosen.alpha) == BEST[0][:2]:
         best_line(right, [chosen.alpha], [BEST[1]], "best possible test risk")
     t = np.arange(chosen.steps + 1)
-    curves: dict[Any, list[tuple[Any, str, Any, str]]] = {
+    curves: dict[Axes, list[tuple[xr.DataArray, str, Any, str]]] = {
         left: [(data.m[:, r], "m", (..., r), rf"$m_{r + 1}$") for r in range(2)],
         middle: [(data.Q[:, 0, l], "Q", (..., 0, l), rf"$Q_{{1{l + 1}}}$") for l in range(2)],
         right: [(data[w], w, (...,), n) for w, n in (("train_risk", "training"), ("risk", "test"))],

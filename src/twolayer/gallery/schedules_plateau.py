@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -25,6 +24,7 @@ from twolayer.gallery.shared.judging import Check, Verdict, between, holds, near
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.statistics import standard_error
+from twolayer.task.scaling import Scaling
 
 NOISE, START, SPAN = 0.5, 0.1, 40.0  # Δ, m at the start, and the length of the run in samples/d
 FASTEST = 1 / (12 + NOISE)
@@ -63,7 +63,7 @@ def schedules_plateau(*, seed: int = 0, dim: int = 4000, seeds: int = 128) -> Fi
     return Finding(data, _verdict(data), task_of(PROBLEM))
 
 
-def _runs(law: Any, dim: int, seeds: int, seed: int) -> dict[str, np.ndarray]:
+def _runs(law: Scaling, dim: int, seeds: int, seed: int) -> dict[str, np.ndarray]:
     algorithm, start = tl.SGD(law, geometry="projected"), tl.Overlaps([[1.0]], [[START]])
     limit = tl.solve(PROBLEM, algorithm, tl.ODE(), start, alpha=SPAN, save=80)
     runs = tl.solve(PROBLEM, algorithm, tl.Chain(dim), start, alpha=SPAN, save=80, seeds=seeds, seed=seed)
@@ -81,7 +81,7 @@ def _best(alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _flow(law: str) -> float:
     """The excess risk at the end from the equation of u, by steps of its own."""
-    gammas: dict[str, Callable[[float], Any]] = {
+    gammas: dict[str, Callable[[float], float]] = {
         "constant": lambda s: 0.0445310,
         "cosine": lambda s: FASTEST * (1 + np.cos(np.pi * s / SPAN)) / 2,
         "late cosine": lambda s: FASTEST * (0.1 + 0.9 * (1 + np.cos(np.pi * np.clip((s - 22) / 18, 0, 1))) / 2),

@@ -22,6 +22,7 @@ from twolayer.gallery.shared.judging import Verdict, near, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.wide import committee, online, sup_overlap
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.statistics import Fit, power_law, standard_error
 
 AXES = {"d": "dim", "p": "width", "γ": "gamma"}
@@ -136,7 +137,7 @@ def draw(data: xr.Dataset) -> Figure:
         mean, error = _mean(data[of])
         for i in range(data.sizes["cell"]):
             width, rate = data.width.values[i], data.gamma.values[i]
-            look: Any = {"color": HUES[widths.index(width)], "marker": MARKERS[rates.index(rate) % 5]}
+            look: Options = {"color": HUES[widths.index(width)], "marker": MARKERS[rates.index(rate) % 5]}
             ax.errorbar(data.scale.values[i], mean[i], 2 * error[i], ms=4.5, capsize=2, lw=1.2, **look)
         fit = _fits(data, of)["all"]
         x = np.geomspace(float(data.scale.min()), float(data.scale.max()), 50)

@@ -8,7 +8,6 @@ by starting on the manifold, which the equations never leave.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -20,6 +19,7 @@ from twolayer.gallery.shared.judging import Verdict, holds, unknown, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.wide import committee, online
+from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.statistics import median
 
 NEAR = 0.1  # relative distance of the risk from that of the symmetric fixed point that counts as plateau
@@ -85,7 +85,7 @@ def _one(
     time: float,
     spread: float,
     seed: int,
-) -> Any:
+) -> Variables:
     problem = committee(activation, k, p, noise)
     rng = np.random.default_rng(seed)
     M = spread * rng.normal(size=(p, k))
@@ -169,7 +169,7 @@ def draw(data: xr.Dataset) -> Figure:
         names = ["SGD (chain)"] + [None] * (runs - 1)
         left.plot(data.save, positive(here.chain.T), color=COLOURS["chain"], lw=0.7, alpha=0.7, label=names)
         left.plot(data.save, positive(here.ode), color=COLOURS["ode"], lw=2, label="ODE")
-        level: Any = {"color": COLOURS["sde"], "ls": "--", "lw": 1.4}
+        level: Options = {"color": COLOURS["sde"], "ls": "--", "lw": 1.4}
         left.axhline(float(here.plateau), label="symmetric fixed point", **level)
         left.set(yscale="log", ylabel="excess risk", title=f"$p = {p}$")
         left.legend()

@@ -9,17 +9,17 @@ with runs at finite d.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.functions.exponents import Staircase
 from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, verdict
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.stepping import StepPair, agree, follow, strength
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import positive_integer
 
 TARGETS = (
@@ -67,7 +67,7 @@ def staircases(
     positive_integer("steps", steps, 3)
     algorithm = tl.SGD(lr=lr, batch=alpha * tl.d, geometry=geometry)
     pairs: dict[tuple[str, str], StepPair] = {}
-    stairs: dict[tuple[str, str], Any] = {}
+    stairs: dict[tuple[str, str], Staircase] = {}
     for target in targets:
         analysis = tl.analyse(target)
         for activation in activations:
@@ -81,7 +81,12 @@ def staircases(
     return Finding(data, _verdict(data, pairs), task.replace(f"student {activation}", "students as named"))
 
 
-def _data(pairs: dict[Any, StepPair], stairs: dict[Any, Any], targets: Any, activations: Any) -> xr.Dataset:
+def _data(
+    pairs: dict[tuple[str, str], StepPair],
+    stairs: dict[tuple[str, str], Staircase],
+    targets: tuple[str, ...],
+    activations: tuple[str, ...],
+) -> xr.Dataset:
     """Overlaps with the directions in the order learned; directions that a target does not have are NaN."""
     most = max(len(x) for x in stairs.values())
     steps = next(iter(pairs.values())).theory.sizes["time"]
@@ -114,7 +119,7 @@ def _learned(overlap: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(last), np.nan, np.where(last > LEARNED, shown, np.inf))
 
 
-def _verdict(data: xr.Dataset, pairs: dict[Any, StepPair]) -> Verdict:
+def _verdict(data: xr.Dataset, pairs: dict[tuple[str, str], StepPair]) -> Verdict:
     there = np.isfinite(data.overlap.values[..., -1, :])
     right = data.predicted.values[there] == data.learned.values[there]
     wrong = [
@@ -156,7 +161,7 @@ def draw(data: xr.Dataset) -> Figure:
             overlap, colour, mark = cell.overlap[:, r].values, DIRECTIONS[r], "os^"[r % 3]
             seen = overlap >= EDGE
             ax.plot(t, np.where(seen, overlap, np.nan), "-", color=colour, label=f"$v_{r + 1}$: {word}")
-            below: Any = {"color": colour, "ms": 4, "clip_on": False, "transform": ax.get_xaxis_transform()}
+            below: Options = {"color": colour, "ms": 4, "clip_on": False, "transform": ax.get_xaxis_transform()}
             ax.plot(t[~seen] + 0.06 * r, np.zeros((~seen).sum()), "v", **below)
             runs = cell.overlap_runs[1:, r].values
             points(ax, t[1:], np.where(runs >= EDGE, runs, np.nan), 0 * t[1:], colour, "_", mark, "none")

@@ -8,8 +8,6 @@ of order 1/d of one step.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
@@ -21,6 +19,7 @@ from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.statistics import standard_error
+from twolayer.task.method import Method
 
 VARIANCES, FRACTIONS = (2.0, 0.5, 0.1), (0.2, 0.5, 0.3)
 NAMES = ("M_block", "Q_block")
@@ -52,7 +51,7 @@ def three_blocks(
     methods: Options = {"chain": tl.Chain(dim), "vectors": tl.Vectors(dim)}
     for name, method in methods.items():
 
-        def compute(method: Any = method) -> dict[str, np.ndarray]:
+        def compute(method: Method = method) -> dict[str, np.ndarray]:
             return _kept(tl.solve(problem, algorithm, method, start, seeds=seeds, **run))
 
         found[name] = part(name, compute)

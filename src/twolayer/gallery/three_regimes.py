@@ -12,7 +12,6 @@ no differential equation is left, but the map of the projected step is still rig
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -26,6 +25,7 @@ from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.errors import choice
 from twolayer.numerics.statistics import standard_error
+from twolayer.task.method import Method
 
 REGIMES = {"noise": (0.3, 0.125, 0.25), "noise and flow": (8.0, 0.5, 0.5), "flow": (1.0, 0.75, 0.5)}
 """γ0, δ and μ of the three points."""
@@ -76,7 +76,13 @@ def three_regimes(
 
 
 def _risk(
-    problem: tl.Problem, algorithm: tl.SGD, method: Any, start: tl.Overlaps, points: np.ndarray, seeds: int, seed: int
+    problem: tl.Problem,
+    algorithm: tl.SGD,
+    method: Method,
+    start: tl.Overlaps,
+    points: np.ndarray,
+    seeds: int,
+    seed: int,
 ) -> Variables:
     run = tl.solve(problem, algorithm, method, start, steps=[0, *points], seeds=seeds, seed=seed)
     risk = run.excess_risk.values

@@ -20,7 +20,7 @@ Nodes times noise nodes are many: sums over them are taken in batches, one after
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -38,6 +38,8 @@ from twolayer.task.losses import Loss
 from twolayer.task.rules import RuledLoss
 
 __all__ = ["FullEngine", "FullRule", "spoilt_residual", "triangular_root"]
+
+Summed = TypeVar("Summed")
 
 SINGULAR = 1e-10  # eigenvalues of Ω below this, relative to the largest, count as zero
 NOISE_ORDER = 8  # nodes per panel of the label noise
@@ -61,8 +63,8 @@ def triangular_root(C: Numbers) -> Numbers:
 class Fields(NamedTuple):
     """Student fields (N, p), target fields (N, k) and weights (N,)."""
 
-    student: Any
-    target: Any
+    student: Real
+    target: Real
     weights: Numbers
 
 
@@ -157,7 +159,7 @@ class FullRule(eqx.Module):
             each += 3.0 * self.noise_nodes * len(self.kernel.labels.signs) * (1 if self.kernel.rule is None else p)
         return self.nodes(p) * each
 
-    def summed(self, terms: Callable[[Any, Any, Numbers], Any], at: Fields) -> Any:
+    def summed(self, terms: Callable[[Real, Real, Numbers], Summed], at: Fields) -> Summed:
         """Sums over nodes, a function of student and target fields and weights, in batches that fit into memory."""
         total, p = at.student.shape
         size = max(BATCH // (self.noise_nodes * p), 1)
@@ -201,7 +203,7 @@ class FullRule(eqx.Module):
 
         def level(u: Numbers) -> Numbers:
             y, f = self.kernel.target(u[..., :k]), self.kernel.output(u[..., k:], a)
-            found: list[Any] = []
+            found: list[Number] = []
             for _, sign in self.kernel.labels.signs:
                 found += self.kernel.loss.levels(sign * y, f)
                 if self.kernel.rule is not None:
@@ -216,7 +218,7 @@ class FullRule(eqx.Module):
         square = ((a * self.kernel.activation.slope(student)) ** 2).sum(-1)
         return root(square)
 
-    def noises(self, student: Any, target: Any, a: Layer, noise: Scalar) -> list[tuple[float, Spoilt, Any]]:
+    def noises(self, student: Real, target: Real, a: Layer, noise: Scalar) -> list[tuple[float, Spoilt, Any]]:
         """Chances of the signs of a label; with each, what is done to labels at every node, and weights, (N, m) each.
 
         Panels end where a rule or the loss bends.
@@ -239,7 +241,7 @@ class FullRule(eqx.Module):
             found.append((chance, Spoilt(sign, width * labels.law.from_normal(x)), w))
         return found
 
-    def residual(self, student: Any, target: Real, a: Layer, noise: Scalar) -> Residual:
+    def residual(self, student: Real, target: Real, a: Layer, noise: Scalar) -> Residual:
         """E and e² averaged over the label noise; without it they are what they are."""
         loss, h, f = self.kernel.loss, self.kernel.target(target), self.kernel.output(student, a)
         if loss.student is not None:
@@ -337,7 +339,7 @@ def _ruled(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Tree
     return rule.summed(terms, rule.fields(Q, M, a))
 
 
-def _push(rule: FullRule, student: Number, target: Number, a: Layer, w: Numbers, noise: Scalar) -> tuple[Any, Any, Any]:
+def _push(rule: FullRule, student: Real, target: Real, a: Layer, w: Numbers, noise: Scalar) -> tuple[Any, Any, Any]:
     """Weighted ĝ and e σ at every node, and the sum of ĝ ĝᵀ, by nodes of the label noise."""
     first, second, chi = 0.0, 0.0, 0.0
     for chance, spoilt, v in rule.noises(student, target, a, noise):

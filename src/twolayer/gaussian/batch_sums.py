@@ -15,11 +15,12 @@ Cost per step and seed O(nodes · p (p + k) + F³) with F = p (2p + k + 3) or so
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.averages import Engine
 from twolayer.equations.increment_kernel import Kernel
 from twolayer.equations.orthogonal import Sums
 from twolayer.gaussian.single_samples import covariance, covariance_nodes, visit
@@ -76,7 +77,7 @@ def tail(kernel: Kernel, A: Numbers, B: Numbers, a: Layer, L: Numbers, noise: Sc
 
 def gaussian_sums(
     kernel: Kernel,
-    batch: Any,
+    batch: Number,
     A: Numbers,
     B: Numbers,
     a: Layer,
@@ -84,7 +85,7 @@ def gaussian_sums(
     inverse: Numbers,
     noise: Scalar,
     nodes: Nodes,
-    engine: Any,
+    engine: Engine,
     normals: Numbers,
 ) -> Sums:
     """Draw the sums of one batch from normals (F,).

@@ -10,16 +10,14 @@ loss, e = y for the hinge loss while outputs are small.)
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 
 from twolayer.equations.averages import Averages, Engine, Gradient
 from twolayer.gaussian.all_fields import FullRule
 from twolayer.gaussian.targets import Linear, NodeTarget, RidgeTarget, student_rows, student_terms
-from twolayer.gaussian.two_point import Forms
-from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
+from twolayer.gaussian.two_point import Forms, SecondOrder
+from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Real, Scalar
 
 __all__ = ["FittedEngine", "Nothing", "PartsEngine"]
 
@@ -44,7 +42,7 @@ class PartsEngine(Engine):
     student: float = eqx.field(static=True)
     forms: Forms = eqx.field(static=True)
     target: RidgeTarget | NodeTarget
-    variance: Any
+    variance: SecondOrder | FullRule
 
     @property
     def closed(self) -> bool:
@@ -111,7 +109,7 @@ class FittedEngine(Engine):
         """Terms of the linear part."""
         return self.forms.pair_work(p, p * p) + self.target.work(p)
 
-    def _fit(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> tuple[Averages, Any, Any]:
+    def _fit(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> tuple[Averages, Real, Real]:
         """Sampled averages with what is left of e in those of first order, and the coefficients α and β."""
         student, target, w = self.rule.fields(Q, M, a)
         e = self.rule.residual(student, target, a, noise)

@@ -7,16 +7,17 @@ A family is a file with a subclass of `Forms`, entered here; an activation belon
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 from twolayer.functions.activation import Activation
 from twolayer.gaussian.erf import ErfForms
 from twolayer.gaussian.polynomial import PolynomialForms
 from twolayer.gaussian.rectifier import RectifierForms
 from twolayer.gaussian.two_point import Forms, NumericForms, PairOf, cross_pair, mehler_pair
-from twolayer.numerics.types import Numbers
 
 __all__ = ["FAMILIES", "forms_of", "pair_of", "pair_work", "register_family"]
+
+Maker = TypeVar("Maker", bound="Callable[..., Forms]")
 
 FAMILIES: dict[str, Callable[..., Forms]] = {
     "polynomial": lambda *coefficients: PolynomialForms(coefficients),
@@ -25,13 +26,13 @@ FAMILIES: dict[str, Callable[..., Forms]] = {
 }
 
 
-def register_family(name: str) -> Callable[[Any], Any]:
+def register_family(name: str) -> Callable[[Maker], Maker]:
     """Class decorator: closed averages for the activations whose family has this name.
 
     The class is called with the numbers of the family; it is a frozen dataclass derived from `Forms`.
     """
 
-    def decorate(make: Any) -> Numbers:
+    def decorate(make: Maker) -> Maker:
         FAMILIES[name] = make
         return make
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -30,7 +29,7 @@ from twolayer.gaussian.quadratic import QuadraticEngine, quadratic_task
 from twolayer.gaussian.rectifier import ReluRidge
 from twolayer.gaussian.rescaled_students import AdaptedEngine
 from twolayer.gaussian.targets import NodeTarget, RidgeTarget, ridge_target
-from twolayer.gaussian.two_point import Forms
+from twolayer.gaussian.two_point import Forms, SecondOrder
 from twolayer.numerics.errors import choice
 from twolayer.numerics.precision import float64
 from twolayer.numerics.quadrature_rules import SCRAMBLINGS, sobol_normals
@@ -184,7 +183,7 @@ class _Builder:
         if first is None:
             return self._full(order, scrambling)
         forms, target, sampled = first
-        variance = self._variance(forms, target, order)
+        variance: SecondOrder | FullRule | None = self._variance(forms, target, order)
         if variance is None:
             variance = self._rule(order, scrambling)
             sampled = sampled or variance.normals is not None
@@ -233,7 +232,7 @@ class _Builder:
             return None
         return forms, target, rule is not None and rule.sampled
 
-    def _variance(self, forms: Forms, target: RidgeTarget | NodeTarget, order: int) -> Any:
+    def _variance(self, forms: Forms, target: RidgeTarget | NodeTarget, order: int) -> SecondOrder | None:
         """A closed second-order part for this student and target that can be afforded, or None."""
         if isinstance(target, NodeTarget):
             found = forms.node_variance(target, self.p)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -48,7 +48,7 @@ class Velocity(NamedTuple):
     A: Numbers
     s: Numbers
     a: Layer
-    excess_risk: Any
+    excess_risk: Numbers
 
 
 class Ensemble(eqx.Module):
@@ -233,7 +233,7 @@ class PairEnsemble(Ensemble):
         return Velocity(a[:, None] * dA, a * ds, value - self.student * ff @ u, jnp.maximum(risk, 0.0))
 
 
-def _by_blocks(function: Callable[[Cloud], Any], cloud: Cloud, size: int, total: bool = False) -> Numbers:
+def _by_blocks(function: Callable[[Cloud], Numbers], cloud: Cloud, size: int, total: bool = False) -> Numbers:
     """A function of particles, block by block so that memory stays bounded: rows side by side, or their sum."""
     n = len(cloud.s)
     if n <= size:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -23,6 +23,9 @@ from twolayer.gaussian.two_point import Forms, Ladder, Pair, PairOf, Single, ort
 from twolayer.numerics.error_function import error_function
 from twolayer.numerics.special import arcsine
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Tree
+
+if TYPE_CHECKING:
+    from twolayer.gaussian.targets import NodeTarget, RidgeTarget
 
 __all__ = ["ErfForms", "ErfNodes", "ErfRidge", "four_point"]
 
@@ -54,11 +57,11 @@ class ErfForms(Forms):
         """Two of them."""
         return _pair if isinstance(other, ErfForms) else None
 
-    def ridge_variance(self, target: Any, p: int, order: int) -> ErfRidge | None:
+    def ridge_variance(self, target: RidgeTarget, p: int, order: int) -> ErfRidge | None:
         """Against a sum of erf ridges."""
         return ErfRidge(target) if target.ridge_forms == self else None
 
-    def node_variance(self, target: Any, p: int) -> ErfNodes | None:
+    def node_variance(self, target: NodeTarget, p: int) -> ErfNodes | None:
         """Against any target, while nodes and neurons are few enough."""
         found = ErfNodes(target)
         return found if found.work(p) <= MAX_NODE_WORK else None
@@ -74,7 +77,7 @@ def _pair(c11: Number, c12: Number, c22: Number) -> Pair:
 class ErfRidge(eqx.Module):
     """The second-order part against a sum of erf ridges: cost O(p²(p + k)²)."""
 
-    target: Any
+    target: RidgeTarget
     label: str = eqx.field(static=True, default="closed form")
 
     def __call__(self, Q: Gram, M: Cross, a: Layer, student: float) -> Numbers:
@@ -89,7 +92,7 @@ class ErfRidge(eqx.Module):
 class ErfNodes(eqx.Module):
     """The second-order part against any target: cost O(nodes · p³ + p⁴)."""
 
-    target: Any
+    target: NodeTarget
 
     @property
     def label(self) -> str:

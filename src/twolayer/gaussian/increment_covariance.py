@@ -86,23 +86,23 @@ class QuadraticSpread(Spread):
         return square + cross + cross.T + jnp.outer(c0, c0) * 2 * G[2] - jnp.outer(mean, mean)
 
 
-def _series(omega: Number, B: Numbers, b0: Number, noise: Scalar) -> tuple[list[Any], list[Any]]:
+def _series(omega: Real, B: Numbers, b0: Number, noise: Scalar) -> tuple[list[Number], list[Any]]:
     """Coefficients of s⁰ … s⁴ of G(s) and V(s)."""
     V, power = [omega], omega
-    logarithm: list[Any] = [0.0]
+    logarithm: list[Number] = [0.0]
     for n in range(1, 5):
         power = power @ B @ omega  # Ω (BΩ)ⁿ
         V.append(2.0**n * power)
         logarithm.append(2.0**n * jnp.trace(B @ V[n - 1] / 2.0 ** (n - 1)) / (2 * n))
     logarithm[1] = logarithm[1] + b0
     logarithm[2] = logarithm[2] + noise / 2
-    G: list[Any] = [1.0]
+    G: list[Number] = [1.0]
     for n in range(1, 5):
         G.append(sum(m * logarithm[m] * G[n - m] for m in range(1, n + 1)) / n)
     return G, V
 
 
-def _fourth(n: int, G: list[Any], V: list[Any], x: np.ndarray, y: np.ndarray) -> Real:
+def _fourth(n: int, G: list[Number], V: list[Real], x: np.ndarray, y: np.ndarray) -> Real:
     """Coefficient of sⁿ in E[e^{se} u_x u_y u_x' u_y'] for all pairs of entries."""
     total: Any = 0.0
     for i in range(n + 1):

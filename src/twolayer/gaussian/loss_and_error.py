@@ -9,8 +9,6 @@ once, with panels that end where ℓ bends or f changes its sign.
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -59,7 +57,7 @@ def binary(problem: Problem) -> bool:
 def _means(rule: FullRule, scale: Number, noise: Number, points: Tree) -> Real:
     """E[ℓ] at points (n, …), one after the other."""
 
-    def at(point: Tree) -> Any:
+    def at(point: Tree) -> Real:
         Q, M, a = point
         student, target, w = rule.fields(Q, M, scale * a)
         return w @ rule.residual(student, target, scale * a, noise).mean

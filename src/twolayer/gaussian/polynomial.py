@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -22,6 +22,9 @@ import numpy as np
 
 from twolayer.gaussian.two_point import Forms, Ladder, Pair, PairOf, Single
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Tree
+
+if TYPE_CHECKING:
+    from twolayer.gaussian.targets import NodeTarget, RidgeTarget
 
 __all__ = [
     "PolynomialForms",
@@ -37,7 +40,7 @@ Coefficients = tuple[float, ...]
 MAX_WORK = 2**27  # terms of a Wick sum beyond which chi is sampled instead
 
 
-def derivative_means(coefficients: Coefficients, mean: Numbers | float, variance: Numbers, orders: int) -> Numbers:
+def derivative_means(coefficients: Coefficients, mean: Numbers | float, variance: Number, orders: int) -> Numbers:
     """E[f^{(n)}(u)], n = 0 … orders − 1, stacked on a new first axis; u ~ N(mean, variance), arrays broadcast."""
     degree = len(coefficients) - 1
     mean, variance = jnp.broadcast_arrays(jnp.asarray(mean, float), jnp.asarray(variance, float))
@@ -54,9 +57,10 @@ def derivative_means(coefficients: Coefficients, mean: Numbers | float, variance
     return jnp.stack(rows)
 
 
-def mehler(f: Any, g: Any, covariance: Number) -> Any:
+def mehler(f: Real, g: Real, covariance: Number) -> Real:
     """Σ_n C^n/n! f_n g_n for derivative means f, g stacked on the first axis."""
-    total, power = 0.0, jnp.ones_like(covariance)
+    total: Any = 0.0
+    power = jnp.ones_like(covariance)
     for n in range(min(f.shape[0], g.shape[0])):
         total = total + power * f[n] * g[n] / math.factorial(n)
         power = power * covariance
@@ -74,7 +78,7 @@ class PolynomialForms(Forms):
         """E[σ], E[σ'], E[σ'']."""
         return Single(*derivative_means(self.coefficients, mean, variance, 3))
 
-    def ladder(self, mean: Numbers, width: Any, orders: int) -> Ladder:
+    def ladder(self, mean: Numbers, width: Number, orders: int) -> Ladder:
         """Hermite coefficients s^n E[σ^(n+1)]/√n!, zero beyond the degree."""
         means = derivative_means(self.coefficients, mean, width**2, orders + 1)
         powers = [width**n / math.sqrt(math.factorial(n)) for n in range(orders)]
@@ -86,7 +90,7 @@ class PolynomialForms(Forms):
             return None
         one, two = self.coefficients, other.coefficients
 
-        def pair(c11: Any, c12: Any, c22: Any) -> Pair:
+        def pair(c11: Number, c12: Number, c22: Number) -> Pair:
             zero = jnp.zeros(jnp.broadcast_shapes(jnp.shape(c11), jnp.shape(c12), jnp.shape(c22)))
             f = derivative_means(one, zero, c11, len(one) + 2)
             g = derivative_means(two, zero, c22, len(two) + 2)
@@ -95,14 +99,14 @@ class PolynomialForms(Forms):
 
         return pair
 
-    def ridge_variance(self, target: Any, p: int, order: int) -> PolynomialRidge | None:
+    def ridge_variance(self, target: RidgeTarget, p: int, order: int) -> PolynomialRidge | None:
         """Against a sum of polynomial ridges, while the Wick sum is not too long."""
         if not isinstance(target.ridge_forms, PolynomialForms):
             return None
         found = PolynomialRidge(target, self.coefficients, target.ridge_forms.coefficients)
         return found if found.work(p) <= MAX_WORK else None
 
-    def node_variance(self, target: Any, p: int) -> PolynomialNodes | None:
+    def node_variance(self, target: NodeTarget, p: int) -> PolynomialNodes | None:
         """Against any target, likewise."""
         found = PolynomialNodes(target, self.coefficients)
         return found if found.work(p) <= MAX_WORK else None
@@ -111,7 +115,7 @@ class PolynomialForms(Forms):
 class PolynomialRidge(eqx.Module):
     """The second-order part against polynomial ridges: cost O(graphs · p²(p + k)²)."""
 
-    target: Any
+    target: RidgeTarget
     own: Coefficients = eqx.field(static=True)
     other: Coefficients = eqx.field(static=True)
     label: str = eqx.field(static=True, default="closed form")
@@ -138,7 +142,7 @@ class PolynomialRidge(eqx.Module):
 class PolynomialNodes(eqx.Module):
     """The second-order part against any target: cost O(graphs · (p⁴ + nodes · p³))."""
 
-    target: Any
+    target: NodeTarget
     coefficients: Coefficients = eqx.field(static=True)
 
     @property
@@ -217,7 +221,7 @@ def four_point(C: Numbers, slope: Numbers, value: Numbers, weights: Numbers, p: 
     power = _powers(C, max(d0, d1))
     weighted = value * weights
 
-    def add(total: Numbers, graph: Tree) -> tuple[Any, None]:
+    def add(total: jax.Array, graph: Tree) -> tuple[jax.Array, None]:
         (jl, jq, js, lq, ls, qs), w = graph
         left = power[jq][:p, None, :] * power[lq][None, :p, :] * weighted[jq + lq + qs]
         right = power[js][:p, None, :] * power[ls][None, :p, :] * weighted[js + ls + qs]
@@ -238,7 +242,7 @@ def three_point(C: Numbers, slope: Numbers, value: Numbers, weights: Numbers, no
     multiplicity, weight = graphs((d1, d1, d0))
     power = _powers(C, max(d0, d1))
 
-    def add(total: Numbers, graph: Tree) -> tuple[Any, None]:
+    def add(total: jax.Array, graph: Tree) -> tuple[jax.Array, None]:
         (jl, jq, lq), w = graph
         joint = jnp.einsum("n,nj,nl,nq->jlq", node, slope[jl + jq], slope[jl + lq], value[jq + lq] * weights)
         return total + w * power[jl] * (joint * power[jq][:, None, :] * power[lq][None, :, :]).sum(-1), None

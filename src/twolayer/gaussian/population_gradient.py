@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import abc
 import math
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -29,7 +28,7 @@ from twolayer.equations.increment_kernel import Push
 from twolayer.functions.activation import Activation
 from twolayer.gaussian.engines import LOG2_POINTS, ORDERS, ROUNDING, Averager, Engine, select
 from twolayer.gaussian.nodes import target_frame
-from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Real, Scalar, Tree
+from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar, Tree
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem
 
@@ -64,7 +63,7 @@ class Descent(eqx.Module):
         """The mean gradient of the first layer, in the coordinates of the rows, and that of the second."""
 
     @abc.abstractmethod
-    def excess_risk(self, rows: Any, a: Layer) -> Numbers:
+    def excess_risk(self, rows: Real, a: Layer) -> Numbers:
         """½ E[(h − f)²]."""
 
     @property
@@ -72,11 +71,11 @@ class Descent(eqx.Module):
     def label(self) -> str:
         """Which rules are used, for reports."""
 
-    def irreducible(self, noise: Scalar) -> Any:
+    def irreducible(self, noise: Scalar) -> Number:
         """What the risk contains beyond that."""
         return noise / 2
 
-    def overlaps(self, rows: Any) -> tuple[Numbers, Numbers]:
+    def overlaps(self, rows: Real) -> tuple[Numbers, Numbers]:
         """Q and M of the rows."""
         return rows @ rows.T, rows[:, : self.L.shape[1]] @ self.L.T
 
@@ -103,11 +102,11 @@ class SteinDescent(Descent):
         star = jnp.pad(jnp.asarray(self.L), ((0, 0), (0, rows.shape[1] - self.L.shape[1])))
         return Push(gradient.own @ rows + gradient.star @ star, gradient.second)
 
-    def excess_risk(self, rows: Any, a: Layer) -> Numbers:
+    def excess_risk(self, rows: Real, a: Layer) -> Numbers:
         """½ E[(h − f)²]."""
         return self.risk_engine(*self.overlaps(rows), a, 0.0).excess_risk
 
-    def irreducible(self, noise: Any) -> Any:
+    def irreducible(self, noise: Scalar) -> Number:
         """What the risk contains beyond that."""
         return self.risk_engine.irreducible(noise)
 
@@ -144,7 +143,7 @@ class ReluDescent(Descent):
         excess = sine_excess(theta) @ (c * norm)
         return Push(first, rows @ residual / 2 + norm[:p] * excess / TWO_PI)
 
-    def excess_risk(self, rows: Any, a: Layer) -> Numbers:
+    def excess_risk(self, rows: Real, a: Layer) -> Numbers:
         """½ E[(h − f)²]."""
         u, c, norm, unit = self._fields(rows, a, 1.0)
         i, j = np.triu_indices(len(u), 1)  # a row has no angle to itself, nor a derivative of it

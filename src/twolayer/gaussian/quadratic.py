@@ -8,7 +8,7 @@ E[e λ_j z] = t1 w_j + 2 Σ_q (ΩB)_jq u_q        with the rows u = (w, w*)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ import numpy as np
 from twolayer.equations.averages import Averages, Engine, Gradient
 from twolayer.functions.activation import Activation
 from twolayer.functions.target import Target
-from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Scalar
+from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar
 
 __all__ = ["QuadraticEngine", "QuadraticTask", "quadratic_averages", "quadratic_form", "quadratic_task"]
 
@@ -61,7 +61,7 @@ def quadratic_task(activation: Activation, target: Target) -> QuadraticTask | No
     return QuadraticTask(sigma[2], sigma[0], *form)
 
 
-def residual_form(scale: float, shift: float, H: Any, h0: float, weight: float, a: Layer) -> tuple[Numbers, Numbers]:
+def residual_form(scale: float, shift: float, H: Real, h0: float, weight: float, a: Layer) -> tuple[Numbers, Numbers]:
     """E without noise as (B, b0), the student entering with this weight."""
     p, k = len(a), len(H)
     own = jnp.pad(-weight * scale * a / p, (0, k))
@@ -69,7 +69,7 @@ def residual_form(scale: float, shift: float, H: Any, h0: float, weight: float, 
 
 
 def quadratic_gradient(
-    scale: float, shift: float, H: Number, h0: float, student: float, Q: Gram, M: Cross, P: Numbers, a: Layer
+    scale: float, shift: float, H: Real, h0: float, student: float, Q: Gram, M: Cross, P: Numbers, a: Layer
 ) -> Gradient:
     """The mean gradient as a combination of the rows, arguments as for `quadratic_averages`."""
     p = len(M)
@@ -85,7 +85,7 @@ def quadratic_gradient(
 def quadratic_averages(
     scale: float,
     shift: float,
-    H: Number,
+    H: Real,
     h0: float,
     student: float,
     Q: Gram,
@@ -123,7 +123,7 @@ def second_moment(omega: Numbers, B: Numbers, b0: Number) -> tuple[Numbers, Numb
     return t1, t1**2 + 2 * t2, BO
 
 
-def quadratic_risk(scale: float, shift: float, H: Number, h0: float, omega: Numbers, a: Layer) -> Numbers:
+def quadratic_risk(scale: float, shift: float, H: Real, h0: float, omega: Numbers, a: Layer) -> Numbers:
     """The excess risk, arguments as for `quadratic_averages`."""
     return second_moment(omega, *residual_form(scale, shift, H, h0, 1.0, a))[1] / 2
 
@@ -151,7 +151,7 @@ class QuadraticEngine(Engine):
         """The averages at one point."""
         return quadratic_averages(self.scale, self.shift, self.H, self.h0, self.student, Q, M, self.P, a, noise)
 
-    def excess_risk(self, Q: Gram, M: Cross, a: Layer) -> Any:
+    def excess_risk(self, Q: Gram, M: Cross, a: Layer) -> Real:
         """The excess risk alone at one point."""
         omega = jnp.block([[Q, M], [M.T, self.P]])
         return quadratic_risk(self.scale, self.shift, self.H, self.h0, omega, a)

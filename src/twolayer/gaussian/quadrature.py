@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +46,7 @@ BLUR = 5.0
 EVEN_REACH = 8.3  # of equidistant nodes
 SECANTS = 12  # steps of the search for a level: the Illinois rule gains a digit or more with each
 
-Level = Callable[[Any], Any]
+Level = Callable[[Numbers], Numbers]
 """Fields (…, F) → values (…, c) that vanish where the integrand bends."""
 
 
@@ -56,11 +57,11 @@ def legendre(order: int) -> tuple[np.ndarray, np.ndarray]:
     return (x + 1) / 2, w / 2
 
 
-def _namespace(x: Number) -> Any:
+def _namespace(x: Number) -> ModuleType:
     return np if isinstance(x, np.ndarray | float) else jnp
 
 
-def panel_rule(breaks: Number, order: int) -> tuple[Numbers, Numbers]:
+def panel_rule(breaks: Real, order: int) -> tuple[Numbers, Numbers]:
     """Nodes and weights for E[f(ξ)], ξ ~ N(0, 1), with panels split at the breaks (last axis).
 
     Breaks outside (−9, 9) are harmless. Shapes (..., b) → (..., max(b + 3, 4)·order).
@@ -88,7 +89,7 @@ def even_rule(count: int) -> tuple[np.ndarray, np.ndarray]:
     return x, w / w.sum()
 
 
-def _edges(breaks: Any) -> Any:
+def _edges(breaks: Real) -> Real:
     """Sorted ends of all panels."""
     xp = _namespace(breaks)
     fixed = (-REACH, -INNER, INNER, REACH) if breaks.shape[-1] else (-REACH, -INNER, 0.0, INNER, REACH)
@@ -96,7 +97,7 @@ def _edges(breaks: Any) -> Any:
     return xp.sort(xp.concatenate([xp.clip(breaks, -REACH, REACH), ends], axis=-1), axis=-1)
 
 
-def _on_panels(edges: Real, order: int) -> tuple[Any, Any]:
+def _on_panels(edges: Real, order: int) -> tuple[Numbers, Numbers]:
     """Gauss–Legendre nodes between sorted edges, weighted with the Gaussian."""
     xp, (node, weight) = _namespace(edges), legendre(order)
     width = xp.diff(edges, axis=-1)[..., None]
@@ -105,14 +106,14 @@ def _on_panels(edges: Real, order: int) -> tuple[Any, Any]:
     return x.reshape((*edges.shape[:-1], -1)), w.reshape((*edges.shape[:-1], -1))
 
 
-def crossing(kink: Any, offset: Any, slope: Any) -> Any:
+def crossing(kink: Number, offset: Number, slope: Number) -> Real:
     """Where offset + slope·x = kink; far outside when the slope vanishes."""
     xp = _namespace(slope)
     moves = xp.abs(slope) > 1e-12
     return xp.where(moves, (kink - offset) / xp.where(moves, slope, 1.0), 2 * REACH)
 
 
-def blurred_crossings(kink: float, offset: Number, slope: Real, rest: Any) -> list[Any]:
+def blurred_crossings(kink: float, offset: Number, slope: Real, rest: Number) -> list[Real]:
     """Panel ends for a kink of offset + slope·x + rest·η with η still to be integrated."""
     xp = _namespace(slope)
     moves = xp.abs(slope) > 1e-12
@@ -129,7 +130,7 @@ class Partial(NamedTuple):
     fields: Numbers
 
 
-def _breaks(at: Partial, L: Real, i: int, kinks: Sequence[Sequence[float]], structure: np.ndarray) -> Any:
+def _breaks(at: Partial, L: Real, i: int, kinks: Sequence[Sequence[float]], structure: np.ndarray) -> Real:
     """Where the fields cross their kinks along ξ_i, (N, b)."""
     xp, found = _namespace(L), []
     for f in np.flatnonzero(structure[:, i]).tolist():
@@ -142,7 +143,7 @@ def _breaks(at: Partial, L: Real, i: int, kinks: Sequence[Sequence[float]], stru
     return xp.stack(found, -1) if found else xp.zeros((len(at.points), 0))
 
 
-def _norm(x: Real) -> Any:
+def _norm(x: Real) -> Real:
     """|x|, with a zero derivative at zero."""
     xp, square = _namespace(x), (x**2).sum()
     return xp.where(square > 0, xp.sqrt(xp.where(square > 0, square, 1.0)), 0.0)
@@ -219,7 +220,7 @@ def _roots(level: Level, edges: Numbers) -> Numbers:
     inside = 1e-9 * (high - low)
     low, high = low + inside, high - inside
 
-    def step(_: Any, state: Tree) -> Tree:
+    def step(_: Number, state: Tree) -> Tree:
         a, b, fa, fb, x = state
         gap = jnp.where(fb == fa, 1.0, fb - fa)
         x = jnp.clip(jnp.where(fb == fa, (a + b) / 2, b - fb * (b - a) / gap), jnp.minimum(a, b), jnp.maximum(a, b))

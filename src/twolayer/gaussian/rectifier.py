@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -27,6 +27,9 @@ from twolayer.gaussian.quadrature import legendre
 from twolayer.gaussian.two_point import Forms, Ladder, Pair, PairOf, Single, orthonormal
 from twolayer.numerics.special import arcsine, root
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Tree
+
+if TYPE_CHECKING:
+    from twolayer.gaussian.targets import RidgeTarget
 
 __all__ = ["RectifierForms", "ReluRidge", "four_point"]
 
@@ -91,7 +94,7 @@ class RectifierForms(Forms):
         opposite = self.right * other.left + self.left * other.right
         kinks = (self.right - self.left) * (other.right - other.left)
 
-        def pair(c11: Any, c12: Any, c22: Any) -> Pair:
+        def pair(c11: Number, c12: Number, c22: Number) -> Pair:
             sine, theta = _angles(c11, c12, c22)
             ff = same * (sine + (math.pi - theta) * c12) - opposite * (sine - theta * c12)
             dd = same * (math.pi - theta) + opposite * theta
@@ -99,7 +102,7 @@ class RectifierForms(Forms):
 
         return pair
 
-    def ridge_variance(self, target: Any, p: int, order: int) -> ReluRidge | None:
+    def ridge_variance(self, target: RidgeTarget, p: int, order: int) -> ReluRidge | None:
         """For a sum of ReLU ridges, which those of other slopes are written as."""
         return ReluRidge(target, order, self.left, self.right) if target.ridge_forms == RectifierForms() else None
 
@@ -114,7 +117,7 @@ class ReluRidge(eqx.Module):
     A rectifier with a slope below zero is two of them, on λ and on −λ: n = 2 p + ridges.
     """
 
-    target: Any
+    target: RidgeTarget
     order: int = eqx.field(static=True)
     left: float = eqx.field(static=True, default=0.0)
     right: float = eqx.field(static=True, default=1.0)
@@ -185,7 +188,7 @@ def orthant_of_three(*correlations: Number) -> Numbers:
     return 1 / 8 + sum(arcsine(r) for r in correlations) / (4 * math.pi)
 
 
-def _boundary(qx: Any, qy: Any, sx: Real, sy: Real, xy: Real) -> Numbers:
+def _boundary(qx: Number, qy: Number, sx: Number, sy: Number, xy: Real) -> Numbers:
     """Coefficient of F_xy when fields q and s carry the rectifiers."""
     return qx * (sy - xy * sx) + qy * (sx - xy * sy)
 
@@ -202,7 +205,7 @@ def _sets(R: Real, v: Real, S: Tree, used: Tree, p: int, order: int) -> Real:
     return jnp.zeros((p, p)).at[S[x], jnp.minimum(S[y], p - 1)].add(share)
 
 
-def _of_three(R: Any, p: int) -> tuple[Numbers, Numbers]:
+def _of_three(R: Real, p: int) -> tuple[Numbers, Numbers]:
     """E[H_x σ_y σ_z] (p, n, n) and E[H_x H_y σ_z²] (p, p, n) for unit variances, whichever fields coincide."""
     n = len(R)
     i = jnp.arange(n)
@@ -253,7 +256,7 @@ def four_point(C: Numbers, weights: Numbers, p: int, order: int) -> Numbers:
         used = np.arange(count * size) < sets.shape[1]
         blocks = (jnp.asarray(filled.reshape(4, count, size).swapaxes(0, 1)), jnp.asarray(used.reshape(count, size)))
 
-        def add(total: Numbers, block: Tree) -> tuple[Any, None]:
+        def add(total: jax.Array, block: Tree) -> tuple[jax.Array, None]:
             S, used = block
             return total + _sets(R, v, S, used, p, order), None
 

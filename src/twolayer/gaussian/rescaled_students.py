@@ -12,12 +12,11 @@ All other engines average over the fields of a mean over neurons; those of linea
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 
 from twolayer.equations.averages import Averages, Engine, Gradient
+from twolayer.numerics.types import Cross, Gram, Layer, Number, Scalar
 
 __all__ = ["AdaptedEngine"]
 
@@ -31,7 +30,7 @@ class AdaptedEngine(Engine):
     inner: Engine
     scale: float = eqx.field(static=True)
     flips: float = eqx.field(static=True)
-    square: Any
+    square: Number
 
     @property
     def label(self) -> str:
@@ -46,11 +45,11 @@ class AdaptedEngine(Engine):
         """Terms of the excess risk alone."""
         return self.inner.risk_work(p) * (2 if self.flips else 1)
 
-    def irreducible(self, noise: Any) -> Any:
+    def irreducible(self, noise: Number) -> Number:
         """½ E Var(y|z)."""
         return noise / 2 + 2 * self.flips * (1 - self.flips) * self.square
 
-    def __call__(self, Q: Any, M: Any, a: Any, noise: Any) -> Averages:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
         """The averages at one point."""
         s, q = self.scale, self.flips
         psi, phi, chi, second, risk = self.inner(Q, M, s * a, noise)
@@ -62,7 +61,7 @@ class AdaptedEngine(Engine):
             risk = jnp.maximum(risk - 2 * q * (1 - q) * self.square, 0.0)
         return Averages(psi / s, phi / s, chi / s**2, second, risk)
 
-    def gradient(self, Q: Any, M: Any, a: Any, noise: Any) -> Gradient:
+    def gradient(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Gradient:
         """The mean gradient as a combination of the rows."""
         s, q = self.scale, self.flips
         own, star, second = self.inner.gradient(Q, M, s * a, noise)

@@ -9,7 +9,7 @@ smooth, Sobol points otherwise. Covariances of increments and sums over large ba
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,8 +30,8 @@ class Visited(NamedTuple):
 
     weights: Numbers
     xi: Real
-    student: Any
-    target: Any
+    student: Real
+    target: Real
     g: Numbers
     second: Numbers
 

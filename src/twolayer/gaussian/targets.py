@@ -6,7 +6,7 @@ any other:                             condition on λ* at the nodes of a rule
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ class Linear(NamedTuple):
     """E[σ'_j λ*_r X], E[σ'_j λ_l X], E[σ_j X] and E[X²] for X = h or X = f."""
 
     star: Numbers
-    own: Any
+    own: Numbers
     value: Numbers
     square: Numbers
 
@@ -42,7 +42,7 @@ def student_terms(forms: Forms, Q: Gram, M: Cross, a: Layer) -> tuple[Linear, Pa
 class TargetRows(NamedTuple):
     """E[σ'_j z X] = (own w + star w*)_j for X = h or X = f, and E[σ_j X]."""
 
-    own: Any
+    own: Numbers
     star: Numbers
     value: Numbers
 
@@ -79,7 +79,7 @@ class RidgeTarget(eqx.Module):
         """Whether student and teacher have closed pair averages together."""
         return forms_of(self.activation, self.order).pair_with(self.ridge_forms) is not None
 
-    def pair(self, c11: Any, c12: Any, c22: Any) -> Pair:
+    def pair(self, c11: Number, c12: Number, c22: Number) -> Pair:
         """Averages at a student field and a ridge."""
         return pair_of(self.activation, self.ridge, self.order)(c11, c12, c22)
 

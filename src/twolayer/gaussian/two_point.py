@@ -20,7 +20,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,10 @@ from twolayer.functions.activation import Activation
 from twolayer.functions.hermite import hermite_table
 from twolayer.gaussian.quadrature import blurred_crossings, crossing, even_rule, panel_rule
 from twolayer.numerics.special import root
-from twolayer.numerics.types import Number, Numbers, Real, Tree
+from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Tree
+
+if TYPE_CHECKING:
+    from twolayer.gaussian.targets import NodeTarget, RidgeTarget
 
 __all__ = ["Forms", "Ladder", "NumericForms", "Pair", "PairOf", "Single", "cross_pair", "mehler_pair", "orthonormal"]
 
@@ -52,7 +55,7 @@ class Pair(NamedTuple):
     """E[f g], E[f' g'] and E[f'' g]."""
 
     ff: Real
-    dd: Any
+    dd: Real
     hd: Real
 
 
@@ -63,8 +66,23 @@ class Ladder(NamedTuple):
     slopes: Real
 
 
-PairOf = Callable[[Any, Any, Any], Pair]
+PairOf = Callable[[Number, Number, Number], Pair]
 """(C11, C12, C22) → the averages at two fields of zero mean; arrays broadcast."""
+
+
+@runtime_checkable
+class SecondOrder(Protocol):
+    """The part E[σ'_j σ'_l (h − s f)²] of chi, (p, p)."""
+
+    @property
+    def label(self) -> str:
+        """What is done, for reports."""
+
+    def __call__(self, Q: Gram, M: Cross, a: Layer, student: float) -> Numbers:
+        """The averages at one point, with s = ``student``."""
+
+    def work(self, p: int) -> float:
+        """Terms of one evaluation."""
 
 
 class Forms(abc.ABC):
@@ -85,17 +103,17 @@ class Forms(abc.ABC):
     def pair_with(self, other: Forms) -> PairOf | None:
         """The averages of this activation at one field and another at a second, or None if they are not closed."""
 
-    def pair(self, c11: Any, c12: Any, c22: Any) -> Pair:
+    def pair(self, c11: Number, c12: Number, c22: Number) -> Pair:
         """Both fields with this activation."""
         same = self.pair_with(self)
         assert same is not None
         return same(c11, c12, c22)
 
-    def ridge_variance(self, target: Any, p: int, order: int) -> Any:
+    def ridge_variance(self, target: RidgeTarget, p: int, order: int) -> SecondOrder | None:
         """The closed second-order part E[σ'_j σ'_l (h − s f)²] against a sum of ridges (targets.py), or None."""
         return None
 
-    def node_variance(self, target: Any, p: int) -> Any:
+    def node_variance(self, target: NodeTarget, p: int) -> SecondOrder | None:
         """The same against a target at nodes, or None."""
         return None
 
@@ -117,7 +135,7 @@ class NumericForms(Forms):
     name: str = "quadrature"
     closed = False
 
-    def _rule(self, mean: Real, width: Real, count: float | None = None) -> tuple[Any, Any, Any]:
+    def _rule(self, mean: Real, width: Real, count: float | None = None) -> tuple[Any, Numbers, Numbers]:
         """Nodes x, weights, and fields mean + width·x, with panels that end at the kinks."""
         count = int(count or NODES_PER_ORDER * self.order)
         x: Numbers
@@ -148,7 +166,7 @@ class NumericForms(Forms):
     def pair_with(self, other: Forms) -> None:
         """Nothing is closed."""
 
-    def pair(self, c11: Any, c12: Any, c22: Any) -> Pair:
+    def pair(self, c11: Number, c12: Number, c22: Number) -> Pair:
         """Mehler's sum where the activation is smooth, else panels."""
         if self.activation.kinks:
             return cross_pair(self.activation, self.activation, self.order, c11, c12, c22)
@@ -170,7 +188,7 @@ def orthonormal(x: Real, count: int, scale: Number = 1.0) -> Tree:
     """scale^n h_n(x), n = 0 … count − 1, by their recursion; stacked on a new first axis."""
     x, square = x * scale, jnp.asarray(scale) ** 2
 
-    def step(pair: tuple[Any, Any], n: Any) -> tuple[tuple[Any, Any], Any]:
+    def step(pair: Tree, n: Number) -> Tree:
         above = (x * pair[1] - jnp.sqrt(n) * square * pair[0]) / jnp.sqrt(n + 1)
         return (pair[1], above), above
 
@@ -220,12 +238,12 @@ def cross_pair(f: Activation, g: Activation, order: int, c11: Number, c12: Numbe
     shape = jnp.broadcast_shapes(jnp.shape(c11), jnp.shape(c12), jnp.shape(c22))
     flat = [jnp.broadcast_to(c, shape).reshape(-1) for c in (c11, c12, c22)]
 
-    def one(c: tuple[Any, Any, Any]) -> Pair:
+    def one(c: tuple[jax.Array, jax.Array, jax.Array]) -> Pair:
         c11, c12, c22 = c
         width = jnp.sqrt(c11)
         r = c12 / width
         s = root(c22 - r**2)
-        outer = [k / width for k in f.kinks]
+        outer: list[Real] = [k / width for k in f.kinks]
         for k in g.kinks:
             outer += blurred_crossings(k, 0.0, r, s)
         x1, w1 = panel_rule(jnp.stack(outer) if outer else jnp.zeros(0), order)

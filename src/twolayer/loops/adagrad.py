@@ -18,7 +18,7 @@ from twolayer.loops.refined_averages import AveragedMotion
 from twolayer.loops.runge_kutta import Equation
 from twolayer.loops.windows import Pace
 from twolayer.numerics.arguments import Notes
-from twolayer.numerics.types import Real, Tree
+from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.method import Snapshot, Task
 
 __all__ = ["AdaptiveMotion"]
@@ -35,18 +35,18 @@ class AdaptiveEquation(Equation):
     """A field of overlaps whose rate falls with the gradients it has seen."""
 
     inner: Any
-    b: Any
-    pace: Any
+    b: jax.Array
+    pace: jax.Array
 
     def size(self, y: Summed) -> Real:
         """The largest squared norm."""
         return self.inner.size(y.y)
 
-    def watched(self, quantity: str | None, y: Summed) -> Any:
+    def watched(self, quantity: str | None, y: Summed) -> Real:
         """What a threshold refers to."""
         return self.inner.watched(quantity, y.y)
 
-    def __call__(self, t: Any, y: Summed, args: Any = None) -> Summed:
+    def __call__(self, t: Number, y: Summed, args: object = None) -> Summed:
         """dy/dτ."""
         f = 1 / jnp.sqrt(self.b**2 + y.total)
         now = jax.tree.map(
@@ -78,7 +78,7 @@ class AdaptiveMotion(AveragedMotion):
         """The field at the present accuracy."""
         return AdaptiveEquation(self.inner.equation(), jnp.asarray(self.b), jnp.asarray(self.pace))
 
-    def seen(self, states: Summed) -> Any:
+    def seen(self, states: Summed) -> Snapshot:
         """The overlaps at save points; rates are put aside."""
         self.rates.append(1 / np.sqrt(self.b**2 + np.asarray(states.total)))
         snapshot = self.inner.seen(states.y)

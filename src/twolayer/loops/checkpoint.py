@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time as wall
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -61,7 +60,7 @@ class Checkpoint:
             if str(file["key"]) != self.key:
                 raise InputError(f"{what} belongs to another run, or other versions: remove it, or give another name.")
             own = [_like(leaf, file[f"state{i}"]) for i, leaf in enumerate(leaves)]
-            shown: Any = evolution.snapshot(first)
+            shown = evolution.snapshot(first)
             seen = type(shown)(*(file.get(name) for name in shown._fields))
             return Standing(jax.tree.unflatten(structure, own), int(file["at"]), seen)
 

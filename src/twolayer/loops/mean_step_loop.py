@@ -6,7 +6,6 @@ y ← MeanStep(y)        equations/mean_step.py
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -29,7 +28,7 @@ from twolayer.loops.runge_kutta import Control, Equation
 from twolayer.loops.stopping import Lane, Watch, accept, watched_value
 from twolayer.loops.windows import Motion, Pace, Window, Windows, control_of, quantity_of
 from twolayer.numerics.arguments import Notes
-from twolayer.numerics.types import Real, Tree
+from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.method import Snapshot, Task
 from twolayer.task.schedule_factors import Clock
 
@@ -59,9 +58,9 @@ class Iterated(Equation):
 
     step: MeanStep
     watcher: Engine | None
-    noise: Any
+    noise: Number
 
-    def __call__(self, t: Any, y: Rows, args: Any = None) -> Rows:
+    def __call__(self, t: Number, y: Rows, args: object = None) -> Rows:
         """One step."""
         return self.step(y)
 
@@ -79,10 +78,10 @@ class Iterated(Equation):
 def iterate(step: Equation, quantity: str | None, control: Control, y: Rows, points: Real) -> Tree:
     """One start through the steps points[0] … points[-1] − 1, saved at all later points; vmapped over starts."""
 
-    def one(y: Rows, level: Any, sign: Any) -> Tree:
+    def one(y: Rows, level: Real, sign: Real) -> Tree:
         watch = None if quantity is None else Watch(level, sign)
 
-        def body(number: Any, carry: Tree) -> Tree:
+        def body(number: Number, carry: Tree) -> Tree:
             y, lane = carry
             new = step(0.0, y)
             return accept(y, new, lane, step.size(new), step.watched(quantity, new), watch, number, True)
@@ -190,7 +189,9 @@ class MeanStepMotion(AveragedMotion):
         if self.terms.band:
             p, k = self.task.problem.p, self.task.problem.k
             own = np.sqrt(np.maximum(np.diagonal(states.spread, axis1=-2, axis2=-1), 0.0))
-            apart: Any = jax.vmap(jax.vmap(lambda x: unpack(x, p, k, self.form.trained)))
+            apart: Callable[[np.ndarray], tuple[Real, ...]] = jax.vmap(
+                jax.vmap(lambda x: unpack(x, p, k, self.form.trained))
+            )
             self.deviations.append(Overlap(*map(np.asarray, apart(own))))
         if self.blocks is not None:
             return Snapshot.in_blocks(self.task.problem.inputs, *map(np.asarray, (states.gram, states.star, states.a)))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import abc
 import time as wall
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -74,7 +74,7 @@ class Equation(eqx.Module):
     """A right-hand side, with what has to be known to stop."""
 
     @abc.abstractmethod
-    def __call__(self, t: Any, y: Tree, args: Any = None) -> Any:
+    def __call__(self, t: Number, y: Tree, args: object = None) -> Tree:
         """dy/dt."""
 
     @abc.abstractmethod
@@ -82,7 +82,7 @@ class Equation(eqx.Module):
         """The largest squared norm, of a row or of the second layer."""
 
     @abc.abstractmethod
-    def watched(self, quantity: str | None, y: Tree) -> Array:
+    def watched(self, quantity: str | None, y: Tree) -> Real:
         """The quantity that a threshold refers to; zero if there is none."""
 
 
@@ -101,19 +101,19 @@ class Starts(NamedTuple):
     Before the first step the slope is not known and the next step is 0, or −h for a guess h.
     """
 
-    t: Any
-    h: Any
+    t: Real
+    h: Real
     y: Tree
     slope: Tree
-    code: Any
+    code: Real
     tried: Real
 
 
 class Steps(NamedTuple):
     """Steps taken, (capacity, lanes, …): where each began, its length (0 if there was none), and its polynomial."""
 
-    t: Any
-    h: Any
+    t: Real
+    h: Real
     y: Tree
     dense: Tree
 
@@ -149,8 +149,8 @@ def steps(
     count: Real,
 ) -> tuple[Starts, Steps]:
     """At most ``count`` ≤ capacity tried steps of every start that runs, towards the time ``end``."""
-    right: Any = jax.vmap(lambda y: equation(0.0, y))
-    watched: Any = jax.vmap(lambda y: equation.watched(quantity, y))
+    right: Callable[[Tree], Tree] = jax.vmap(lambda y: equation(0.0, y))
+    watched: Callable[[Tree], Real] = jax.vmap(lambda y: equation.watched(quantity, y))
     weights = jnp.asarray(A)
 
     def one(i: Number, carry: tuple[Starts, Steps]) -> tuple[Starts, Steps]:
@@ -183,13 +183,16 @@ def steps(
         speed = jnp.sqrt(_mean_square(jax.tree.map(lambda k: k[0], K), scale))
         guess = 0.01 * jnp.sqrt(_mean_square(lanes.y, scale)) / jnp.where(speed > 0, speed, 1.0)
         guess = jnp.where((speed > 0) & (guess > 0), jnp.minimum(guess, left), left)
-        pick: Any = lambda a, b: jax.tree.map(lambda x, y: jnp.where(_flag(taken, x), x, y), a, b)  # noqa: E731
+
+        def pick(a: Tree, b: Tree) -> Tree:
+            return jax.tree.map(lambda x, y: jnp.where(_flag(taken, x), x, y), a, b)
+
         y = pick(new, lanes.y)
         slope = pick(jax.tree.map(lambda k: k[STAGES], K), lanes.slope)
         slope = jax.tree.map(lambda k, s: jnp.where(fresh, k[0], s), K, slope)
         t = jnp.where(taken, jnp.where(h >= left, end, lanes.t + h), lanes.t)
 
-        sizes: Any = jax.vmap(equation.size)
+        sizes: Callable[[Tree], Real] = jax.vmap(equation.size)
         size = sizes(y)
         # of a run that is to last far longer than this, the clock here counts
         clock = jnp.clip(FAR * (lanes.t + h), 1e-280, end)
@@ -230,7 +233,7 @@ def _flag(flag: Real, x: Real) -> Real:
 
 
 @eqx.filter_jit
-def watched_at(equation: Equation, quantity: str, y: Tree) -> Array:
+def watched_at(equation: Equation, quantity: str, y: Tree) -> Real:
     """The watched quantity of all starts."""
     return jax.vmap(lambda y: equation.watched(quantity, y))(y)
 
@@ -247,7 +250,7 @@ class Track:
         times: np.ndarray,
         max_steps: int,
         guess: Number = 0.0,
-        code: Any = 0,
+        code: int | np.ndarray = 0,
     ) -> None:
         self.equation, self.quantity, self.control = equation, quantity, control
         self.times, self.max_steps = times, max_steps
@@ -371,7 +374,7 @@ class Track:
             self._known = self._known + ready.sum(axis=0)
 
 
-def _chosen(these: np.ndarray, new: Tree, old: Tree) -> Tree:
+def _chosen(these: Real, new: Tree, old: Tree) -> Tree:
     """New states of these starts, old ones of the others."""
     return jax.tree.map(lambda x, y: np.where(these.reshape(-1, *[1] * (x.ndim - 1)), x, y), new, old)
 

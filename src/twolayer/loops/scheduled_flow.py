@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from twolayer.equations.optimiser_step import Limit
 from twolayer.loops.runge_kutta import OK, Equation, Track
 from twolayer.loops.windows import Integration, Motion, Pace, Window
 from twolayer.numerics.arguments import Notes
-from twolayer.numerics.types import Real, Tree
+from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.method import Measure, Snapshot
 from twolayer.task.schedule_factors import Clock, Tempo
 
@@ -45,16 +44,16 @@ class TimedEquation(Equation):
         """The largest squared norm."""
         return self.inner.size(y.y)
 
-    def watched(self, quantity: str | None, y: Timed) -> Array:
+    def watched(self, quantity: str | None, y: Timed) -> Real:
         """What a threshold refers to."""
         return self.inner.watched(quantity, y.y)
 
-    def __call__(self, t: Any, y: Timed, args: Any = None) -> Timed:
+    def __call__(self, t: Number, y: Timed, args: object = None) -> Timed:
         """dy/dτ."""
         f, b = self.tempo(y.clock)
         f, b = f * jnp.ones(()), b * jnp.ones(())
 
-        def scaled(x: Tree) -> Any:
+        def scaled(x: Tree) -> Tree:
             return x.scaled(f, b) if isinstance(x, Limit) else x
 
         now = jax.tree.map(scaled, self.inner, is_leaf=lambda x: isinstance(x, Limit))

@@ -57,7 +57,7 @@ def in_groups(group: Callable[..., Tree], *arguments: Tree) -> Tree:
     shapes = jax.eval_shape(lambda: group(*of(0)))
     empty = jax.tree.map(lambda x: jnp.zeros((last.shape[0], *x.shape), x.dtype), shapes)
 
-    def body(i: Any, results: Tree) -> Tree:
+    def body(i: Number, results: Tree) -> Tree:
         put = lambda all_, one: jax.lax.dynamic_update_index_in_dim(all_, one, i, 0)  # noqa: E731
         return jax.tree.map(put, results, group(*of(i)))
 
@@ -156,16 +156,16 @@ class Lanes:
         self.bookkeeping, self.watch = self._bookkeeping()
 
     @cached_property
-    def noise(self) -> Any:
+    def noise(self) -> Array:
         """Δ of each lane."""
         return self.fold(self.per_lane(lambda task: np.full(task.seeds, task.problem.noise)))
 
-    def per_lane(self, values: Callable[[Task], Any]) -> np.ndarray:
+    def per_lane(self, values: Callable[[Task], np.ndarray]) -> np.ndarray:
         """What each task says for its seeds, in one row of lanes; those that no run takes repeat the first."""
         row = np.concatenate([values(task) for task in self.tasks])
         return row if self._in_order else row[self._source]
 
-    def spread(self, values: Sequence[Any]) -> np.ndarray:
+    def spread(self, values: Sequence[object]) -> np.ndarray:
         """One value of each task, repeated for its lanes."""
         given = iter(values)
         return self.per_lane(lambda task: np.repeat(np.asarray(next(given), float)[None], task.seeds, axis=0))
@@ -214,7 +214,8 @@ class Lanes:
             coefficients_of(task.algorithm, task.problem.divisor, dim)
             for task, dim in zip(self.tasks, dims, strict=True)
         ]
-        return Coefficients(*(None if x[0] is None else self.fold(self.spread(x)) for x in zip(*each, strict=True)))
+        found: list[Any] = [None if x[0] is None else self.fold(self.spread(x)) for x in zip(*each, strict=True)]
+        return Coefficients(*found)
 
     @property
     def tempo(self) -> Tempo | None:
@@ -233,7 +234,7 @@ class Lanes:
         """The rates put aside, as a variable of the result."""
         return {"lr": (("seed", "time"), np.stack(self._rates, axis=1))} if self._rates else {}
 
-    def keys(self, *roles: random.Role) -> Any:
+    def keys(self, *roles: random.Role) -> Array:
         """Keys (groups, lanes, roles, 2) of the random streams."""
         draw = lambda task: np.stack([random.stream(task.seed, role, task.runs) for role in roles], axis=1)  # noqa: E731
         return self.fold(self.per_lane(draw))

@@ -28,9 +28,9 @@ DIVERGED, REACHED = Outcome.CODES.index(Outcome.DIVERGED), Outcome.CODES.index(O
 class Lane(NamedTuple):
     """Bookkeeping of one seed: outcome code, step where it stopped, and the watched quantity."""
 
-    code: Any
-    stop: Any
-    watched: Any
+    code: Real
+    stop: Real
+    watched: Real
 
 
 class Watch(NamedTuple):
@@ -40,7 +40,7 @@ class Watch(NamedTuple):
     sign: Real
 
 
-def watched_value(quantity: str | None, engine: Any, Q: Any, M: Any, a: Real, noise: Number) -> Array:
+def watched_value(quantity: str | None, engine: Any, Q: Real | None, M: Real, a: Real, noise: Number) -> Array:
     """The watched quantity of one seed."""
     if quantity is None:
         return jnp.zeros(())
@@ -53,7 +53,7 @@ def watched_value(quantity: str | None, engine: Any, Q: Any, M: Any, a: Real, no
 
 
 def accept(
-    old: Tree, new: Tree, lane: Lane, size: Real, value: Any, watch: Watch | None, step: Number, on: Any
+    old: Tree, new: Tree, lane: Lane, size: Real, value: Number, watch: Watch | None, step: Number, on: bool | Real
 ) -> Tree:
     """Keep the new state if the seed still runs and the state is finite; mark what happened otherwise.
 

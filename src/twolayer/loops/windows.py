@@ -12,14 +12,14 @@ from __future__ import annotations
 import abc
 import warnings
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 import jax
 import numpy as np
 
 from twolayer.loops.runge_kutta import OK, STAGES, Control, Equation, Track, watched_at
 from twolayer.numerics.arguments import Notes
-from twolayer.numerics.types import Tree
+from twolayer.numerics.types import Real, Tree
 from twolayer.task.method import Evolution, Measure, Snapshot, Task
 
 __all__ = ["CostWarning", "Integration", "Motion", "Pace", "Window", "Windows", "control_of", "quantity_of"]
@@ -82,8 +82,8 @@ class Window(NamedTuple):
 
     saved: Tree
     end: Tree
-    stop: Any
-    code: Any
+    stop: Real
+    code: Real
 
 
 class Pace(abc.ABC):

@@ -24,6 +24,7 @@ from jax import Array
 from twolayer.compiled.device import DeviceStepper
 from twolayer.compiled.stepper import WrittenStepper
 from twolayer.compiled.supported_chains import no_machine_code, unwritten
+from twolayer.equations.averages import Engine
 from twolayer.equations.block_coordinates import BlockLayout
 from twolayer.equations.block_refusals import rules_of_rotations
 from twolayer.equations.increment_kernel import kernel_of
@@ -48,7 +49,7 @@ from twolayer.numerics import random
 from twolayer.numerics.arguments import Notes, Options
 from twolayer.numerics.errors import InputError, Refused, choice, keep_integers
 from twolayer.numerics.precision import float64
-from twolayer.numerics.types import Real, Tree
+from twolayer.numerics.types import Number, Real, Tree
 from twolayer.numerics.wishart import GramFactor, GramFactors
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Evolution, Snapshot, Stackable, Task, register_method
@@ -109,24 +110,24 @@ class ChainNumbers(NamedTuple):
 
     rates: Coefficients
     tempo: Tempo | None
-    L: Any
-    inverse: Any
+    L: Real
+    inverse: np.ndarray
     table: Tree
-    noise: Any
-    batch: Any
+    noise: Real
+    batch: Number
     nodes: Nodes | None
     average: Any
-    engine: Any
+    engine: Engine | None
     watch: Watch | None
-    scale: Any = None
-    spread: Any = None
+    scale: Real | None = None
+    spread: Real | None = None
 
     @property
     def frame(self) -> Frame:
         """What one step takes of them."""
         return Frame(self.rates, self.L, self.table, self.noise, self.scale, self.spread)
 
-    def overlaps(self, W: Real) -> tuple[Any, Any]:
+    def overlaps(self, W: Real) -> tuple[Real, Real]:
         """Q and M of the fields."""
         return overlaps(W, self.L) if self.scale is None else scaled_overlaps(W, self.L, self.scale)
 
@@ -144,7 +145,7 @@ def streamed_sums(spec: ChainForm, frame: Frame, layers: Layers, key: Real, numb
         chunk_key = jnp.stack(random.threefry((key[0], key[1]), jnp.uint32(0x5EED), i.astype(jnp.uint32)))
         return random.normal(chunk_key, number.astype(jnp.uint32), index).reshape(chunk, at.width)
 
-    def add(i: Real, carry: tuple[Sums, Any]) -> tuple[Sums, Any]:
+    def add(i: Real, carry: tuple[Sums, Array]) -> tuple[Sums, Array]:
         # the normals travel in the carry: inside one body XLA would compute them anew for each of their uses
         total, normals = carry
         mine = None if own is None else jax.random.fold_in(own, i)
@@ -158,7 +159,7 @@ def streamed_sums(spec: ChainForm, frame: Frame, layers: Layers, key: Real, numb
     return jax.lax.fori_loop(0, -(-at.batch // chunk), add, (empty, draw(jnp.asarray(0))))[0]
 
 
-def sums_of(spec: ChainForm, params: ChainNumbers, layers: Layers, normals: Real, T: Tree, key: More = None) -> Sums:
+def sums_of(spec: ChainForm, params: ChainNumbers, layers: Layers, normals: Array, T: Tree, key: More = None) -> Sums:
     """Sums of a batch from all its normals: sample by sample, or drawn from their Gaussian limit."""
     at, (W, a) = spec.at, layers
     if not spec.gaussian:
@@ -193,7 +194,7 @@ def advance(
 
 
 def advance_group(
-    spec: ChainForm, block: int, params: ChainNumbers, keys: Any, carry: Tree, start: Any, stop: Any
+    spec: ChainForm, block: int, params: ChainNumbers, keys: Real, carry: Tree, start: Real, stop: Real
 ) -> Tree:
     """The same for one group, ``block`` steps of normals at a time."""
     axes, longest, factor = lane_axes(params), (stop - start).max(), spec.at.factor
@@ -221,7 +222,14 @@ def advance_group(
         T = factor.build(normals_of(1, numbers, factor.draws), params.table)
 
         def single(
-            params: ChainNumbers, stop: Real, carry: Tree, number: Real, normals: Real, T: Tree, jitter: More, key: More
+            params: ChainNumbers,
+            stop: Real,
+            carry: Tree,
+            number: Real,
+            normals: Array,
+            T: Tree,
+            jitter: More,
+            key: More,
         ) -> Tree:
             here = params.now(carry[0])
             sums = sums_of(spec, here, carry[0].aimed(spec.at.form, here.rates), normals, T, key)
@@ -326,7 +334,7 @@ def tail_of(problem: Problem, algorithm: SGD, Q: np.ndarray, M: np.ndarray, a: n
     return float(tail(kernel, A, B, jnp.asarray(a), L, problem.noise, nodes))
 
 
-def table_of(method: Chain, task: Task) -> Any:
+def table_of(method: Chain, task: Task) -> Tree:
     """The numbers of the Gram factor of a task."""
     layout, factor = layout_of(method, task), gram_factor(method, task)[2]
     if isinstance(factor, GramFactor):
@@ -374,7 +382,7 @@ class ChainStepper(Stepper):
         tables = [table_of(*pair) for pair in zip(methods, lanes.tasks, strict=True)]
         table = jax.tree.map(lambda *x: lanes.fold(lanes.spread(x)), *tables)
         self.layout = layout_of(methods[0], task)
-        blocks: tuple[Any, ...] = (None, None)
+        blocks: tuple[Array | None, ...] = (None, None)
         if self.layout is not None:
             L, blocks = self.layout.L, (jnp.asarray(self.layout.scale), jnp.asarray(self.layout.spread))
         rates = lanes.rates([method.dim for method in methods])

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -37,7 +37,7 @@ from twolayer.loops.windows import Motion, Pace, Windows
 from twolayer.methods.ode import ODE
 from twolayer.numerics.arguments import Json, Notes
 from twolayer.numerics.errors import InputError, choice, finite_number, keep_integers, positive_integer, require
-from twolayer.numerics.types import Real
+from twolayer.numerics.types import Number, Real
 from twolayer.task.algorithm import SGD
 from twolayer.task.losses import Loss
 from twolayer.task.method import Evolution, Measure, Method, Task, register_method
@@ -65,7 +65,7 @@ class Drift(Equation):
         """The largest squared norm."""
         return jnp.maximum(((y.A**2).sum(1) + y.s**2).max(), (y.a**2).max())
 
-    def watched(self, quantity: str | None, y: Cloud) -> Array:
+    def watched(self, quantity: str | None, y: Cloud) -> Real:
         """What a threshold refers to; ‖M‖_F of p neurons distributed as the particles are."""
         if quantity is None:
             return jnp.zeros(())
@@ -76,7 +76,7 @@ class Drift(Equation):
             return M[0, 0]
         return self.ensemble(y).excess_risk + (self.irreducible if quantity == "risk" else 0.0)
 
-    def __call__(self, t: Any, y: Cloud, args: Any = None) -> Cloud:
+    def __call__(self, t: Number, y: Cloud, args: object = None) -> Cloud:
         """dy/dt."""
         rates = self.ensemble(y)
         rows = Layers(jnp.column_stack([y.A, y.s]), y.a)  # a particle is a row of k + 1 coordinates

@@ -13,7 +13,7 @@ Cost: evaluations of the averages, O((p + k)³) for quadratic, O(p²(p + k)²) f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -32,7 +32,7 @@ from twolayer.loops.stopping import watched_value
 from twolayer.loops.windows import Pace
 from twolayer.numerics.arguments import Notes
 from twolayer.numerics.errors import finite_number, keep_integers
-from twolayer.numerics.types import Real
+from twolayer.numerics.types import Number, Real
 from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
 from twolayer.task.heavy_tails import no_moment, two_laws
@@ -50,7 +50,7 @@ class Field(Equation):
 
     right: VectorField
     watcher: Engine | None
-    noise: Any
+    noise: Number
 
     def size(self, y: Overlap) -> Real:
         """The largest squared norm."""
@@ -62,7 +62,7 @@ class Field(Equation):
         y = self.right.fields(y)
         return watched_value(quantity, self.watcher, y.Q, y.M, y.a, self.noise)
 
-    def __call__(self, t: Any, y: Overlap, args: Any = None) -> Overlap:
+    def __call__(self, t: Number, y: Overlap, args: object = None) -> Overlap:
         """dy/dt."""
         return self.right.rate(t, y)
 

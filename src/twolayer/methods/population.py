@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -81,12 +81,12 @@ class DescentNumbers(NamedTuple):
 
     rates: Coefficients
     tempo: Tempo | None
-    noise: Any
+    noise: Number
     descent: Descent
     watch: Watch | None
 
 
-def step(spec: DescentForm, params: DescentNumbers, state: Memory) -> tuple[Memory, Any]:
+def step(spec: DescentForm, params: DescentNumbers, state: Memory) -> tuple[Memory, Real]:
     """One step of gradient descent, and the largest squared norm met."""
     rates = rates_now(params.rates, params.tempo, state)
     new, _, size = descend(spec.form, rates, state, params.descent(*state.aimed(spec.form, rates), params.noise))
@@ -124,7 +124,7 @@ def advance(spec: DescentForm, params: DescentNumbers, carry: Tree, start: Real,
 def look(descent: Descent, W: Real, a: Real) -> Tree:
     """Q, M, Q⊥ and the excess risk of rows with two leading axes."""
 
-    def one(W: Any, a: Any) -> Tree:
+    def one(W: Real, a: Real) -> Tree:
         return *descent.overlaps(W), descent.orthogonal(W), descent.excess_risk(W, a)
 
     return jax.vmap(jax.vmap(one))(W, a)
@@ -246,11 +246,11 @@ class RowField(Equation):
         """The largest squared norm."""
         return jnp.maximum((y.W**2).sum(1).max(), (y.a**2).max())
 
-    def watched(self, quantity: str | None, y: Layers) -> Any:
+    def watched(self, quantity: str | None, y: Layers) -> Real:
         """What a threshold refers to."""
         return watched(quantity, self.descent, y, self.label_noise)
 
-    def __call__(self, t: Any, y: Layers, args: Any = None) -> Layers:
+    def __call__(self, t: Number, y: Layers, args: object = None) -> Layers:
         """dy/dt."""
         return row_motion(self.form, self.limit, y, self.descent(*y, self.label_noise))
 

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.averages import Engine
 from twolayer.equations.block_refusals import rules_of_rotations
 from twolayer.equations.blocks import blocks_of
 from twolayer.equations.optimiser_step import Limit, limit_at, quickening, tangent
@@ -65,14 +66,14 @@ class DiffusionNumbers(NamedTuple):
 
     field: VectorField
     spread: Spread | BlockSpread
-    rho: Any
-    amplitude: Any
+    rho: Real
+    amplitude: jax.Array
     dt: Number
     stride: Number
     tempo: Tempo | None
-    inverse: Any  # of the target's frame, or P⁺ of each block
-    noise: Any
-    engine: Any
+    inverse: Real  # of the target's frame, or P⁺ of each block
+    noise: Number
+    engine: Engine | None
     watch: Watch | None
 
 
@@ -146,7 +147,9 @@ def kicked(params: DiffusionNumbers, y: Overlap, normals: Real) -> Overlap:
     return Overlap(*unpack(symmetric_root(sigma) @ normals, p, k, trained))
 
 
-def one_step(params: DiffusionNumbers, quantity: str | None, carry: Tree, number: Any, on: Any, normals: Real) -> Tree:
+def one_step(
+    params: DiffusionNumbers, quantity: str | None, carry: Tree, number: Number, on: bool | Real, normals: Real
+) -> Tree:
     """One step of one seed from F normals."""
     (y, clock), lane = carry
     params, after = scheduled(params, clock)
@@ -180,7 +183,7 @@ def advance(params: DiffusionNumbers, quantity: str | None, keys: Real, carry: T
             normals = random.normal(key, number.astype(jnp.uint32), index)
             return one_step(params, quantity, carry, number, number < stop, normals)
 
-        def body(i: Any, carry: Tree) -> Tree:
+        def body(i: Number, carry: Tree) -> Tree:
             return jax.vmap(single, (lane_axes(lanes), 0, 0, 0, 0))(lanes, keys[:, 0], carry, start + i, stop)
 
         return jax.lax.fori_loop(0, (stop - start).max(), body, carry)

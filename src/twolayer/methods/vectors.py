@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from twolayer.equations.averages import Engine
 from twolayer.equations.block_coordinates import BlockLayout
 from twolayer.equations.increment_kernel import Push, Sample, kernel_of
 from twolayer.equations.optimiser_step import Coefficients, Layers, Memory, Products, descend, form_of, rates_now
@@ -34,6 +35,7 @@ from twolayer.loops.stopping import Watch, accept, watched_value
 from twolayer.numerics import random
 from twolayer.numerics.arguments import Json, Options
 from twolayer.numerics.errors import InputError, positive_integer, require
+from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.algorithm import SGD
 from twolayer.task.data import Data
 from twolayer.task.inputs import Inputs
@@ -54,15 +56,15 @@ class VectorNumbers(NamedTuple):
 
     rates: Coefficients
     tempo: Tempo | None
-    L: Any
-    noise: Any
-    engine: Any
+    L: Real
+    noise: Real
+    engine: Engine | None
     watch: Watch | None
-    scale: Any = None
+    scale: Real | None = None
     rows: Any = None
     labels: Any = None
 
-    def inputs(self, spec: SampleForm, batch: Batch) -> Any:
+    def inputs(self, spec: SampleForm, batch: Batch) -> Real:
         """The inputs x (samples, d) of a chunk."""
         if spec.given:
             return self.rows[batch.halves[0]]
@@ -80,12 +82,17 @@ class VectorState(NamedTuple):
     """What the optimiser carries, with rows (p, d), their squared norms, and the number of steps taken."""
 
     memory: Memory
-    square: Any
-    taken: Any
+    square: Real
+    taken: jax.Array
 
 
 def contribution(
-    spec: SampleForm, params: VectorNumbers, state: VectorState, batch: Batch, chunk: Any, key: Any = None
+    spec: SampleForm,
+    params: VectorNumbers,
+    state: VectorState,
+    batch: Batch,
+    chunk: Number,
+    key: jax.Array | None = None,
 ) -> tuple[Push, Products | None]:
     """What one chunk of samples adds to the batch means of g zᵀ and e σ(λ); ``key`` is for rules that draw."""
     rates = rates_now(params.rates, params.tempo, state.memory)
@@ -110,8 +117,13 @@ def contribution(
 
 
 def step(
-    spec: SampleForm, params: VectorNumbers, state: VectorState, mean: Push, products: Products | None, jitter: Any
-) -> tuple[VectorState, Any]:
+    spec: SampleForm,
+    params: VectorNumbers,
+    state: VectorState,
+    mean: Push,
+    products: Products | None,
+    jitter: Real | None,
+) -> tuple[VectorState, Real]:
     """One step of SGD from the batch means; and the largest squared norm met."""
     rates = rates_now(params.rates, params.tempo, state.memory)
     if jitter is not None:
@@ -121,22 +133,22 @@ def step(
 
 
 @partial(jax.jit, static_argnames=("spec",))
-def advance(spec: SampleForm, params: VectorNumbers, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
+def advance(spec: SampleForm, params: VectorNumbers, keys: Real, carry: Tree, start: Real, stop: Real) -> Tree:
     """Steps start … stop − 1 of all groups of seeds; all but shared parameters have leading axes (groups, lanes)."""
 
-    def group(own: Options, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
+    def group(own: Options, keys: Real, carry: Tree, start: Real, stop: Real) -> Tree:
         return advance_group(spec, params._replace(**own), keys, carry, start, stop)
 
     return in_groups(group, lane_numbers(params), keys, carry, start, stop)
 
 
-def advance_group(spec: SampleForm, params: VectorNumbers, keys: Any, carry: Any, start: Any, stop: Any) -> Any:
+def advance_group(spec: SampleForm, params: VectorNumbers, keys: Real, carry: Tree, start: Real, stop: Real) -> Tree:
     """The same for one group."""
     axes = lane_axes(params)
 
     def finish(
-        params: VectorNumbers, keys: Any, carry: Any, mean: Push, products: Products | None, number: Any, stop: Any
-    ) -> Any:
+        params: VectorNumbers, keys: Real, carry: Tree, mean: Push, products: Products | None, number: Real, stop: Real
+    ) -> Tree:
         W, jitter = carry[0].memory.now.W, None
         if spec.form.jitter:
             index = jnp.arange(W.size, dtype=jnp.uint32)
@@ -151,8 +163,8 @@ def advance_group(spec: SampleForm, params: VectorNumbers, keys: Any, carry: Any
         return accept(carry[0], new, carry[1], size, value, params.watch, number, number < stop)
 
     def single(
-        params: VectorNumbers, keys: Any, start: Any, stop: Any, carry: Any, total: Push, batch: Batch, at: Any
-    ) -> Any:
+        params: VectorNumbers, keys: Real, start: Real, stop: Real, carry: Tree, total: Push, batch: Batch, at: Real
+    ) -> Tree:
         number, chunk = start + at // spec.chunks, at % spec.chunks
         key = jax.random.fold_in(random.rule_key(keys[-1], number), chunk) if draws(spec) else None
         part, products = contribution(spec, params, carry[0], batch, chunk, key)
@@ -162,13 +174,13 @@ def advance_group(spec: SampleForm, params: VectorNumbers, keys: Any, carry: Any
             return finish(params, keys, carry, part, products, number, stop), total, following
         total = jax.tree.map(jnp.add, total, part)
 
-        def last(carry: Any, total: Push) -> Any:
+        def last(carry: Tree, total: Push) -> Tree:
             return finish(params, keys, carry, total, None, number, stop), jax.tree.map(jnp.zeros_like, total)
 
         carry, total = jax.lax.cond(chunk == spec.chunks - 1, last, lambda c, t: (c, t), carry, total)
         return carry, total, following
 
-    def body(at: Any, loop: Any) -> Any:
+    def body(at: Real, loop: Tree) -> Tree:
         carry, total, batch = loop
         return jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0, None))(params, keys, start, stop, carry, total, batch, at)
 
@@ -185,12 +197,12 @@ def draws(spec: SampleForm) -> bool:
 
 
 @partial(jax.jit, static_argnames=("spec",))
-def training_risks(spec: SampleForm, params: VectorNumbers, keys: Any, layers: Layers, taken: Any) -> Any:
+def training_risks(spec: SampleForm, params: VectorNumbers, keys: Real, layers: Layers, taken: Real) -> Tree:
     """½ mean (y − f)² over the samples that come back, (groups, lanes)."""
     scale = 1 / (2 * spec.size)
 
-    def single(params: VectorNumbers, keys: Any, layers: Layers, taken: Any) -> Any:
-        def body(visit: Any, total: Any) -> Any:
+    def single(params: VectorNumbers, keys: Real, layers: Layers, taken: Real) -> Tree:
+        def body(visit: Real, total: Real) -> Tree:
             batch, inside = draw_again(spec, keys, visit, taken)
             z = params.inputs(spec, batch)
             spoilt = params.spoilt(spec, batch)
@@ -200,7 +212,7 @@ def training_risks(spec: SampleForm, params: VectorNumbers, keys: Any, layers: L
 
         return scale * jax.lax.fori_loop(0, spec.visits, body, jnp.zeros(()))
 
-    def group(own: Options, layers: Layers, taken: Any, keys: Any) -> Any:
+    def group(own: Options, layers: Layers, taken: Real, keys: Real) -> Tree:
         mine = params._replace(**own)
         return jax.vmap(single, (lane_axes(params), 0, 0, 0))(mine, keys, layers, taken)
 
@@ -290,7 +302,7 @@ class VectorsStepper(Stepper):
         square = self.lanes.fold(np.diagonal(Q, axis1=1, axis2=2))
         return VectorState(Memory.at_rest(self.spec.form, W, self.lanes.fold(a), self.params.tempo), square, taken)
 
-    def run(self, carry: Any, start: Any, stop: Any) -> Any:
+    def run(self, carry: Tree, start: Real, stop: Real) -> Tree:
         """Compiled steps."""
         return advance(self.spec, self.params, self.streams, carry, start, stop)
 
@@ -308,7 +320,7 @@ class VectorsStepper(Stepper):
         Q, M = self.layout.seen(self.lanes.unfold(state.memory.now.W)[:, None])
         return snapshot._replace(Q_block=Q, M_block=M)
 
-    def _seen(self, layers: Layers, taken: Any) -> tuple[Any, ...]:
+    def _seen(self, layers: Layers, taken: Real) -> tuple[Any, ...]:
         """Q, M, a and the training risk of all seeds at these layers."""
         risk = None
         if self.spec.remembers:
@@ -362,7 +374,7 @@ class Vectors(Stackable):
     hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("saad1995",)
 
-    def __init__(self, dim: int | None = None, data: Any = None) -> None:
+    def __init__(self, dim: int | None = None, data: object = None) -> None:
         if isinstance(data, str) and data.startswith("<"):
             raise InputError("The data of this result are not kept in files: describe the method again to run it.")
         rows = data if data is None or isinstance(data, Data) else Data(data)

@@ -6,7 +6,6 @@ erf(x) = x N(x²) for |x| ≤ 1,    1 − e^(−x²) v S(v) with v = 1/(x + 2) b
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -61,6 +60,6 @@ def error_function(x: Real) -> Array:
 
 
 @error_function.defjvp
-def _error_function_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+def _error_function_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     (x,), (dx,) = primals, tangents
     return error_function(x), 2 / math.sqrt(math.pi) * jnp.exp(-(x**2)) * dx

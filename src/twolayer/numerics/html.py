@@ -135,7 +135,7 @@ def _frame(low: Sequence[float], high: Sequence[float], names: Sequence[str], si
 
 def curves(
     x: Array,
-    ys: Sequence[Any],
+    ys: Sequence[Array],
     names: Sequence[str] = ("", ""),
     labels: Sequence[str] = (),
     limits: tuple[float, float] | None = None,

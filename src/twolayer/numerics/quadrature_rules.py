@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +24,8 @@ NEGLIGIBLE = 1e-22  # nodes of less weight, relative to the largest, are left ou
 class Nodes(NamedTuple):
     """Points (N, n) and weights (N,)."""
 
-    xi: Any
-    weights: Any
+    xi: np.ndarray
+    weights: np.ndarray
 
 
 def product_rule(rules: Sequence[tuple[np.ndarray, np.ndarray]], negligible: float = NEGLIGIBLE) -> Nodes:
@@ -61,7 +61,7 @@ def hermite_rule(counts: Sequence[int]) -> Nodes:
 
 
 def draw_sobol_normals(
-    dimension: int, log2_points: int, scrambling: int = 0, seed: Any = None, bits: int = 53
+    dimension: int, log2_points: int, scrambling: int = 0, seed: int | Sequence[int] | None = None, bits: int = 53
 ) -> np.ndarray:
     """Normals of shape (2**log2_points, dimension) at scrambled Sobol points, drawn at every call."""
     from scipy.special import ndtri

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 import math
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -25,8 +25,8 @@ from twolayer.numerics.types import Number, Real
 
 __all__ = ["Role", "check_seed", "host_normal", "normal", "rule_key", "stream", "threefry"]
 
-Key = Any
-"""Two uint32 words."""
+Key: TypeAlias = Real
+"""Two uint32 words, on the last axis."""
 
 NAME = "threefry2x32-20/normal-1"
 """Recorded with every result; changes whenever the numbers would."""
@@ -50,7 +50,7 @@ RULES = 0xFFFF_FFFF  # counter of the keys of rules, beyond all numbers of a ste
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
-def threefry(key: Key, high: Any, low: Any) -> tuple[Any, Any]:
+def threefry(key: Any, high: Any, low: Any) -> tuple[Any, Any]:
     """Threefry-2x32 with 20 rounds: two words of key and two of counter to two random words.
 
     Examples
@@ -84,7 +84,7 @@ def check_seed(seed: object) -> int:
     return number
 
 
-def stream(seed: int, role: Role, run: Any = 0) -> np.ndarray:
+def stream(seed: int, role: Role, run: int | np.ndarray = 0) -> np.ndarray:
     """Key of the stream for a seed, a role and a run (or an array of runs: keys (n, 2)).
 
     Examples
@@ -194,7 +194,7 @@ def quantile_32(word: Real) -> Array:
     return jax.lax.bitcast_convert_type(size | (word & np.uint32(0x80000000)), jnp.float32)
 
 
-def normal_32(key: Key, step: Number, index: Real) -> tuple[Any, Any]:
+def normal_32(key: Key, step: Number, index: Real) -> tuple[Array, Array]:
     """Two single-precision standard normals for each counter (step, index).
 
     Examples
@@ -240,7 +240,7 @@ def rule_key(key: Key, step: Number) -> Array:
 
 
 @float64
-def host_normal(seed: int, role: Role, n: int, run: Any = 0) -> np.ndarray:
+def host_normal(seed: int, role: Role, n: int, run: int | np.ndarray = 0) -> np.ndarray:
     """N standard normals as a NumPy array, or (runs, n) for an array of runs.
 
     Examples

@@ -8,21 +8,19 @@ began. A place costs O(log n), whatever else is asked for. The method is that of
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from twolayer.numerics.random import Key, threefry
-from twolayer.numerics.types import Number
+from twolayer.numerics.types import Number, Real
 
 __all__ = ["below", "shuffled"]
 
 ROUNDS, MORE = 6, 20  # rounds per bit of n, and beyond
 
 
-def shuffled(key: Key, number: Number, index: Number, n: int) -> Any:
+def shuffled(key: Key, number: Number, index: Number, n: int) -> jax.Array:
     """Where permutation ``number`` puts the given indices below ``n``; uint32.
 
     Examples
@@ -34,7 +32,7 @@ def shuffled(key: Key, number: Number, index: Number, n: int) -> Any:
     """
     number, size = jnp.asarray(number).astype(jnp.uint32), np.uint32(n)
 
-    def swap(r: Any, x: Any) -> Any:
+    def swap(r: jax.Array, x: jax.Array) -> jax.Array:
         high, low = threefry((key[0], key[1]), number, r.astype(jnp.uint32))
         other = below(high, n) + (size - x)
         other = jnp.where(other >= size, other - size, other)
@@ -45,7 +43,7 @@ def shuffled(key: Key, number: Number, index: Number, n: int) -> Any:
     return jax.lax.fori_loop(0, rounds, swap, jnp.asarray(index).astype(jnp.uint32))
 
 
-def below(word: Any, n: int) -> Any:
+def below(word: Real, n: int) -> Real:
     """Random words as integers below n, with a bias of at most n/2³².
 
     Examples

@@ -11,8 +11,6 @@ first bound is the smaller one, and that is taken.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy import special
 
@@ -62,7 +60,7 @@ def limit_of_curves(lengths: Array, points: Array, freedom: float, level: float 
     return highest if excess(highest) >= 0 else float(optimize.brentq(excess, 0.0, highest, xtol=1e-6))
 
 
-def path_length(correlations: Array) -> Any:
+def path_length(correlations: Array) -> np.ndarray:
     """κ from the correlations between neighbouring points, (points − 1, …).
 
     Examples

@@ -9,6 +9,7 @@ erf x:  x R(x²) up to 1, and 1 − e^(−x²) S(t)/(x + 2), t = x/(x + 2), beyo
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -22,7 +23,7 @@ from twolayer.numerics.types import Number, Real
 __all__ = ["arcsine", "horner", "root", "symmetric_root"]
 
 
-def root(x: Any, least: Any = 0.0) -> Array:
+def root(x: Number, least: Number = 0.0) -> Array:
     """√x, and zero with a zero derivative where x ≤ least.
 
     Examples
@@ -36,7 +37,7 @@ def root(x: Any, least: Any = 0.0) -> Array:
 
 def _arcsine_series() -> list[float]:
     """Coefficients of arcsin(√z)/√z on 0 ≤ z ≤ ¼, in powers of 8z − 1: a Chebyshev interpolant."""
-    y: Any = lambda t: np.sqrt((t + 1) / 8)  # noqa: E731
+    y: Callable[[np.ndarray], np.ndarray] = lambda t: np.sqrt((t + 1) / 8)  # noqa: E731
     series: Any = np.polynomial.chebyshev.chebinterpolate(lambda t: np.arcsin(y(t)) / y(t), 14)
     return list(np.polynomial.chebyshev.cheb2poly(series))
 
@@ -59,7 +60,7 @@ def horner(coefficients: list[float], t: Number) -> Array:
 
 
 @jax.custom_jvp
-def arcsine(x: Any) -> Any:
+def arcsine(x: Number) -> Any:
     """The arcsine of |x| ≤ 1, several times as fast as the library's; zero derivative at ±1.
 
     Examples
@@ -77,7 +78,7 @@ def arcsine(x: Any) -> Any:
 
 
 @arcsine.defjvp
-def _arcsine_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+def _arcsine_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     (x,), (dx,) = primals, tangents
     inside = 1 - x * x
     fine = inside > 0
@@ -105,7 +106,7 @@ def _root(C: Real) -> Array:
 
 
 @_root.defjvp
-def _root_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+def _root_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     (C,), (dC,) = primals, tangents
     values, vectors = jnp.linalg.eigh(C)
     s = jnp.sqrt(jnp.maximum(values, 0.0))

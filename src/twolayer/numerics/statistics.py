@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -201,7 +201,7 @@ def resolved(values: Array) -> bool:
 
 
 def median_power_law(
-    x: Array, samples: Sequence[Any], level: float = 0.95, resamples: int = 1000, seed: int = 0
+    x: Array, samples: Sequence[Array], level: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> Fit:
     """Exponent of the median of repeated runs against x; the error is from resampling the runs (bootstrap).
 

@@ -193,7 +193,7 @@ class GramFactors:
                 found.append((np.arange(group.width) < np.asarray(own)[:, None]).astype(float))
         return tuple(found)
 
-    def build(self, normals: Real, tables: Real) -> tuple[Any, ...]:
+    def build(self, normals: Real, tables: Real) -> tuple[Real, ...]:
         """T (…, members, rows, width) of each group, from normals (…, draws)."""
         found, at = [], 0
         for group, table in zip(self.groups, tables, strict=True):

@@ -8,7 +8,6 @@ dashed line    the equilibrium: the best possible, whatever the computation cost
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -113,6 +112,8 @@ def best_possible(result: BestPossible, figure: Figure | None = None, ax: Sequen
     with house_style():
         drawing, (left, right), _ = canvas(2, (8.4, 3.3), figure, ax)
         for branch, look in LOOKS.items():
+            if branch not in result.data.branch:  # of an interrupted search
+                continue
             part = result.data.sel(branch=branch)
             values = np.linalg.eigvalsh(part.overlap.values)[:, ::-1][:, : result.law.k]
             for r in range(values.shape[1]):
@@ -153,7 +154,7 @@ def best_line(ax: Axes, alphas: object, values: object, label: str = "best possi
     >>> made.axes[0].lines[0].get_linestyle()
     '--'
     """
-    look: Any = {"color": GREY, "ls": "--", "lw": 1.4, "label": label}
+    look: Options = {"color": GREY, "ls": "--", "lw": 1.4, "label": label}
     x, y = np.ravel(np.asarray(alphas, float)), np.ravel(np.asarray(values, float))
     if x.shape != y.shape or not len(x):
         reject("values", values, "as many numbers as `alphas`")

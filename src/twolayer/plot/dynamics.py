@@ -346,7 +346,7 @@ def compare(
                 _band(right, times, values, colour, None, **marks)
         for i, name in enumerate(theories):
             times = results[name][clock].values
-            line: Any = {"color": COLOURS["theory"], "ls": THEORY_LINES[i % 3], "lw": 1.4, "zorder": 5}
+            line: Options = {"color": COLOURS["theory"], "ls": THEORY_LINES[i % 3], "lw": 1.4, "zorder": 5}
             left.plot(times, results[name][quantity].values.mean(axis=0), label=labels[name], **line)
             if quantity == "risk" and "train_risk" in results[name]:
                 training = results[name].train_risk.values.mean(axis=0)

@@ -18,6 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import Normal, Stroke
 
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import choice, reject
 from twolayer.plot.canvas import canvas
 from twolayer.plot.style import house_style, house_title
@@ -188,7 +189,12 @@ def _draw_measured(
                 for q in measured
                 if q.theta is not None
             )
-            side: Any = {"ha": "right" if near else "left", "textcoords": "offset points", "fontsize": 7, "zorder": 8}
+            side: Options = {
+                "ha": "right" if near else "left",
+                "textcoords": "offset points",
+                "fontsize": 7,
+                "zorder": 8,
+            }
             side["color"] = "black"
             halo = [Stroke(linewidth=2.0, foreground="white", alpha=0.8), Normal()]  # lines and crosses may lie below
             ax.annotate(text, (x_in, y_in), (-5, -11) if near else (4, 4), path_effects=halo, **side)
@@ -208,12 +214,18 @@ def _signed(number: float) -> str:
 def add_legend(figure: Figure, measured: bool) -> None:
     """What the colours mean, below the panels, in as many columns as fit."""
     columns = min(4, max(1, int(figure.get_figwidth() / COLUMN)))
-    paper: Any = {"frameon": True, "facecolor": "white", "edgecolor": "none", "framealpha": 1, "labelcolor": "black"}
+    paper: Options = {
+        "frameon": True,
+        "facecolor": "white",
+        "edgecolor": "none",
+        "framealpha": 1,
+        "labelcolor": "black",
+    }
     figure.legend(handles=_handles(measured), loc="outside lower center", ncols=columns, fontsize=7.5, **paper)
 
 
-def _handles(measured: bool) -> list[Any]:
-    handles: list[Any] = [
+def _handles(measured: bool) -> list[Patch | Line2D]:
+    handles: list[Patch | Line2D] = [
         Patch(color=COLOURS["sgd"], alpha=ALPHA, label="SGD learning"),
         Patch(color=COLOURS["correlation"], alpha=ALPHA, label="Correlation loss or spherical SGD learning"),
         Patch(color=COLOURS["not"], alpha=ALPHA, label="SGD not learning"),

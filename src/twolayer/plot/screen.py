@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from functools import lru_cache
+from types import ModuleType
 from typing import Any
 
 import matplotlib as mpl
@@ -14,7 +15,7 @@ __all__ = ["inline", "pyplot", "watched"]
 
 
 @lru_cache(maxsize=1)
-def pyplot() -> Any:
+def pyplot() -> ModuleType:
     """The part of matplotlib that shows figures, with its backend in place."""
     import matplotlib.pyplot as plt
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import matplotlib as mpl
 from matplotlib.figure import Figure, SubFigure
@@ -27,6 +27,9 @@ from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import InputError, choice, expect, path_of, short
 from twolayer.numerics.writing import write_atomically
 from twolayer.plot.screen import watched
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
     "COLOURS",
@@ -262,7 +265,7 @@ def _width(text: Text) -> float:
     return float(text.get_window_extent().width)
 
 
-def positive(values: object) -> Any:
+def positive(values: object) -> np.ndarray:
     """Values for a logarithmic axis: what is not positive is a gap.
 
     Examples

@@ -6,7 +6,7 @@ Laws such as 0.1/d are drawn at their values where the sweep has one dimension d
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import xarray as xr
@@ -158,7 +158,12 @@ class _Axis:
         ends = np.concatenate([[2 * at[0] - middle[0]], middle, [2 * at[-1] - middle[-1]]])
         return np.exp(ends) if self.log else ends
 
-    def label(self, scale: Any, ticks: Any, name: Any) -> None:
+    def label(
+        self,
+        scale: Callable[[str], object],
+        ticks: Callable[[np.ndarray, list[str]], object],
+        name: Callable[[str], object],
+    ) -> None:
         """Write the scale, the values and the name."""
         if self.log:
             scale("log")

@@ -5,12 +5,11 @@ h(z) = Σ_α c_α Π_r h_{α_r}(z_r),    order |α| = Σ_r α_r,    h_n orthonor
 
 from __future__ import annotations
 
-from typing import Any
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from twolayer.functions.exponents import Analysis
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import reject
 from twolayer.plot.canvas import canvas
 from twolayer.plot.style import DIRECTIONS, GREY, house_style
@@ -57,7 +56,7 @@ def analysis(result: Analysis, figure: Figure | None = None, ax: Axes | None = N
             label = None if order in orders else f"order {order}"
             orders.add(order)
             ax.bar(i, c, color=DIRECTIONS[order - 1], width=0.7, label=label)
-        tilt: Any = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"} if len(shown) > 6 else {}
+        tilt: Options = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"} if len(shown) > 6 else {}
         ax.set_xticks(range(len(shown)), [_product(alpha) for alpha, _ in shown], fontsize=8.5, **tilt)
         middle, half = (len(shown) - 1) / 2, max(len(shown), 6) / 2 + 0.2  # few bars stay slim
         ax.set_xlim(middle - half, middle + half)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -104,8 +104,8 @@ class Deviation(NamedTuple):
 class Correction(NamedTuple):
     """What finite size does to one quantity, (time, entries) or a number: a known shift, an allowance for the rest."""
 
-    shift: Any
-    allowance: Any
+    shift: float | np.ndarray
+    allowance: float | np.ndarray
 
 
 def entries(dataset: xr.Dataset) -> dict[str, np.ndarray]:

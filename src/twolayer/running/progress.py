@@ -9,10 +9,13 @@ import os
 import sys
 import threading
 import time as wall
-from typing import Any
+from typing import TYPE_CHECKING
 
 from twolayer.numerics.arguments import Monitor, Progress
 from twolayer.numerics.errors import reject
+
+if TYPE_CHECKING:
+    import rich.progress
 
 __all__ = ["Bar", "Lines", "Silent", "in_notebook", "monitor_for"]
 
@@ -81,7 +84,7 @@ class Bar(Shown):
 
     def __init__(self, patience: float = PATIENCE) -> None:
         super().__init__(patience)
-        self._progress: Any = None
+        self._progress: rich.progress.Progress | None = None
 
     def show(self) -> None:
         """Move the bar; it keeps the time by itself."""

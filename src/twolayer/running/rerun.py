@@ -6,7 +6,7 @@ description, start, save points and seed of a dataset  →  the same task  →  
 from __future__ import annotations
 
 import json
-from typing import Any, overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 import xarray as xr
@@ -26,6 +26,9 @@ from twolayer.task.method import Method, Until
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.timeline import MAX_STEPS
 
+if TYPE_CHECKING:
+    from twolayer.task.algorithm import SGD
+
 __all__ = ["rerun"]
 
 
@@ -43,8 +46,13 @@ def rerun(
 
 @float64
 def rerun(
-    dataset: Any, *, seed: int | None = None, progress: Progress = None, throw: bool = True, force: bool = False
-) -> Any:
+    dataset: xr.Dataset | Comparison,
+    *,
+    seed: int | None = None,
+    progress: Progress = None,
+    throw: bool = True,
+    force: bool = False,
+) -> xr.Dataset | Comparison:
     """Run a result again from its own description; on the same machine and versions the numbers are the same.
 
     Parameters
@@ -120,7 +128,7 @@ def _asked(known: Comparison, seed: int | None) -> Options:
     if "stages" in arguments:
         parts = description["stages"]
         given = [(*parts_of(part)[:2], ends) for part, ends in zip(parts, arguments.pop("stages"), strict=True)]
-        algorithm: Any = [Stage(one, problem=own, **ends) for own, one, ends in given]
+        algorithm: SGD | list[Stage] = [Stage(one, problem=own, **ends) for own, one, ends in given]
         problem, dim = given[0][0], parts[0]["run"]["start_dim"]
     else:
         problem, algorithm, _ = parts_of(description)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from typing import Any, NamedTuple
+from collections.abc import Hashable
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -77,7 +78,7 @@ class Pilots:
     def __init__(self, plan: Plan, start: Overlaps, seeds: int, seed: int, announcer: Announcer) -> None:
         self.plan, self.start = plan, start
         self.seeds, self.seed, self.announcer = seeds, seed, announcer
-        self._kept: dict[Any, xr.Dataset] = {}
+        self._kept: dict[Hashable, xr.Dataset] = {}
 
     def finite(self, pair: Probe) -> Finite:
         """What finite size does to the deviations of a method from the reference."""

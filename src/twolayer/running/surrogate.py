@@ -17,6 +17,7 @@ import xarray as xr
 from twolayer.methods.chain import Chain
 from twolayer.methods.ode import ODE
 from twolayer.methods.vectors import Vectors
+from twolayer.numerics.arguments import Array
 from twolayer.numerics.errors import InputError, choice
 from twolayer.running.judging import SHARE, Judgement, judge, ranges
 from twolayer.task.data import Data
@@ -41,7 +42,7 @@ class Surrogate(NamedTuple):
 
 def surrogate(
     problem: Problem,
-    X: Any,
+    X: Array,
     y: object,
     target: object = None,
     *,

@@ -13,7 +13,7 @@ import json
 import threading
 import time as wall
 import traceback
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -24,6 +24,7 @@ from twolayer.functions.activation import NAMED, Activation
 from twolayer.gaussian.loss_and_error import readings
 from twolayer.gaussian.risk import excess_risks, irreducible
 from twolayer.loops.host_loop import Record, follow
+from twolayer.numerics.arguments import Options, Save
 from twolayer.numerics.errors import InputError, RunFailed
 from twolayer.numerics.precision import float64
 from twolayer.running.dataset import describe_problem, known_risks, scanned, to_dataset, versions
@@ -129,7 +130,7 @@ def _start(job: Job, problem: Problem) -> Overlaps:
     return _part(whole, job.low - SEED_BLOCK * block, job.high - SEED_BLOCK * block)
 
 
-def outline(cell: Cell, save: Any) -> Task:
+def outline(cell: Cell, save: Save) -> Task:
     """The task of a cell as far as its compiled form, cost and size go: with a start of the kind, not its own."""
     clocks = Clocks(cell.problem, cell.algorithm, cell.method.dimension or cell.run.dim)
     points, hidden = from_start(cell.method.save_points(clocks, cell.run.time, cell.run.steps, save, cell.run.alpha))
@@ -147,7 +148,7 @@ def tasks_of(job: Job, ends_only: bool) -> list[Task]:
     """The runs of a unit as one task, or one for each start where the method is deterministic."""
     problem, algorithm = _parts(job)
     run, start = job.run, _start(job, problem)
-    arguments = {
+    arguments: Options = {
         "time": run.time,
         "steps": run.steps,
         "alpha": run.alpha,
@@ -165,7 +166,7 @@ def tasks_of(job: Job, ends_only: bool) -> list[Task]:
 
 def _records(pairs: Sequence[tuple[Method, Task]]) -> list[Record]:
     """Run tasks, those with the same compiled form side by side; a record for each, in the same order."""
-    stacks: dict[Any, list[int]] = {}
+    stacks: dict[Hashable, list[int]] = {}
     for i, (method, task) in enumerate(pairs):
         key = method.stack_key(task)
         stacks.setdefault(i if key is None else (type(method), key), []).append(i)
@@ -208,7 +209,7 @@ def _cut(record: Record, low: int, high: int, points: int) -> Record:
 
 def _risks(pairs: Sequence[tuple[Method, Task]], records: Sequence[Record]) -> list[tuple[np.ndarray, str]]:
     """Excess risks of all records, evaluated together where the problem is the same up to its noise."""
-    same: dict[Any, list[int]] = {}
+    same: dict[tuple[Problem, int], list[int]] = {}
     found: dict[int, tuple[np.ndarray, str]] = {}
     for i, (_, task) in enumerate(pairs):
         known = known_risks(records[i])

@@ -10,11 +10,11 @@ import queue
 import time as wall
 from collections import deque
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
 
 from twolayer.sweeps.batch import Result, job_of, made_with, run_batch, sentence
-from twolayer.sweeps.executors import Executor
+from twolayer.sweeps.executors import Done, Executor
 from twolayer.sweeps.grid import Grid
 from twolayer.sweeps.planning import Outlines, Unit, batches, missing
 from twolayer.sweeps.reductions import READINGS, Quantity, Reduction
@@ -67,7 +67,7 @@ class Driver:
         waiting: list[Unit] = []
         apart: deque[CellBatch] = deque()
         flying = 0
-        done: queue.Queue[Any] = queue.Queue()
+        done: Done[CellBatch, list[Result]] = queue.Queue()
         while pending or apart or waiting or flying:
             room = 2 * self.engine.workers if self.engine.remote else 1
             while pending and flying < room:
@@ -86,7 +86,7 @@ class Driver:
             elif waiting and not pending:
                 waiting = self._others(waiting, pending)
 
-    def _send(self, done: queue.Queue[Any], batch: CellBatch) -> None:
+    def _send(self, done: Done[CellBatch, list[Result]], batch: CellBatch) -> None:
         jobs = [job_of(self.grid.cell(u.index), u.low, u.high) for u in batch.units]
         self.engine.submit(done, batch, run_batch, jobs, self.reduction)
 
@@ -125,7 +125,7 @@ class Driver:
             pending.extend(CellBatch(b) for b in batches(free, self.outlines, self.engine.workers, self.memory))
         return [u for u in left if u not in free]
 
-    def _received(self, batch: CellBatch, future: Any) -> list[CellBatch]:
+    def _received(self, batch: CellBatch, future: Future[list[Result]]) -> list[CellBatch]:
         """Write what came back; what is to be sent again."""
         try:
             results = future.result()

@@ -20,12 +20,17 @@ import threading
 import time as wall
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from twolayer.numerics.errors import InputError, RunFailed, positive_integer, reject
 
 __all__ = ["Executor", "engine_for"]
+
+Tag = TypeVar("Tag")
+Value = TypeVar("Value")
+Done: TypeAlias = queue.Queue[tuple[Tag, concurrent.futures.Future[Value]]]
+"""Where calls are put when they end, each with its tag."""
 
 PATIENCE = 8.0  # seconds to wait for a scheduler
 
@@ -41,7 +46,7 @@ class Executor(Protocol):
     def remote(self) -> bool:
         """Whether batches leave this process."""
 
-    def submit(self, done: queue.Queue[Any], tag: Any, function: Callable[..., Any], *arguments: Any) -> None:
+    def submit(self, done: Done[Tag, Value], tag: Tag, function: Callable[..., Value], *arguments: object) -> None:
         """Start a call; when it ends, put (tag, future) into the queue."""
 
     def lost(self, error: BaseException) -> bool:
@@ -56,9 +61,9 @@ class Local:
 
     workers, remote = 1, False
 
-    def submit(self, done: queue.Queue[Any], tag: Any, function: Callable[..., Any], *arguments: Any) -> None:
+    def submit(self, done: Done[Tag, Value], tag: Tag, function: Callable[..., Value], *arguments: object) -> None:
         """Run it now."""
-        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        future: concurrent.futures.Future[Value] = concurrent.futures.Future()
         try:
             future.set_result(function(*arguments))
         except Exception as error:
@@ -80,10 +85,10 @@ class Processes:
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
-        self._pool: Any = None
-        self._sent: set[Any] = set()
+        self._pool: concurrent.futures.ProcessPoolExecutor | None = None
+        self._sent: set[concurrent.futures.Future[Any]] = set()
 
-    def submit(self, done: queue.Queue[Any], tag: Any, function: Callable[..., Any], *arguments: Any) -> None:
+    def submit(self, done: Done[Tag, Value], tag: Tag, function: Callable[..., Value], *arguments: object) -> None:
         """Send it to the pool."""
         import multiprocessing
 
@@ -164,7 +169,7 @@ class Submitter:
             return max(1, len(self._target.scheduler_info()["workers"]))
         return int(getattr(self._target, "_max_workers", None) or 1)
 
-    def submit(self, done: queue.Queue[Any], tag: Any, function: Callable[..., Any], *arguments: Any) -> None:
+    def submit(self, done: Done[Tag, Value], tag: Tag, function: Callable[..., Value], *arguments: object) -> None:
         """Send it."""
         options = {"pure": False} if self._is_dask else {}
         future = self._target.submit(function, *arguments, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +46,13 @@ class StoredGrid:
         self.shape = tuple(len(axis) for axis in self.axes.values())
         self.seeds = max(header["seeds"] for header in headers)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Index]:
         return iter(np.ndindex(*self.shape))
 
     def __len__(self) -> int:
         return int(np.prod(self.shape))
 
-    def cell(self, index: Index) -> Any:
+    def cell(self, index: Index) -> _Cell:
         """Key and seed of a cell, by the same rule as a `Grid`'s."""
         values = {key: axis[i] for (key, axis), i in zip(self.axes.items(), index, strict=True)}
         run = self.description["run"]
@@ -63,7 +64,7 @@ class StoredGrid:
     def labels(self) -> dict[str, list[Any]]:
         """The axes as coordinates, whole numbers as integers."""
 
-        def label(value: Any, whole: bool) -> Any:
+        def label(value: object, whole: bool) -> object:
             if isinstance(value, bool | str):
                 return value
             if isinstance(value, int | float):
@@ -145,7 +146,9 @@ def merge_sweeps(into: str | os.PathLike[str], *stores: str | os.PathLike[str]) 
         return _merged(into, stores, headers)
 
 
-def _merged(into: Any, stores: tuple[Any, ...], headers: dict[str, Json]) -> xr.Dataset:
+def _merged(
+    into: str | os.PathLike[str], stores: tuple[str | os.PathLike[str], ...], headers: dict[str, Json]
+) -> xr.Dataset:
     names, known = list(headers), list(headers.values())
     for name, header in headers.items():
         if header["hash"] != known[0]["hash"]:

@@ -22,7 +22,7 @@ __all__ = ["fingerprint", "fingerprint_of"]
 
 
 @lru_cache(maxsize=256)
-def fingerprint(function: Callable[..., Any]) -> str:
+def fingerprint(function: Callable[..., object]) -> str:
     """Eight digits that tell functions apart by their source text, or their code where there is none.
 
     Examples
@@ -32,7 +32,7 @@ def fingerprint(function: Callable[..., Any]) -> str:
     >>> fingerprint(doubled) == fingerprint(tripled)
     False
     """
-    plain: Any = inspect.unwrap(function)
+    plain = inspect.unwrap(function)
     code = getattr(plain, "__code__", None)
     try:
         text = inspect.getsource(plain)

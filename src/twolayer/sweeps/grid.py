@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from twolayer.numerics import random
-from twolayer.numerics.arguments import Json, Options
+from twolayer.numerics.arguments import End, Json, Options, Save
 from twolayer.numerics.errors import InputError, choice, closest, positive_integer, reject, require
 from twolayer.running.dataset import describe_problem
 from twolayer.sweeps.fingerprint import fingerprint_of
@@ -45,19 +45,19 @@ RUN_KEYS = ("dim", *ENDS, "save", "seed", "until.quantity", "until.value", "unti
 class Run:
     """How each cell is run: its end, its save points, its start and its random streams."""
 
-    time: Any = None
-    steps: Any = None
-    save: Any = 200
+    time: End = None
+    steps: End = None
+    save: Save = 200
     until: Until | None = None
     dim: int | None = None
     seed: int = 0
     start: Overlaps | str = "sphere"
     streams: str = "independent"
-    alpha: Any = None
+    alpha: End = None
 
     def describe(self) -> Json:
         """As plain values; a given start by a hash of its numbers."""
-        start: Any = self.start
+        start = self.start
         if isinstance(start, Overlaps):
             arrays = [start.Q, start.M, start.P] + ([] if start.a is None else [np.asarray(start.a)])
             start = digest([[list(x.shape), x.ravel().tolist()] for x in arrays] + [start.dim])
@@ -185,7 +185,7 @@ class Grid:
         algorithm: SGD,
         method: Method,
         run: Run,
-        over: Mapping[str, Any],
+        over: Mapping[str, object],
         reduction: str,
     ) -> None:
         if not isinstance(over, Mapping) or not over:
@@ -306,7 +306,7 @@ class Grid:
     def labels(self) -> dict[str, list[Any]]:
         """The axes as coordinates: numbers and booleans as they are, everything else as text."""
 
-        def label(value: Any) -> Any:
+        def label(value: object) -> object:
             if isinstance(value, str | Scaling):
                 return str(value)
             return value if _kind(value) in ("numbers", "booleans") else text_of(value)

@@ -12,7 +12,8 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from types import ModuleType
+from typing import ClassVar
 
 from twolayer.numerics.errors import InputError
 
@@ -21,7 +22,7 @@ __all__ = ["Locks", "locks_module"]
 WHOLE = 0  # the byte that stands for the store itself
 
 
-def locks_module() -> Any:
+def locks_module() -> ModuleType:
     """File locks of the system, or where there are none."""
     try:
         import fcntl

@@ -7,9 +7,9 @@ a batch is bounded by its memory, by its time, and by the number of workers that
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,11 +44,11 @@ class CompiledForm(NamedTuple):
     ``code`` names the compiled code also where runs do not go side by side, and ``compilation`` is what it takes.
     """
 
-    key: Any
+    key: Hashable
     seconds: float
     bytes: int
     points: int
-    code: Any = None
+    code: Hashable = None
     compilation: float = 0.0
 
 
@@ -137,7 +137,7 @@ def missing(table: ResultTable, needed: Mapping[Index, int]) -> list[Unit]:
 
 def batches(units: Iterable[Unit], outlines: Outlines, workers: int, memory: int) -> list[list[Unit]]:
     """Units in batches that can run side by side, the longest first."""
-    alike: dict[Any, list[Unit]] = defaultdict(list)
+    alike: dict[Hashable, list[Unit]] = defaultdict(list)
     for unit in units:
         form = outlines[unit.index]
         alike[form.key if form.key is not None else "alone"].append(unit)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -131,7 +131,7 @@ class Reduction:
 
     name: str
     of_block: Callable[[Block], Values] | None = None
-    of_run: Callable[[xr.Dataset], Any] | None = None
+    of_run: Callable[[xr.Dataset], object] | None = None
     main: str | None = None
     ends_only: bool = False
     importable: bool = True
@@ -165,7 +165,7 @@ def _checked(result: object, name: str) -> Values:
     """What a user's reduction returned, as arrays."""
     if isinstance(result, xr.DataArray):
         result = result.to_dataset(name=result.name or "value")
-    items: Any = result.data_vars if isinstance(result, xr.Dataset) else result
+    items: object = result.data_vars if isinstance(result, xr.Dataset) else result
     if not isinstance(items, Mapping) or not items:
         raise InputError(f"The reduction {name} must return a Dataset or a table of numbers, but gave {result!r:.60}.")
     values: Values = {}

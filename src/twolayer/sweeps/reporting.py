@@ -6,10 +6,14 @@ import json
 import sys
 import time as wall
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import reject
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
 
 __all__ = ["Events", "Progress", "Quiet", "Reporter", "Screen", "SweepLines", "reporter_for"]
 
@@ -153,10 +157,10 @@ class Screen(Quiet):
     """A live table on the terminal."""
 
     def __init__(self) -> None:
-        self._live: Any = None
+        self._live: Live | None = None
         self._failures: list[str] = []
 
-    def _table(self, progress: Progress) -> Any:
+    def _table(self, progress: Progress) -> Table:
         from rich.table import Table
 
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))

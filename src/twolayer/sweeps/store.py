@@ -26,6 +26,7 @@ import time as wall
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ from twolayer.sweeps.table import Index, Layout, ResultTable, blank, fits
 __all__ = ["Store", "read_header"]
 
 
-def zarr_module() -> Any:
+def zarr_module() -> ModuleType:
     """Zarr, or what to install."""
     try:
         import zarr

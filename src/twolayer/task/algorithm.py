@@ -41,7 +41,8 @@ class SGD:
     batch : Scaling, int or str
         Samples per step n_b, such as 1, ``64`` or ``2 * d**1.5``; it may have a schedule too.
     loss : str or Loss
-        ``"squared"`` or ``"correlation"``.
+        ``"squared"``, ``"correlation"``, for labels ±1 ``"logistic"``, ``"hinge"`` or ``"exponential"``, against
+        outliers ``"huber(0.5)"``, or a registered one.
     rule : str or Rule, optional
         What is made of gradients: ``tl.rules.clip(0.25)`` and others, or their text; None leaves them as they are.
     geometry : str

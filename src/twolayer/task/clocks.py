@@ -10,15 +10,14 @@ schedule run in τ = lr_ref·step/N.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import jax
 import numpy as np
 
-from twolayer.numerics.arguments import End, Options, Save
+from twolayer.numerics.arguments import Array, End, Options, Save
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
@@ -105,12 +104,12 @@ class Clocks:
             return known
         if stepwise:
             clock, f, n = self.steps_line.at(position.ravel())
-            time, sample = clock.time, clock.sample
+            time, sample = np.asarray(clock.time), np.asarray(clock.sample)
             samples = 1.0
         else:
             clock, f, n = self.flow_line(unit).at(position.ravel())
             one = self.reference(np.ones(1), unit)
-            time, sample = clock.time * one["time"][0], clock.sample * one["sample"][0]
+            time, sample = (np.asarray(getattr(clock, x)) * one[x][0] for x in ("time", "sample"))
             batch = self.algorithm.batch.plain
             samples = batch.coefficient if self.dim is None else self.algorithm.batch_at(self.dim)
         alpha = sample / self.dim if self.dim else sample
@@ -206,7 +205,7 @@ def _unit(exponent: float) -> str:
     return "" if abs(exponent) < 1e-12 else f"d**{exponent:g}"
 
 
-def _increasing(name: str, values: Save) -> np.ndarray:
+def _increasing(name: str, values: Array) -> np.ndarray:
     try:
         array = np.asarray(values, dtype=float).ravel()
     except (TypeError, ValueError, OverflowError):
@@ -216,7 +215,7 @@ def _increasing(name: str, values: Save) -> np.ndarray:
     return array
 
 
-def _end(time: End, steps: End, alpha: End) -> tuple[str, Any]:
+def _end(time: End, steps: End, alpha: End) -> tuple[str, float | Sequence[float] | np.ndarray]:
     """The one of time=, steps= and alpha= that was given."""
     given = {name: x for name, x in (("time", time), ("steps", steps), ("alpha", alpha)) if x is not None}
     if len(given) != 1:
@@ -279,7 +278,7 @@ def save_steps(clocks: Clocks, time: End, steps: End, save: Save, alpha: End = N
     return rounded.astype(np.int64)
 
 
-def _several(name: str, value: Any) -> bool:
+def _several(name: str, value: Array) -> bool:
     """Whether a value is a sequence; what is no array at all is rejected."""
     try:
         return np.ndim(value) > 0
@@ -287,7 +286,7 @@ def _several(name: str, value: Any) -> bool:
         reject(name, value, "a number or an increasing sequence of numbers")
 
 
-def _points(name: str, end: Any, save: Save) -> np.ndarray:
+def _points(name: str, end: float | Sequence[float] | np.ndarray, save: Save) -> np.ndarray:
     if _several(name, end):
         return _increasing(name, end)
     if name == "steps":

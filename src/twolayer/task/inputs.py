@@ -12,9 +12,8 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -56,7 +55,7 @@ class Inputs:
     variances: tuple[float, ...]
     fractions: tuple[float, ...]
     dims: tuple[int, ...] | None = None
-    made: tuple[tuple[str, Any], ...] = field(default=(), compare=False)  # the call that made it
+    made: tuple[tuple[str, object], ...] = field(default=(), compare=False)  # the call that made it
 
     def __post_init__(self) -> None:
         if not self.made:
@@ -115,7 +114,7 @@ class Inputs:
         require(len(w) == len(s), "fractions", fractions, f"{len(s)} numbers, one for each variance")
         require(min(w) > 0, "fractions", fractions, "positive numbers that sum to one")
         require(abs(math.fsum(w) - 1) <= 1e-9, "fractions", fractions, "positive numbers that sum to one")
-        shares: Any = list(w)
+        shares = list(w)
         return cls(s, w, None, (("kind", "blocks"), ("variances", list(s)), ("fractions", shares)))
 
     @classmethod
@@ -225,16 +224,19 @@ class Inputs:
             accepted = "Inputs such as Inputs.blocks(…) or Inputs.from_covariance(C), or a table with their `kind`"
             reject("inputs", value, accepted)
         arguments = dict(value)
-        makers = {"isotropic": cls.isotropic, "blocks": cls.blocks, "power_law": cls.power_law}
-        make: Any = makers[choice("inputs.kind", arguments.pop("kind", "blocks"), makers)]
+        makers: dict[str, Callable[..., Inputs]] = {
+            "isotropic": cls.isotropic,
+            "blocks": cls.blocks,
+            "power_law": cls.power_law,
+        }
+        make = makers[choice("inputs.kind", arguments.pop("kind", "blocks"), makers)]
         known = inspect.signature(make).parameters
         for name in arguments:
             choice("inputs", name, ["kind", *known])
         for name, parameter in known.items():
             if parameter.default is parameter.empty and name not in arguments:
                 raise InputError(f"Inputs of this kind need `{name}`, but got {short(value)}.")
-        made: Inputs = make(**arguments)
-        return made
+        return make(**arguments)
 
     def describe(self) -> Json:
         """The call that made it, as plain values."""
@@ -384,7 +386,7 @@ def centred(name: str, X: np.ndarray) -> np.ndarray:
     return np.asarray(rows)
 
 
-def _listed(name: str, value: object) -> list[Any]:
+def _listed(name: str, value: object) -> list[object]:
     if isinstance(value, str | bytes | dict) or not hasattr(value, "__iter__"):
         reject(name, value, "a list of numbers, one for each block")
     return list(value)

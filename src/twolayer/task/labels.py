@@ -15,11 +15,14 @@ import math
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from twolayer.numerics.errors import InputError, closest, finite_number, require, short
+
+if TYPE_CHECKING:
+    from twolayer.numerics.types import Number, Real
 
 __all__ = ["LAWS", "LabelNoise", "Law", "Spoilt"]
 
@@ -33,8 +36,8 @@ MANY = 2**14  # values at once, from which sums are loops
 class Spoilt(NamedTuple):
     """What happens to labels: y = sign·h + shift."""
 
-    sign: Any
-    shift: Any
+    sign: Number
+    shift: Real
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ class Law:
         """Normals x at which the map to ξ is not smooth."""
         return (0.0,) if self.name == "laplace" else ()
 
-    def from_normal(self, x: Any) -> Any:
+    def from_normal(self, x: Real) -> Real:
         """ξ = F⁻¹(Φ(x))."""
         import jax.numpy as jnp
         from jax.scipy.special import erf, log_ndtr
@@ -106,7 +109,7 @@ class Law:
         small = w < 1e-8
         return self._scale * s * jnp.sqrt(jnp.where(small, 1 + w / 2, jnp.expm1(w) / jnp.where(small, 1.0, w)))
 
-    def to_normal(self, xi: Any) -> Any:
+    def to_normal(self, xi: Real) -> Real:
         """X = Φ⁻¹(F(ξ)); what lies beyond the support or the far tails is moved to their ends."""
         import jax.numpy as jnp
         from jax.scipy.special import erfinv, ndtri
@@ -148,7 +151,7 @@ def _student(nu: float) -> tuple[np.ndarray, np.ndarray, float]:
     return up, chebyshev.chebfit(2 * (s / end) ** 2 - 1, x / s, DEGREE), end
 
 
-def _chebyshev(coefficients: np.ndarray, u: Any) -> Any:
+def _chebyshev(coefficients: np.ndarray, u: Real) -> Real:
     """Clenshaw's sum at 2u − 1."""
     y, b, c = 2 * (2 * u - 1), 0.0 * u, 0.0 * u
     if np.size(u) > MANY:
@@ -208,7 +211,7 @@ class LabelNoise:
         """Chances and signs of the labels."""
         return [(1 - self.flips, 1.0), (self.flips, -1.0)] if self.flips else [(1.0, 1.0)]
 
-    def spoil(self, x: Any, noise: Any) -> Spoilt:
+    def spoil(self, x: Real, noise: Number) -> Spoilt:
         """What normals x do to labels at noise Δ. Cost O(1) per label."""
         import jax.numpy as jnp
         from jax.scipy.special import ndtr, ndtri

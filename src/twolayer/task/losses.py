@@ -17,7 +17,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, TypeAlias
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -32,6 +33,9 @@ from twolayer.numerics.errors import (
     require,
     short,
 )
+
+if TYPE_CHECKING:
+    from twolayer.numerics.types import Number, Real
 
 __all__ = ["Loss", "register_loss"]
 
@@ -85,7 +89,7 @@ class Loss:
         """Whether e grows exponentially with the output."""
         return bool(np.abs(np.asarray(self.residual(np.array([1.0, -1.0]), np.array([-30.0, 30.0])))).max() > 1e9)
 
-    def levels(self, y: Any, f: Any) -> list[Any]:
+    def levels(self, y: Number, f: Number) -> list[Number]:
         """Functions of label and output that vanish at the kinks.
 
         Parameters
@@ -100,7 +104,7 @@ class Loss:
         """
         return [(y * f if self.margin else y - f) - kink for kink in self.kinks]
 
-    def labels(self, f: Any) -> list[Any]:
+    def labels(self, f: Number) -> list[Number]:
         """The labels y at which the output f is at a kink; far away where there is none.
 
         Parameters
@@ -143,21 +147,21 @@ class Loss:
         return _built_in(self.name) != self
 
 
-def _jax() -> Any:
+def _jax() -> ModuleType:
     import jax
 
     return jax
 
 
-def _logistic(y: Any, f: Any) -> Any:
+def _logistic(y: Number, f: Number) -> Number:
     return y * _jax().nn.sigmoid(-y * f)
 
 
-def _hinge(y: Any, f: Any) -> Any:
+def _hinge(y: Number, f: Number) -> Number:
     return y * (y * f < 1)
 
 
-def _exponential(y: Any, f: Any) -> Any:
+def _exponential(y: Number, f: Number) -> Number:
     return y * _jax().numpy.exp(-y * f)
 
 
@@ -176,10 +180,10 @@ _LOSSES: dict[str, Loss] = {}
 def _huber(delta: float) -> Loss:
     """The loss that is quadratic up to y − f = ±δ and linear beyond."""
 
-    def residual(y: Any, f: Any) -> Any:
+    def residual(y: Real, f: Real) -> Real:
         return _jax().numpy.clip(y - f, -delta, delta)
 
-    def value(y: Any, f: Any) -> Any:
+    def value(y: Any, f: Any) -> Real:
         size = abs(y - f)
         return _jax().numpy.where(size < delta, size**2 / 2, delta * (size - delta / 2))
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from twolayer.task.algorithm import SGD
     from twolayer.task.overlaps import Overlaps
     from twolayer.task.problem import Problem
+    from twolayer.task.scaling import Scaling
     from twolayer.task.schedules import Schedule
 
 __all__ = ["overlaps_html", "problem_html", "schedule_html", "sgd_html"]
@@ -83,7 +84,7 @@ def _functions(problem: Problem) -> str:
     return curves(z, lines, ("z", ""), labels)
 
 
-def _values(sigma: Activation, z: np.ndarray) -> Any:
+def _values(sigma: Activation, z: np.ndarray) -> np.ndarray:
     return np.asarray(sigma(z), dtype=float)
 
 
@@ -132,8 +133,8 @@ def _course(schedule: Schedule) -> str:
     return curves(x, [np.prod(parts, axis=0)], (name, ""), ["factor"])
 
 
-def _length(value: Any) -> Any:
-    return tuple(_length(x) for x in value) if isinstance(value, tuple) else float(value(DIM))
+def _length(value: Scaling | tuple[Scaling, ...]) -> Any:
+    return tuple(x(DIM) for x in value) if isinstance(value, tuple) else value(DIM)
 
 
 def overlaps_html(start: Overlaps) -> str:

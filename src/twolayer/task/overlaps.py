@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -292,7 +291,7 @@ class Overlaps:
         """
         return _unflatten(dim, (Q, M, P, a))
 
-    def __getitem__(self, index: Any) -> Overlaps:
+    def __getitem__(self, index: int | slice | np.ndarray) -> Overlaps:
         """One start, or some, of several.
 
         Examples
@@ -387,7 +386,9 @@ def check_target(name: str, problem: Problem, P: np.ndarray) -> None:
         )
 
 
-def _checked(Q: np.ndarray, M: np.ndarray, P: np.ndarray, a: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+def _checked(
+    Q: np.ndarray, M: np.ndarray, P: np.ndarray, a: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Q and P made symmetric and a for every start, or the error that says why no vectors have these overlaps."""
     k = M.shape[-1]
     require(np.allclose(Q, np.swapaxes(Q, -1, -2), atol=TOLERANCE), "Q", Q.tolist(), "symmetric")
@@ -469,11 +470,11 @@ def _check_positive(name: str, matrix: np.ndarray, message: str) -> None:
         raise InputError(f"Argument `{name}`: {message}, but its smallest eigenvalue is {lowest:.3g}.")
 
 
-def _flatten(start: Overlaps) -> tuple[tuple[Any, ...], int | None]:
+def _flatten(start: Overlaps) -> tuple[tuple[object, ...], int | None]:
     return (start.Q, start.M, start.P, start.a), start.dim
 
 
-def _unflatten(dim: int | None, leaves: tuple[Any, ...]) -> Overlaps:
+def _unflatten(dim: int | None, leaves: tuple[object, ...]) -> Overlaps:
     """Leaves may be anything JAX puts in place of numbers, so nothing is checked."""
     start = object.__new__(Overlaps)
     for name, value in zip(("Q", "M", "P", "a", "dim"), (*leaves, dim), strict=True):

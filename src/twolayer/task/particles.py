@@ -10,11 +10,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from twolayer.numerics.arguments import finite_array
+from twolayer.numerics.arguments import Array, finite_array
 from twolayer.numerics.errors import InputError, choice, expect, failed, positive_integer, reject, require, short
 from twolayer.numerics.random import check_seed
 from twolayer.task.overlaps import TOLERANCE, Overlaps, factor_of, pseudo_inverse
@@ -22,7 +21,7 @@ from twolayer.task.problem import Problem
 
 __all__ = ["Particles"]
 
-Sampler = Callable[[np.random.Generator, int], tuple[Any, Any]]
+Sampler = Callable[[np.random.Generator, int], tuple[Array, Array]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +57,13 @@ class Particles:
     dim: int | None
 
     def __init__(
-        self, m: object, q: object, weights: object = None, P: Any = None, a: object = None, dim: int | None = None
+        self,
+        m: object,
+        q: object,
+        weights: object = None,
+        P: Array | None = None,
+        a: object = None,
+        dim: int | None = None,
     ) -> None:
         m, q = finite_array("m", m), finite_array("q", q)
         require(m.ndim == 2 and m.shape[1] > 0, "m", m.tolist(), "a matrix (particles, k)")
@@ -182,7 +187,7 @@ class Particles:
         return f"Particles(n={self.n}, k={self.k}{where})"
 
 
-def _takes_two(function: Callable[..., Any]) -> bool:
+def _takes_two(function: Callable[..., object]) -> bool:
     """Whether a function can be called with two arguments; those that do not tell are tried."""
     try:
         inspect.signature(function).bind(None, None)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -134,7 +133,7 @@ class Problem:
         """Gram matrix of the target directions, (k, k)."""
         return np.asarray(self.gram, dtype=float)
 
-    def a(self, seed: int = 0, run: Any = 0) -> np.ndarray:
+    def a(self, seed: int = 0, run: int | np.ndarray = 0) -> np.ndarray:
         """The second layer (p,); random ones are drawn with the seed, (runs, p) for an array of runs.
 
         Parameters

@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -44,6 +44,16 @@ from twolayer.task.losses import Loss
 from twolayer.task.scaling import Scaling
 from twolayer.task.schedules import Law
 
+if TYPE_CHECKING:
+    import jax
+    import jax.numpy as jnp
+    from jax.scipy import special
+
+    from twolayer.numerics.types import Number, Real
+else:
+    jnp = Later("jax.numpy")
+    special = Later("jax.scipy.special")
+
 __all__ = [
     "Rule",
     "Sight",
@@ -61,8 +71,6 @@ __all__ = [
     "two_step",
 ]
 
-jnp: Any = Later("jax.numpy")
-special: Any = Later("jax.scipy.special")
 
 TINY = 1e-300
 NARROW = 1e-60  # width of a normal that counts as none
@@ -97,30 +105,30 @@ class Sight(NamedTuple):
     (5.0, True)
     """
 
-    g: Any
-    fields: Any
-    e: Any
-    size: Any
-    shift: Callable[[Any, Any], Any]
+    g: Real
+    fields: Real
+    e: Real
+    size: Number
+    shift: Callable[[Real, Number], Real]
     at: ArrayFunction
     p: float
-    batch: Any
-    rate: Any
-    key: Any = None
+    batch: Number
+    rate: Number
+    key: jax.Array | None = None
 
     @property
-    def norm(self) -> Any:
+    def norm(self) -> jax.Array:
         """|g| of every sample, (n, 1)."""
         square = (self.g**2).sum(-1, keepdims=True)
         return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
 
     @property
-    def length(self) -> Any:
+    def length(self) -> Number:
         """√r, (n, 1) or a number."""
         return jnp.sqrt(self.size)[..., None] if jnp.ndim(self.size) else 1.0
 
 
-Push = Callable[[Sight], Any]
+Push: TypeAlias = "Callable[[Sight], Real]"
 
 
 @dataclass(frozen=True)
@@ -172,7 +180,7 @@ class Rule:
     drift: float = 1.0
     relabels: float = 0.0
     draws: bool = False
-    smoothed: Callable[[Any, Any], tuple[Any, Any]] | None = None
+    smoothed: Callable[[Number, Number], tuple[Real, Real]] | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rule) and self._known == other._known
@@ -181,7 +189,7 @@ class Rule:
         return hash(self._known)
 
     @property
-    def _known(self) -> tuple[Any, ...]:
+    def _known(self) -> tuple[object, ...]:
         # rules of the package are the same if they are called the same; functions of users are told apart
         own = self.push if self.registered else None
         return self.name, self.arguments, own
@@ -213,7 +221,7 @@ class Rule:
         return bool(np.abs(np.asarray(self.push(sight))).max() < math.sqrt(FAR))
 
     @classmethod
-    def of(cls, value: Any) -> Rule | None:
+    def of(cls, value: object) -> Rule | None:
         """A rule, or the text of one such as ``"clip(0.25)"``; None for plain gradients.
 
         Parameters
@@ -293,10 +301,10 @@ def clip(threshold: float) -> Rule:
     """
     c = _positive("threshold", threshold)
 
-    def push(x: Sight) -> Any:
+    def push(x: Sight) -> Real:
         return x.g * jnp.minimum(1.0, c / jnp.maximum(x.norm * x.length, TINY))
 
-    def smoothed(mean: Any, width: Any) -> tuple[Any, Any]:
+    def smoothed(mean: Number, width: Number) -> tuple[Real, Real]:
         width = jnp.maximum(width, NARROW)
         ends = [(end - mean) / width for end in (-c, c)]
         (below, upto), (low, high) = ([f(x) for x in ends] for f in (special.ndtr, _density))
@@ -308,7 +316,7 @@ def clip(threshold: float) -> Rule:
     return Rule("clip", (("threshold", c),), push, (-c, c), sizes=True, smoothed=smoothed)
 
 
-def _density(x: Any) -> Any:
+def _density(x: Number) -> jax.Array:
     """That of a standard normal."""
     return jnp.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
 
@@ -322,11 +330,11 @@ def normalised() -> Rule:
     Rule(normalised())
     """
 
-    def push(x: Sight) -> Any:
+    def push(x: Sight) -> Real:
         size = x.norm * x.length
         return jnp.where(size > 0, x.g / jnp.where(size > 0, size, 1.0), 0.0)
 
-    def smoothed(mean: object, width: object) -> tuple[Any, Any]:
+    def smoothed(mean: Number, width: Number) -> tuple[Real, Real]:
         return special.erf(mean / (math.sqrt(2) * jnp.maximum(width, NARROW))), jnp.ones_like(mean)
 
     return Rule("normalised", (), push, (0.0,), sizes=True, smoothed=smoothed)
@@ -349,7 +357,7 @@ def polyak(c: float = 1.0) -> Rule:
     """
     c = _positive("c", c)
 
-    def push(x: Sight) -> Any:
+    def push(x: Sight) -> Real:
         largest = 2 * c * x.rate * x.norm**2 * x.length**2
         return x.g * jnp.minimum(1.0, x.p**2 * x.e[..., None] ** 2 / jnp.maximum(largest, TINY))
 
@@ -376,7 +384,7 @@ def lookahead(lr: Law) -> Rule:
     if law.exponent != -1 or law.schedule is not None or not math.isfinite(law.coefficient) or law.coefficient == 0:
         reject("lr", lr, "a law such as 1.5/d, with which the fields of a sample move by order one")
 
-    def push(x: Sight) -> Any:
+    def push(x: Sight) -> Real:
         return x.at(x.fields + x.shift(x.g, law.coefficient))
 
     return Rule("lookahead", (("lr", law),), push, sizes=True, products=True)
@@ -391,7 +399,7 @@ def two_step() -> Rule:
     Rule(two_step())
     """
 
-    def push(x: Sight) -> Any:
+    def push(x: Sight) -> Real:
         return x.g + x.at(x.fields + x.shift(x.g, x.rate))
 
     return Rule("two_step", (), push, sizes=True, products=True)
@@ -522,7 +530,7 @@ def formula(text: str) -> Rule:
     spelled = renamed(text, places)
     expression = parse(spelled, argument="rule")
 
-    def push(x: Sight) -> Any:
+    def push(x: Sight) -> Real:
         size = x.length**2
         values = dict(zip(places.values(), (x.norm, x.g, x.e[..., None], size, float(x.p)), strict=True))
         return expression(**values) * jnp.ones_like(x.g)
@@ -625,7 +633,7 @@ def _parameters(name: str) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount]
 
 
-def _value(node: ast.expr) -> Any:
+def _value(node: ast.expr) -> float | str | Scaling:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     law = Scaling.of(ast.unparse(node), "rule")

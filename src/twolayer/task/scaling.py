@@ -12,12 +12,15 @@ from __future__ import annotations
 import math
 import numbers
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twolayer.functions.expression import constant, parse
 from twolayer.functions.syntax import Binary, Negative, Node, Power, Variable
 from twolayer.numerics.errors import InputError, reject
 from twolayer.numerics.tracing import traced
+
+if TYPE_CHECKING:
+    from twolayer.task.schedules import Schedule
 
 __all__ = ["Scaling", "d"]
 
@@ -47,7 +50,7 @@ class Scaling:
 
     coefficient: Any
     exponent: float = 0.0
-    schedule: Any = None
+    schedule: Schedule | None = None
 
     def __call__(self, dim: int) -> float:
         """Value at dimension ``dim``, that of a schedule left out."""

@@ -10,13 +10,14 @@ where there is a schedule.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from twolayer.numerics.arguments import Options
+from twolayer.numerics.types import Number
 
 __all__ = ["Clock", "Course", "Tempo"]
 
@@ -24,9 +25,9 @@ __all__ = ["Clock", "Course", "Tempo"]
 class Clock(NamedTuple):
     """How far a run has come: steps, time and samples; of a flow, τ, t and the integral of b over τ."""
 
-    step: Any
-    time: Any
-    sample: Any
+    step: Number
+    time: Number
+    sample: Number
 
     @classmethod
     def zero(cls, shape: tuple[int, ...] = ()) -> Clock:
@@ -37,13 +38,13 @@ class Clock(NamedTuple):
 class Course(eqx.Module):
     """One factor f(x), x = clock·unit, between ``low`` and ``high`` if only one of its pieces is wanted."""
 
-    form: Callable[..., Any] = eqx.field(static=True)
+    form: Callable[..., Number] = eqx.field(static=True)
     clock: str = eqx.field(static=True)  # of Clock
-    unit: Any
+    unit: Number
     numbers: Options
-    ends: tuple[Any, Any] | None = None
+    ends: tuple[Number, Number] | None = None
 
-    def __call__(self, clock: Clock) -> Any:
+    def __call__(self, clock: Clock) -> Number:
         """The factor at some clocks."""
         x = getattr(clock, self.clock) * self.unit
         if self.ends is not None:
@@ -57,12 +58,13 @@ class Tempo(eqx.Module):
 
     lr: tuple[Course, ...]
     batch: tuple[Course, ...]
-    count: Any
+    count: Number
     whole: bool = eqx.field(static=True)
 
-    def __call__(self, clock: Clock) -> tuple[Any, Any]:
+    def __call__(self, clock: Clock) -> tuple[Number, Number]:
         """f and n_b at some clocks. Cost O(factors)."""
-        f, n = 1.0, self.count
+        f: Number = 1.0
+        n = self.count
         for course in self.lr:
             f = f * course(clock)
         for course in self.batch:

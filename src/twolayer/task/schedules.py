@@ -18,15 +18,23 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from twolayer.numerics.arguments import ArrayFunction, Options
+from twolayer.numerics.arguments import Array, ArrayFunction, Options
 from twolayer.numerics.errors import InputError, choice, closest, finite_number, finite_numbers, reject, require
 from twolayer.numerics.lazy_modules import Later
 from twolayer.numerics.tracing import traced
 from twolayer.task.scaling import Scaling, positive_law
+
+if TYPE_CHECKING:
+    import jax.numpy as jnp
+
+    from twolayer.numerics.types import Number
+else:
+    jnp = Later("jax.numpy")
 
 __all__ = [
     "Schedule",
@@ -40,8 +48,6 @@ __all__ = [
     "warmup",
 ]
 
-jnp: Any = Later("jax.numpy")
-
 CLOCKS = ("step", "sample", "alpha", "time")
 MAX_LENGTH = 2000  # characters of a law in a file
 Length = float | str | Scaling
@@ -49,43 +55,43 @@ Law: TypeAlias = "float | str | Scaling | Schedule"
 """A number or a power of d, with a schedule or without, as an object or in words."""
 
 
-def _namespace(x: object) -> Any:
+def _namespace(x: object) -> ModuleType:
     """NumPy for numbers of the host, JAX for those of compiled code."""
     return np if isinstance(x, float | int | np.ndarray | np.generic) and not traced(x) else jnp
 
 
-def _part(x: Any, after: Any, horizon: Any) -> Any:
+def _part(x: Number, after: Number, horizon: Number) -> Number:
     """How much of the way from ``after`` over ``horizon`` is done."""
     return _namespace(x).clip((x - after) / horizon, 0.0, 1.0)
 
 
-def _cosine(x: Any, horizon: Any, floor: Any, after: Any) -> Any:
+def _cosine(x: Number, horizon: Number, floor: Number, after: Number) -> Number:
     return floor + (1 - floor) * (1 + _namespace(x).cos(math.pi * _part(x, after, horizon))) / 2
 
 
-def _linear(x: Any, horizon: Any, floor: Any, after: Any) -> Any:
+def _linear(x: Number, horizon: Number, floor: Number, after: Number) -> Number:
     return 1 - (1 - floor) * _part(x, after, horizon)
 
 
-def _warmup(x: Any, horizon: Any, floor: Any) -> Any:
+def _warmup(x: Number, horizon: Number, floor: Number) -> Number:
     return floor + (1 - floor) * _part(x, 0.0, horizon)
 
 
-def _power(x: Any, exponent: Any, scale: Any, after: Any) -> Any:
+def _power(x: Number, exponent: Number, scale: Number, after: Number) -> Number:
     return (1 + _namespace(x).maximum(x - after, 0.0) / scale) ** -exponent
 
 
-def _piecewise(x: object, at: object, values: object) -> Any:
+def _piecewise(x: Number, at: Array, values: Array) -> Number:
     xp = _namespace(x)
     return xp.asarray(values)[xp.searchsorted(xp.asarray(at), x, side="right")]
 
 
-def _table(x: object, at: object, values: object) -> Any:
+def _table(x: Number, at: Array, values: Array) -> Number:
     xp = _namespace(x)
     return xp.interp(x, xp.asarray(at), xp.asarray(values))
 
 
-FORMS: dict[str, Callable[..., Any]] = {
+FORMS: dict[str, Callable[..., Number]] = {
     "cosine": _cosine,
     "linear": _linear,
     "warmup": _warmup,
@@ -102,9 +108,9 @@ class Factor:
 
     name: str
     clock: str
-    lengths: tuple[tuple[str, Any], ...]
+    lengths: tuple[tuple[str, Scaling | tuple[Scaling, ...]], ...]
     numbers: tuple[tuple[str, Any], ...]
-    form: Callable[..., Any]
+    form: Callable[..., Number]
     bends: tuple[float, ...] = ()  # of a custom function
 
     def breaks(self, lengths: Options) -> list[float]:
@@ -340,13 +346,13 @@ def inverse(scale: Length, after: Length = 0.0, clock: str = "alpha") -> Schedul
     return _one("inverse", clock, lengths, {"exponent": 1.0})
 
 
-def _sequence(name: str, values: object) -> tuple[Any, ...]:
+def _sequence(name: str, values: object) -> tuple[object, ...]:
     if isinstance(values, str) or not np.iterable(values):
         reject(name, values, "a sequence")
     return tuple(values)
 
 
-def _increasing(at: tuple[Scaling, ...], shown: Any) -> None:
+def _increasing(at: tuple[Scaling, ...], shown: object) -> None:
     """Refuse places that do not increase; laws are compared where they have the same power."""
     for one, two in itertools.pairwise(at):
         same = one.exponent == two.exponent or one.coefficient == 0
@@ -485,7 +491,7 @@ def _made(node: ast.Call, name: str, text: str, argument: str) -> Schedule:
         raise InputError(f"Argument `{argument}`: {error}.") from None
 
 
-def _argument(node: ast.expr, text: str, argument: str) -> Any:
+def _argument(node: ast.expr, text: str, argument: str) -> object:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.Tuple | ast.List):

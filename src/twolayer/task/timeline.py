@@ -9,6 +9,7 @@ reached.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from twolayer.numerics.errors import InputError
 from twolayer.numerics.precision import float64
+from twolayer.numerics.types import Number
 from twolayer.task.schedule_factors import Clock, Tempo
 
 __all__ = ["FlowLine", "StepLine"]
@@ -34,13 +36,13 @@ class _Seen(eqx.Module):
     """Clocks after some steps, the smallest f and batch so far, the largest batch and the largest f²/n_b."""
 
     clock: Clock
-    least: Any
-    fewest: Any
-    most: Any
-    loudest: Any
+    least: jax.Array
+    fewest: jax.Array
+    most: jax.Array
+    loudest: jax.Array
 
 
-def _next(tempo: Tempo, eta: object, seen: _Seen) -> _Seen:
+def _next(tempo: Tempo, eta: Number, seen: _Seen) -> _Seen:
     f, n = tempo(seen.clock)
     step, time, sample = seen.clock
     # NaN counts as negative
@@ -50,17 +52,17 @@ def _next(tempo: Tempo, eta: object, seen: _Seen) -> _Seen:
 
 
 @eqx.filter_jit
-def _walk(tempo: Tempo, eta: object, seen: _Seen, count: object) -> _Seen:
+def _walk(tempo: Tempo, eta: Number, seen: _Seen, count: Number) -> _Seen:
     """``count`` steps."""
     return jax.lax.fori_loop(0, count, lambda _, x: _next(tempo, eta, x), seen)
 
 
 @eqx.filter_jit
-def _search(tempo: Tempo, eta: object, seen: _Seen, clock: str, target: Any, most: object) -> _Seen:
+def _search(tempo: Tempo, eta: Number, seen: _Seen, clock: str, target: Number, most: Number) -> _Seen:
     """Steps until the clock is nearest to the target, ``most`` of them at most."""
     last = seen.clock.step + most
 
-    def going(state: _Seen) -> Any:
+    def going(state: _Seen) -> jax.Array:
         now, then = getattr(state.clock, clock), getattr(_next(tempo, eta, state).clock, clock)
         return ((now + then) / 2 <= target) & (now < target * NEARLY) & (state.clock.step < last)
 
@@ -159,7 +161,7 @@ class Span:
     begin: float
     end: float
     tempo: Tempo
-    dense: Any
+    dense: Callable[[float], np.ndarray]
 
 
 class FlowLine:

@@ -28,7 +28,7 @@ from twolayer.methods.giant import GiantSteps
 from twolayer.methods.map import Map
 from twolayer.methods.ode import ODE
 from twolayer.numerics.errors import InputError, Refused, reject
-from twolayer.numerics.types import Real, Tree
+from twolayer.numerics.types import Number, Real, Tree
 from twolayer.pure import Mean, MeanAverages, VectorField, averages, mean_step, vector_field
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
@@ -84,7 +84,7 @@ def score_of(objective: Objective, mean: MeanAverages, end: Overlaps) -> Array:
     return mean(end).excess_risk
 
 
-def _paced(limit: Limit, divisor: float, now: Controls, clock: str, one: float) -> Limit:
+def _paced(limit: Limit, divisor: Number, now: Controls, clock: str, one: Number) -> Limit:
     """The limit per unit of the clock, of which ``one`` passes per unit of τ at the reference."""
     limit = limit._replace(decay=limit.flow * divisor * now.decay)
     f, b = now.lr, now.batch
@@ -102,25 +102,25 @@ class Flowing(eqx.Module):
 
     field: VectorField
     starts: Overlap
-    size: Any
-    one: Any
-    divisor: Any
+    size: Number
+    one: Number
+    divisor: Number
     clock: str = eqx.field(static=True)
 
     def path(self, start: Overlap, controls: Controls) -> Overlap:
         """Integrate from one start."""
         h = self.size
 
-        def rate(y: Overlap, lr: Any, batch: Any) -> Overlap:
+        def rate(y: Overlap, lr: Real, batch: Real) -> Overlap:
             limit = _paced(self.field.limit, self.divisor, Controls(lr, batch, controls.decay), self.clock, self.one)
             return dataclasses.replace(self.field, limit=limit).rate(0.0, y)
 
         def moved(y: Overlap, by: Real, k: Overlap) -> Overlap:
             return Overlap(*(x + by * h * v for x, v in zip(y, k, strict=True)))
 
-        def step(y: Overlap, now: Any) -> tuple[Overlap, Overlap]:
+        def step(y: Overlap, now: Tree) -> tuple[Overlap, Overlap]:
             # the four stages in a loop: the averages are traced and compiled once
-            def stage(so_far: tuple[Overlap, Overlap], here: Any) -> tuple[tuple[Overlap, Overlap], None]:
+            def stage(so_far: tuple[Overlap, Overlap], here: Tree) -> tuple[tuple[Overlap, Overlap], None]:
                 by, weight, f, b = here
                 slope, total = so_far
                 slope = rate(moved(y, by, slope), f, b)
@@ -139,7 +139,7 @@ class Stepping(eqx.Module):
 
     mean: Mean
     starts: Overlap
-    divisor: Any
+    divisor: Number
 
     def path(self, start: Overlap, controls: Controls) -> Overlap:
         """Iterate from one start."""
@@ -166,7 +166,7 @@ def _value(way: Flowing | Stepping, mean: MeanAverages, objective: Objective, P:
     def score(y: Overlap) -> Array:
         return score_of(objective, mean, Overlaps.unchecked(y.Q, y.M, P, y.a))
 
-    def one(start: Overlap) -> Any:
+    def one(start: Overlap) -> Array:
         path = way.path(start, controls)
         stays = (jnp.diagonal(path.Q, axis1=-2, axis2=-1) <= FAR).all()  # an objective may be blind to the norms
         if objective.name != "integrated_risk":
@@ -178,7 +178,7 @@ def _value(way: Flowing | Stepping, mean: MeanAverages, objective: Objective, P:
 
 
 @eqx.filter_jit
-def _slope(way: Any, mean: MeanAverages, objective: Objective, P: Any, controls: Controls) -> Any:
+def _slope(way: Flowing | Stepping, mean: MeanAverages, objective: Objective, P: Real, controls: Controls) -> Tree:
     return jax.value_and_grad(lambda controls: _value(way, mean, objective, P, controls))(controls)
 
 

@@ -458,7 +458,9 @@ class _Task:
         low, high = self.limits[name]
         return low, high if math.isfinite(high) else 30 * base
 
-    def _shapes(self, base: Found, moving: list[str], make: Any) -> dict[str, CurveForm]:
+    def _shapes(
+        self, base: Found, moving: list[str], make: Callable[[str, float, tuple[float, float]], CurveForm]
+    ) -> dict[str, CurveForm]:
         """Shapes of all controls: those that change, and constants."""
         shapes = {}
         for name in self.forms:

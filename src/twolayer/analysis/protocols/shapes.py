@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from twolayer.numerics.types import Real
 from twolayer.task.scaling import Scaling
 from twolayer.task.schedules import FORMS, MAKERS, table
 
@@ -40,11 +38,11 @@ class CurveForm:
     """
 
     name: str
-    values: Callable[[Any, Any], Any]
+    values: Callable[[np.ndarray, np.ndarray], np.ndarray]
     first: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    law: Callable[[np.ndarray, Scaling], Any]
+    law: Callable[[np.ndarray, Scaling], Scaling]
 
     def at(self, theta: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values (G,) and their derivatives (G, n), by central differences: linear shapes have exact ones."""
@@ -81,10 +79,10 @@ def named(name: str, first: float, bounds: tuple[float, float], horizon: float, 
     defaults = {"cosine": {"after": 0.0}, "linear": {"after": 0.0}, "power": {"after": 0.0}}
     fixed = defaults.get(name, {"after": 0.0, "exponent": 1.0})
 
-    def values(theta: Any, x: Any) -> Real:
+    def values(theta: np.ndarray, x: np.ndarray) -> np.ndarray:
         return theta[0] * FORMS[name](x, **dict(zip(words, theta[1:], strict=True)), **fixed)
 
-    def law(theta: np.ndarray, reference: Scaling) -> Any:
+    def law(theta: np.ndarray, reference: Scaling) -> Scaling:
         numbers = {word: float(x) for word, x in zip(words, theta[1:], strict=True)}
         return float(theta[0]) * reference * MAKERS[name](**numbers, clock=clock)
 
@@ -96,7 +94,7 @@ def free(at: np.ndarray, first: np.ndarray, bounds: tuple[float, float], clock: 
     """Straight lines between the values at places ``at``."""
     low, high = (np.full(len(at), x) for x in bounds)
 
-    def law(theta: np.ndarray, reference: Scaling) -> Any:
+    def law(theta: np.ndarray, reference: Scaling) -> Scaling:
         top = float(theta.max())
         if len(at) == 1 or np.ptp(theta) == 0:
             return top * reference

@@ -13,8 +13,6 @@ equation: γ_c is divided by the mean variance Σ_i s_i d_i/d.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,6 +20,7 @@ import scipy.linalg
 
 from twolayer.functions.hermite import gauss_panels
 from twolayer.gaussian.nodes import target_frame
+from twolayer.numerics.arguments import ArrayFunction
 from twolayer.numerics.errors import InputError, expect, reject
 from twolayer.numerics.precision import float64
 from twolayer.numerics.quadrature_rules import hermite_rule, sobol_normals
@@ -159,7 +158,7 @@ def _products(power: np.ndarray, own: np.ndarray, n: int) -> np.ndarray:
     return np.asarray(np.where(again, 1.0, power[count]).prod(0))
 
 
-def _grid(problem: Problem, slope: Any) -> tuple[np.ndarray, np.ndarray]:
+def _grid(problem: Problem, slope: ArrayFunction) -> tuple[np.ndarray, np.ndarray]:
     """σ' of the target's fields at the nodes of a product rule (n, k), and its weights."""
     values, vectors = np.linalg.eigh(problem.P)
     root = vectors[:, values > 1e-10] * np.sqrt(values[values > 1e-10])

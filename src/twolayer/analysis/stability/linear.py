@@ -18,7 +18,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -45,25 +44,25 @@ SINGULAR = 1e-7  # eigenvalues of Ω below this share of the largest count as ze
 
 
 @eqx.filter_jit
-def _rate(field: VectorField, frame: Overlap, x: Real) -> Any:
+def _rate(field: VectorField, frame: Overlap, x: Real) -> jax.Array:
     """F at x (F,), with the entries that do not move from the frame."""
     return _packed(field, field.rate(0.0, _unpacked(field, frame, x)))
 
 
 @eqx.filter_jit
-def _slope(field: VectorField, frame: Overlap, x: Real) -> Any:
+def _slope(field: VectorField, frame: Overlap, x: Real) -> jax.Array:
     """J at x."""
     return jax.jacfwd(lambda x: _packed(field, field.rate(0.0, _unpacked(field, frame, x))))(x)
 
 
 @eqx.filter_jit
-def _speeds(field: VectorField, states: Overlap) -> Any:
+def _speeds(field: VectorField, states: Overlap) -> jax.Array:
     """The largest |dx/dt| at many states."""
     return jax.lax.map(lambda y: jnp.abs(_packed(field, field.rate(0.0, y))).max(), states)
 
 
 @eqx.filter_jit
-def _risk(field: VectorField, y: Overlap) -> Any:
+def _risk(field: VectorField, y: Overlap) -> jax.Array:
     fields = field.fields(y)
     return field.engine(fields.Q, fields.M, fields.a, field.noise).excess_risk
 
@@ -73,7 +72,7 @@ def _corner(field: VectorField, p: int) -> tuple[np.ndarray, np.ndarray]:
     return np.triu_indices(p, 1 if field.form.normalises else 0)
 
 
-def _packed(field: VectorField, y: Overlap) -> Any:
+def _packed(field: VectorField, y: Overlap) -> jax.Array:
     rows, columns = _corner(field, y.Q.shape[-1])
     return jnp.concatenate([y.M.ravel(), y.Q[..., rows, columns].ravel(), *([y.a] if field.form.trained else [])])
 
@@ -85,7 +84,7 @@ def _unpacked(field: VectorField, frame: Overlap, x: Real) -> Overlap:
     return Overlap(Q, M, a if field.form.trained else frame.a)
 
 
-def _parts(frame: Overlap, x: Any, corner: int) -> tuple[Any, Any, Any]:
+def _parts(frame: Overlap, x: Real, corner: int) -> tuple[Real, Real, Real]:
     """M, the entries of Q that are coordinates, and what is left."""
     first, blocks = frame.M.size, frame.Q.shape[:-2]
     last = first + corner * math.prod(blocks)

@@ -33,6 +33,7 @@ __all__ = ["FixedPoint", "FixedPoints", "fixed_points"]
 NEUTRAL = 1e-6  # real parts below this share of the largest eigenvalue are neither growth nor decay
 SAME = 1e-6  # two points of the same risk and spectrum are one, or images of each other
 CANDIDATES = 8  # stalled points of a run, at most
+APART = 0.05  # of the extent of a run: stalled points closer than this lead to one fixed point
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +237,7 @@ def fixed_points(
     algorithm.check_constant("fixed_points")
     tolerance = finite_number("tolerance", tolerance, minimum=1e-13, accepted="a number from 1e-13 on")
     run = near if isinstance(near, xr.Dataset) else None
-    starts, times = _stalled(problem, algorithm, run, seed) if run is not None else _given(near)
+    starts, times = _stalled(problem, algorithm, run, seed) if run is not None else _given(problem, near)
     path = None if run is None else _path(problem, run, seed)
     found: list[FixedPoint] = []
     missed: list[str] = []
@@ -259,11 +260,14 @@ def fixed_points(
     return FixedPoints(sorted(found, key=lambda x: x.time) if run is not None else found, missed)
 
 
-def _given(near: object) -> tuple[list[Overlaps], list[float]]:
+def _given(problem: Problem, near: object) -> tuple[list[Overlaps], list[float]]:
     """Starting points as they were given."""
     many = [near] if isinstance(near, Overlaps) else near
     if not isinstance(many, Sequence) or not many or not all(isinstance(x, Overlaps) for x in many):
         reject("near", near, "a run (a dataset of `solve`), overlaps or a sequence of overlaps")
+    other = next((x for x in many if (x.p, x.k) != (problem.p, problem.k)), None)
+    if other is not None:
+        reject("near", other, f"overlaps of {problem.p} × {problem.k} neurons and directions, like the problem")
     singles = [one for x in many for one in ([x[i] for i in range(x.batch[0])] if x.batch else [x])]
     return singles, [math.nan] * len(singles)
 
@@ -294,7 +298,10 @@ def _path(problem: Problem, run: xr.Dataset, seed: int) -> Overlap:
 
 
 def _stalled(problem: Problem, algorithm: SGD, run: xr.Dataset, seed: int) -> tuple[list[Overlaps], list[float]]:
-    """Where |F| is smaller than at the save points beside, ends included; the slowest ones of many, in their order."""
+    """Where |F| is smaller than at the save points beside, ends included; of many the slowest that lie apart, in order.
+
+    A run that has come to rest, or whose noise keeps it moving, has many such points at one place.
+    """
     path = _path(problem, run, seed)
     if not len(path.M):
         raise InputError("Argument `near` must be a run with finite overlaps, but has none.")
@@ -302,7 +309,13 @@ def _stalled(problem: Problem, algorithm: SGD, run: xr.Dataset, seed: int) -> tu
     speeds = flow.speeds(path)
     padded = np.concatenate([[np.inf], speeds, [np.inf]])
     lows = np.flatnonzero((speeds <= padded[:-2]) & (speeds <= padded[2:]))
-    lows = np.sort(lows[np.argsort(speeds[lows])][:CANDIDATES])
+    way = np.concatenate([x.reshape(len(speeds), -1) for x in path], axis=1)
+    extent = np.linalg.norm(way - way[0], axis=1).max()
+    chosen: list[int] = []
+    for i in lows[np.argsort(speeds[lows], kind="stable")]:
+        if all(np.linalg.norm(way[i] - way[j]) > APART * extent for j in chosen):
+            chosen.append(int(i))
+    lows = np.sort(chosen[:CANDIDATES])
     times = np.asarray(run.time.values, float)
     starts = [Overlaps.unchecked(path.Q[i], path.M[i], problem.P, path.a[i]) for i in lows]
     return starts, [float(times[i]) for i in lows]

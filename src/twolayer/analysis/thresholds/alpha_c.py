@@ -18,13 +18,14 @@ from twolayer.analysis.thresholds.label_law import LabelLaw, law_of
 from twolayer.analysis.thresholds.one_direction import INVISIBLE, channel_of
 from twolayer.analysis.thresholds.staircase import Stair, climb, first_look
 from twolayer.functions.target import Target, TargetLike
-from twolayer.numerics.arguments import Progress
+from twolayer.numerics.arguments import Monitor, Progress
 from twolayer.numerics.errors import Interrupted
 from twolayer.running.progress import monitor_for
 
 __all__ = ["Thresholds", "thresholds", "written"]
 
 DIGITS = 1e-9  # of quadrature at its best
+ROUNDED = 1e-5  # relative errors below this do not show in what is printed
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +77,8 @@ class Thresholds:
         ]
         if len(self.trivial):
             lines.append(f"at every α > 0    {written(self.trivial)}")
-        for step in self.staircase:
-            lines.append(f"{_when(step):<17} {written(step.directions)}")
+        for step in self.staircase[len(self.trivial) > 0 :]:
+            lines.append(f"{_when(step) + '  ':<18}{written(step.directions)}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -96,7 +97,8 @@ def _number(value: float) -> str:
 
 
 def _when(step: Stair) -> str:
-    return "never" if step.order is None else f"from α = {step.alpha:.4g}"
+    error = f" ± {step.error:.1g}" if step.error > ROUNDED * step.alpha else ""
+    return "never" if step.order is None else f"from α = {step.alpha:.4g}{error}"
 
 
 def written(rows: np.ndarray) -> str:
@@ -164,7 +166,7 @@ def _one_direction(law: LabelLaw) -> Thresholds:
     )
 
 
-def _several(law: LabelLaw, monitor: Any) -> Thresholds:
+def _several(law: LabelLaw, monitor: Monitor) -> Thresholds:
     trivial, growth = first_look(law, lambda share: monitor.update(0.3 * share))
     seen = np.isfinite(growth.alpha)
     alpha, error = (0.0, 0.0) if len(trivial) else (growth.alpha, growth.alpha_error)

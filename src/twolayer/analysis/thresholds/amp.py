@@ -56,7 +56,7 @@ class MessagePassing:
 
     @property
     def overlap(self) -> np.ndarray:
-        """Singular values of ŴW*ᵀ at the end, (seeds, k): those of q in state evolution."""
+        """Singular values of ŴW*ᵀ at the end, (seeds, k), those of q in state evolution."""
         return np.asarray(self.path[:, -1])
 
     @property

@@ -50,7 +50,7 @@ class BestPossible:
     noise : float
     data : xarray.Dataset
         ``overlap (branch, alpha, direction, direction_)`` and ``mmse (branch, alpha)``, with their errors; the
-        branches are uninformed, informed and equilibrium.
+        branches are uninformed, informed and equilibrium; the first alone where the search was interrupted.
     spinodal, information, algorithm : float or None
         Where an informed fixed point appears, where it becomes the equilibrium, and where it is reached from nothing;
         None where the two branches never differ at the α that were asked for. Infinite where there is no such α; for
@@ -95,6 +95,11 @@ class BestPossible:
         return float(self.data.overlap_error.max())
 
     @property
+    def complete(self) -> bool:
+        """Whether all branches are there; False in what an interrupted search leaves."""
+        return len(self.data.branch) == len(BRANCHES)
+
+    @property
     def hard(self) -> tuple[float, float] | None:
         """The hard phase (α_IT, α_alg), or None."""
         if self.information is None or self.algorithm is None:
@@ -107,7 +112,9 @@ class BestPossible:
 
     def __str__(self) -> str:
         lines = [f"target   {self.target.name}" + (f", noise {self.noise:g}" if self.noise else "")]
-        if self.hard is None:
+        if not self.complete:
+            lines.append("interrupted: the best possible, and whether there is a hard phase, are not known")
+        elif self.hard is None:
             lines.append("no hard phase: from nothing message passing reaches the best possible")
         else:
             ends = [f"{x:.{6 if self.curve else 3}g}" if math.isfinite(x) else "∞" for x in self.hard]
@@ -115,8 +122,10 @@ class BestPossible:
                 ends = [x if x != "∞" else f"beyond {self.alphas[-1]:.3g}" for x in ends]
             lines.append(f"possible from α_IT = {ends[0]}, found from α_alg = {ends[1]}: hard between")
             lines += [f"thresholds are known to {self.threshold_error:.1g}"] if self.threshold_error > 1e-4 else []
-        lines.append("       α  overlap from nothing      mmse  best possible      mmse")
-        names = ("uninformed", "equilibrium")
+        names = ("uninformed", "equilibrium") if self.complete else BRANCHES[:1]
+        lines.append(
+            "       α  overlap from nothing      mmse" + ("  best possible      mmse" if self.complete else "")
+        )
         for i, alpha in enumerate(self.alphas):
             cells = []
             for name in names:
@@ -256,7 +265,11 @@ def _sampled(
 ) -> BestPossible:
     """Means over the replicates; without the informed branch (an interrupted search) only the other one is there."""
     climbed = np.array(up)
-    fallen = np.array(down) if down else climbed
+    if not down:
+        return _result(
+            law, grid, climbed.mean(1)[None], standard_error(climbed, 1)[None], (None, None, None), 0.0, None
+        )
+    fallen = np.array(down)
     best = fallen.copy()
     apart = np.flatnonzero(np.trace(fallen - climbed, axis1=2, axis2=3).mean(1) > APART)
     leads = np.array(
@@ -312,6 +325,6 @@ def _result(
             "mmse": (lead, found[..., 0]),
             "mmse_error": (lead, found[..., 1]),
         },
-        {"branch": list(BRANCHES), "alpha": grid},
+        {"branch": list(BRANCHES[: len(overlaps)]), "alpha": grid},
     )
     return BestPossible(law.target, law.noise, data, *folds, error, law, curve)

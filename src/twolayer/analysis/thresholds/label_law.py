@@ -59,7 +59,7 @@ class LabelLaw:
         return lambda fields: self.target(fields @ basis)
 
     @cached_property
-    def _compiled(self) -> tuple[Any, Any]:
+    def _compiled(self) -> tuple[ArrayFunction, ArrayFunction]:
         import jax
         import jax.numpy as jnp
 
@@ -69,7 +69,7 @@ class LabelLaw:
         return jax.jit(self.function), jax.jit(slope)
 
     @float64
-    def _padded(self, function: Any, z: np.ndarray) -> np.ndarray:
+    def _padded(self, function: ArrayFunction, z: np.ndarray) -> np.ndarray:
         """One compiled shape per power of two."""
         import jax.numpy as jnp
 

@@ -22,7 +22,7 @@ from scipy.optimize import brentq
 from twolayer.analysis.thresholds.label_law import LabelLaw
 from twolayer.analysis.thresholds.level_sets import LevelSets
 from twolayer.analysis.thresholds.noisy_labels import NoisyLine
-from twolayer.numerics.arguments import ArrayFunction
+from twolayer.numerics.arguments import Array, ArrayFunction
 
 __all__ = ["INVISIBLE", "Curve", "channel_of", "curve_of"]
 
@@ -211,7 +211,7 @@ class _Table:
             self.parts.append(part)
             self.error = max(self.error, float(change.max()))
 
-    def __call__(self, s: Any) -> np.ndarray:
+    def __call__(self, s: Array) -> np.ndarray:
         s = np.asarray(s, float)
         out, which = np.empty_like(s), np.searchsorted(self.edges[1:-1], s)
         for i, part in enumerate(self.parts):

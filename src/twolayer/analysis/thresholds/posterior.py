@@ -12,8 +12,9 @@ a line touches a level set.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -78,7 +79,7 @@ class Posterior:
         return grid[near], weights[near]
 
     @cached_property
-    def _compiled(self) -> Any:
+    def _compiled(self) -> Callable[[Real, Real, Real], tuple[jax.Array, jax.Array]]:
         law, k, cells = self.law, self.law.k, self.cells
         noise = law.noise
         atoms = jnp.asarray(law.atoms) if law.atoms and noise == 0 else None
@@ -88,7 +89,7 @@ class Posterior:
         rest, weights = jnp.asarray(self.rest), jnp.asarray(self.weights)
         width = 2 * REACH / cells
 
-        def along(j: int, y: Any, omega: Any, root: Any) -> tuple[Any, Any, Any]:
+        def along(j: int, y: Real, omega: Real, root: Real) -> tuple[jax.Array, jax.Array, jax.Array]:
             edges = -REACH + width * jnp.arange(cells + 1)
             u = jnp.insert(
                 jnp.broadcast_to(rest[:, None, :], (len(rest), cells + 1, k - 1)),
@@ -109,7 +110,7 @@ class Posterior:
                 mass = ndtr(last) - ndtr(first)
                 narrow = jnp.abs(b - a) < NARROW
 
-                def bell(t: Any) -> Any:
+                def bell(t: jax.Array) -> jax.Array:
                     return jnp.exp(-(t**2) / 2) / jnp.sqrt(2 * jnp.pi)
 
                 straight = (bell(a) + 4 * bell((a + b) / 2) + bell(b)) / 6
@@ -140,7 +141,7 @@ class Posterior:
                 jnp.einsum("nlc,nlci,nlcj->nij", mass, here, here),
             )
 
-        def moments(y: Real, omega: Real, V: Real) -> tuple[Any, Any]:
+        def moments(y: Real, omega: Real, V: Real) -> tuple[jax.Array, jax.Array]:
             values, vectors = jnp.linalg.eigh(V)
             root = (vectors * jnp.sqrt(jnp.maximum(values, 0.0))) @ vectors.T
             parts = [along(j, y, omega, root) for j in range(k)]

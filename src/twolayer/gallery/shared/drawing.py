@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -17,7 +17,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from twolayer.numerics.arguments import Options
+from twolayer.numerics.arguments import Array, Options
 
 if TYPE_CHECKING:
     import twolayer as tl
@@ -87,9 +87,9 @@ def known(value: float | None) -> float:
 
 def points(
     ax: Axes,
-    x: Any,
-    y: Any,
-    error: Any,
+    x: Array,
+    y: Array,
+    error: float | np.ndarray | xr.DataArray,
     colour: str,
     label: str,
     marker: str = "o",

@@ -15,10 +15,11 @@ numbers.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from twolayer.numerics.arguments import Array
 from twolayer.numerics.html import card, escaped
 from twolayer.numerics.significance import LEVEL, limit_of
 
@@ -148,11 +149,11 @@ def near(
 
 def largest(
     what: str,
-    gaps: Any,
-    errors: Any,
+    gaps: Array,
+    errors: Array,
     *,
-    resolution: Any,
-    allowance: Any = 0.0,
+    resolution: Array,
+    allowance: Array = 0.0,
     freedom: float = np.inf,
 ) -> Check:
     """Whether many deviations are within their errors: the largest in units of its tolerance, and what was seen.
@@ -198,7 +199,7 @@ def between(what: str, low: float, value: float, high: float, digits: int = 3) -
     return holds(low <= value <= high, f"{what} {value:.{digits}f}, {ends}")
 
 
-def same_law(what: str, one: Any, two: Any, count: int = 1, resolution: float = 0.5) -> Check:
+def same_law(what: str, one: np.ndarray, two: np.ndarray, count: int = 1, resolution: float = 0.5) -> Check:
     """Whether two samples have one law, by Kolmogorov and Smirnov; infinite values are runs that have not arrived.
 
     ``resolution`` is the distance of distribution functions that must be seen, ``count`` the number of such tests.

@@ -6,11 +6,12 @@ allowance of a verdict. One neuron has excess risk 2 (1 − m²), so that it has
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 import twolayer as tl
+from twolayer.task.method import Method
 
 if TYPE_CHECKING:
     from twolayer.analysis.escape import EscapeTime
@@ -73,7 +74,7 @@ def predicted(problem: tl.Problem, gamma: float, dim: int, threshold: float, see
 
 
 def measured(
-    problem: tl.Problem, gamma: float, method: Any, starts: tl.Overlaps, threshold: float, end: float, seed: int
+    problem: tl.Problem, gamma: float, method: Method, starts: tl.Overlaps, threshold: float, end: float, seed: int
 ) -> Passage:
     """First passages of the excess risk through (1 − T) of its start, from the given starts.
 

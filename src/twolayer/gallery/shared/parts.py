@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -26,7 +25,7 @@ _FOLDER: ContextVar[Path | None] = ContextVar("folder of the figure that is bein
 
 
 @contextmanager
-def keeping(folder: Path | None, name: str, settings: Mapping[str, Any]) -> Iterator[Callable[[], None]]:
+def keeping(folder: Path | None, name: str, settings: Mapping[str, object]) -> Iterator[Callable[[], None]]:
     """Keep the pieces of a figure under a folder while it is made; gives the call that removes them.
 
     Other settings of the same figure have other pieces. Without a folder nothing is kept.
@@ -42,7 +41,7 @@ def keeping(folder: Path | None, name: str, settings: Mapping[str, Any]) -> Iter
         _FOLDER.reset(token)
 
 
-def part(key: str, compute: Callable[[], xr.Dataset | Mapping[str, Any]]) -> xr.Dataset:
+def part(key: str, compute: Callable[[], xr.Dataset | Mapping[str, object]]) -> xr.Dataset:
     """One piece of the figure that is being made.
 
     Parameters
@@ -72,7 +71,7 @@ def part(key: str, compute: Callable[[], xr.Dataset | Mapping[str, Any]]) -> xr.
     return data
 
 
-def _dataset(given: xr.Dataset | Mapping[str, Any]) -> xr.Dataset:
+def _dataset(given: xr.Dataset | Mapping[str, object]) -> xr.Dataset:
     if isinstance(given, xr.Dataset):
         return given
     arrays = {name: np.asarray(value) for name, value in given.items()}

@@ -118,7 +118,7 @@ class Entry:
     title: str
     compute: Callable[..., Finding]
     draw: Callable[[xr.Dataset], Figure]
-    quick: Mapping[str, Any]
+    quick: Mapping[str, object]
     group: str = "escape"
     papers: tuple[str, ...] = GROUPS["escape"]
     animate: Callable[[xr.Dataset], Animation] | None = None
@@ -137,7 +137,7 @@ def figure(
     name: str,
     title: str,
     *,
-    quick: Mapping[str, Any],
+    quick: Mapping[str, object],
     group: str = "escape",
     papers: tuple[str, ...] | None = None,
     moves: bool = False,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -19,6 +19,7 @@ from twolayer.gallery.shared.judging import Check, largest
 from twolayer.gallery.shared.parts import part
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.statistics import standard_error
+from twolayer.task.method import Method
 
 __all__ = ["StepPair", "agree", "follow", "orthogonal", "strength"]
 
@@ -76,8 +77,8 @@ def follow(
     key: str,
     problem: tl.Problem,
     algorithm: tl.SGD,
-    theory: Any,
-    experiment: Any,
+    theory: Method,
+    experiment: Method,
     steps: int,
     seeds: int,
     seed: int,

@@ -9,11 +9,12 @@ It knows its whole past, stage by stage, so that it can be repeated on other poi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
+from twolayer.equations.averages import Engine
 from twolayer.loops.stopping import DIVERGED, REACHED, watched_value
 from twolayer.methods.dmft.points import Points
 from twolayer.methods.dmft.replicate import Replicate, Setting, Start
@@ -30,7 +31,7 @@ class Watcher(NamedTuple):
     """The threshold, the engine of the risk where it is one of the risk, and Δ."""
 
     until: Until
-    engine: Any
+    engine: Engine | None
     noise: float
 
     def value(self, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> float:

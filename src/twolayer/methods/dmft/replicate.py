@@ -14,7 +14,7 @@ orthonormal basis of their own: l = B G, with G of as many rows as there are l.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -26,6 +26,7 @@ from twolayer.methods.dmft.patterns import Pattern
 from twolayer.methods.dmft.points import Points
 from twolayer.methods.dmft.samples import Paths, VisitNumbers, begin, enlarge, risk_of, visit
 from twolayer.numerics.special import symmetric_root
+from twolayer.numerics.types import Real
 from twolayer.task.labels import Spoilt
 from twolayer.task.schedule_factors import Tempo
 
@@ -77,7 +78,7 @@ class Start(NamedTuple):
 
 
 @partial(jax.jit, static_argnames=("form",))
-def step(form: Form, rates: Coefficients, tempo: Tempo | None, state: Memory, gradient: Any, second: Any) -> Memory:
+def step(form: Form, rates: Coefficients, tempo: Tempo | None, state: Memory, gradient: Real, second: Real) -> Memory:
     """One step of the algorithm, from the gradient at the rows and the batch mean of e σ."""
     return descend(form, rates_now(rates, tempo, state), state, Push(gradient, second))[0]
 

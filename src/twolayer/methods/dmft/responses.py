@@ -19,7 +19,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -99,10 +98,10 @@ def derivatives(one: Replicate, rows: np.ndarray) -> RowsAt:
 
 
 @partial(jax.jit, static_argnames=("kernel",))
-def slope(kernel: Kernel, paths: Paths, h: Any, a: Any, weight: Any) -> Real:
+def slope(kernel: Kernel, paths: Paths, h: Real, a: Real, weight: Real) -> Real:
     """∂F/∂h (N, p, p) at fields h (p, N)."""
 
-    def push(h: Any) -> Any:
+    def push(h: Real) -> Real:
         return weight[:, None] * kernel.push(Sample(h, paths.target, paths.noise), a).first
 
     units = jnp.eye(len(h))
@@ -110,10 +109,10 @@ def slope(kernel: Kernel, paths: Paths, h: Any, a: Any, weight: Any) -> Real:
 
 
 @jax.jit
-def mean_responses(slopes: Any, R_theta: Real, t: Any, weight: Any) -> Real:
+def mean_responses(slopes: Real, R_theta: Real, t: int | jax.Array, weight: Real) -> Real:
     """Means of V^s (T+1, p, p) at visit t, by one sweep back in time; zero for s > t."""
 
-    def body(back: Any, V: Any) -> Real:
+    def body(back: Real, V: Real) -> Real:
         s = t - 1 - back
         through = jnp.einsum("rnij,rjk->nik", V, R_theta[:, s])
         return jax.lax.dynamic_update_index_in_dim(V, through @ slopes[s], s, 0)

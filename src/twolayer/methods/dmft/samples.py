@@ -30,6 +30,7 @@ from jax import Array
 
 from twolayer.equations.increment_kernel import Kernel, Sample
 from twolayer.numerics.types import Number, Real, Tree
+from twolayer.task.labels import Spoilt
 
 __all__ = ["Basis", "Paths", "Visit", "VisitNumbers", "begin", "enlarge", "in_basis", "risk_of", "visit"]
 
@@ -39,26 +40,26 @@ TOLERANCE = 1e-6  # relative size of the new part of a push below which it adds 
 class Paths(NamedTuple):
     """What a path keeps for ever: h* (N, k) and what is done to its label (N,), and the root √w of its weight (N,)."""
 
-    target: Any
-    noise: Any
-    root: Any
+    target: Real
+    noise: Spoilt
+    root: Real
 
 
 class Basis(NamedTuple):
     """U (n, N) orthonormal, E (n, n) and whether u_i is the noise of a weight direction (n,); zero from ``size`` on."""
 
     U: Any
-    E: Any
-    noises: Any
-    size: Any
+    E: Real
+    noises: Real
+    size: Number
 
 
 class VisitNumbers(NamedTuple):
     """α, the number B of batches in the set, and 1 if the first layer moves, else 0."""
 
-    alpha: Any
-    batches: Any
-    moves: Any
+    alpha: Number
+    batches: Number
+    moves: Number
 
 
 class Visit(NamedTuple):
@@ -69,9 +70,9 @@ class Visit(NamedTuple):
     """
 
     gradient: Real
-    second: Any
+    second: Real
     pushes: Real
-    new: Any
+    new: Number
 
 
 def begin(vectors: np.ndarray, noises: np.ndarray, root: np.ndarray) -> Basis:
@@ -99,11 +100,11 @@ def visit(
     basis: Basis,
     paths: Paths,
     rows: Real,
-    a: Any,
+    a: Real,
     copies: Real,
     fresh: Real,
     numbers: VisitNumbers,
-    key: Any = None,
+    key: Array | None = None,
 ) -> tuple[Basis, Visit]:
     """One visit of the samples to the rows (p, n), each ``copies`` (N,) times in the batch.
 
@@ -132,13 +133,13 @@ def visit(
     return Basis(U, E, noises, first + new), Visit(gradient, second, pushes, new)
 
 
-def fields(basis: Basis, paths: Paths, rows: Real, alpha: Number) -> Array:
+def fields(basis: Basis, paths: Paths, rows: Real, alpha: Number) -> Real:
     """Fields (N, p) of rows on all paths."""
     return (in_basis(rows, basis.E, alpha) @ basis.U / paths.root).T
 
 
 @partial(jax.jit, static_argnames=("kernel",))
-def risk_of(kernel: Kernel, basis: Basis, paths: Paths, rows: Any, a: Any, alpha: Any) -> Array:
+def risk_of(kernel: Kernel, basis: Basis, paths: Paths, rows: Real, a: Real, alpha: Number) -> Real:
     """The training risk ½ ⟨(y − f)²⟩ of any rows (p, n), such as an average of iterates."""
     error = kernel.label(paths.target, paths.noise) - kernel.output(fields(basis, paths, rows, alpha), a)
     return (paths.root**2 * error**2).mean() / 2
@@ -149,7 +150,7 @@ def in_basis(rows: Real, E: Real, alpha: Number) -> Real:
     return rows + rows @ E / alpha**0.5
 
 
-def split(U: Real, rows: Real) -> tuple[Any, Any, Any]:
+def split(U: Real, rows: Real) -> tuple[Array, Array, Array]:
     """Gram–Schmidt, twice: rows (m, N) = parts U + inner added, ``added`` (m, N) orthonormal and orthogonal to U.
 
     ``inner`` is lower triangular; where its diagonal is zero nothing was new, and the row of ``added`` is zero.
@@ -173,7 +174,7 @@ def split(U: Real, rows: Real) -> tuple[Any, Any, Any]:
     return parts, *jax.lax.fori_loop(0, len(rows), settle, (rows, jnp.zeros((len(rows),) * 2)))
 
 
-def directions(E: Real, pushes: Real, first: Real) -> tuple[Any, Any]:
+def directions(E: Real, pushes: Real, first: Real) -> tuple[Array, Array]:
     """E with the new directions among the pushes (p, n) from row ``first`` on, and how many they are."""
 
     def extend(j: Real, carry: Tree) -> Tree:
@@ -187,7 +188,7 @@ def directions(E: Real, pushes: Real, first: Real) -> tuple[Any, Any]:
     return jax.lax.fori_loop(0, len(pushes), extend, (E, jnp.zeros((), int)))
 
 
-def normalised(x: Real, length: Real, size: Real) -> tuple[Any, Any]:
+def normalised(x: Real, length: Real, size: Real) -> tuple[Array, Array]:
     """X over its length, and the length; zero both where it is nothing but rounding of something of the given size."""
     keep = length > TOLERANCE * size
     return jnp.where(keep, x / jnp.where(keep, length, 1.0), 0.0), jnp.where(keep, length, 0.0)
