@@ -20,7 +20,7 @@ from scipy.special import erf
 import twolayer as tl
 from twolayer import Inputs, d
 from twolayer.equations.block_coordinates import BlockLayout
-from twolayer.equations.blocks import blocks_of
+from twolayer.equations.blocks import blocks_of, field_overlaps
 from twolayer.equations.state import Overlap
 from twolayer.files.data_rows import read_rows
 from twolayer.files.taskfile import read_task
@@ -576,14 +576,72 @@ def test_the_diffusion_has_the_spread_of_the_chain() -> None:
     assert (np.abs(np.log(ratio)) < sigmas(one.shape[1], seeds) / np.sqrt(seeds) + 0.1).all()
 
 
+# --- infinitely wide ---------------------------------------------------------------------------------------------------
+
+
+def orthogonal_rows(p: int) -> tl.Overlaps:
+    """Two blocks of a start whose rows have overlaps through the target alone."""
+    P, j = np.array([[[0.3]], [[0.8]]]), np.arange(p)
+    m = np.sqrt(P) * np.stack([0.2 + 0.3 * j / p, 0.4 * np.cos(j)])[..., None]
+    q = np.stack([0.3 + 0.2 * np.sin(j) ** 2, np.full(p, 0.5)])
+    return tl.Overlaps.in_blocks(m @ m.swapaxes(1, 2) / P + q[..., None] * np.eye(p), m, P)
+
+
+TWO = tl.Inputs.blocks([2.0, 0.5], [0.4, 0.6])
+SLOW_FLOW = 1e-9 / d  # nothing of the variance of single samples is left
+
+
+@pytest.mark.parametrize(
+    ("target", "activation", "geometry", "within"),
+    [
+        ("z1**2", "square", "free", 1e-3),
+        ("erf(z1/1.4142135623730951)", "erf", "projected", 1e-4),
+        pytest.param("tanh(z1)", "tanh", "projected", 1e-4, marks=pytest.mark.slow),
+        pytest.param("z1", "relu", "free", 2e-3, marks=pytest.mark.slow),  # at Sobol points
+    ],
+)
+def test_a_mean_field_in_blocks_starts_as_the_ode(target: str, activation: str, geometry: str, within: float) -> None:
+    """Rows that are orthogonal beside the target: with its own term every neuron feels what the ODE says."""
+    problem, start, t = tl.Problem(target, activation, width=4, inputs=TWO), orthogonal_rows(4), 1e-4
+    if geometry == "projected":
+        norm = np.sqrt(np.einsum("bii->i", start.Q))
+        start = tl.Overlaps.in_blocks(start.Q / norm[:, None] / norm, start.M / norm[:, None], start.P)
+    algorithm, methods = tl.SGD(SLOW_FLOW, geometry=geometry), (tl.MeanField(self_interaction=True), tl.ODE())
+    one, two = (tl.solve(problem, algorithm, method, start, time=t, save=1) for method in methods)
+    assert float(one.risk[0, 0]) == pytest.approx(float(two.risk[0, 0]), rel=within)
+    for name, form in (("M_block", "bjr->bjr"), ("Q_block", "bjj->bj")):
+        rates = [np.einsum(form, (x[name].values[0, 1] - x[name].values[0, 0]) / t) for x in (one, two)]
+        assert np.abs(rates[0] - rates[1]).max() < within * np.abs(rates[1]).max()
+        wrong = rates[0] / np.array(TWO.variances).reshape(-1, *[1] * (rates[0].ndim - 1))  # every block alike
+        assert np.abs(wrong - rates[1]).max() > 0.1 * np.abs(rates[1]).max()
+
+
+@pytest.mark.slow
+def test_a_mean_field_in_blocks_is_the_limit_of_wide_networks() -> None:
+    apart = []
+    for p in (6, 24):
+        problem, start = tl.Problem("erf(z1/1.4142135623730951)", "erf", width=p, inputs=TWO), orthogonal_rows(p)
+        run, ode = (tl.solve(problem, tl.SGD(SLOW_FLOW), x, start, time=1, save=2) for x in (tl.MeanField(), tl.ODE()))
+        np.testing.assert_allclose(run.M, field_overlaps(np.array(TWO.variances), run.M_block.values), atol=1e-12)
+        np.testing.assert_allclose(run.Q, field_overlaps(np.array(TWO.variances), run.Q_block.values), atol=1e-12)
+        apart.append([float(np.abs(run[x] - ode[x]).max()) for x in ("M_block", "risk")])
+    assert (np.array(apart[1]) < np.array(apart[0]) / 3).all() and apart[1][0] < 2e-3
+
+
 # --- everything around ------------------------------------------------------------------------------------------------
 
 
 def test_methods_that_cannot_say_why() -> None:
     problem, start = three()
     found = tl.support(problem, tl.SGD(1 / d))
-    assert {"ODE", "SDE", "Chain", "Vectors", "Map", "Population"} <= set(found.methods)
-    assert "not by those of its parts in the blocks" in found.reasons["MeanField"]
+    assert {"ODE", "SDE", "Chain", "Vectors", "Map", "Population", "MeanField"} <= set(found.methods)
+    with pytest.raises(tl.errors.Refused, match="not uniform on one sphere: use dim = inf"):
+        tl.solve(problem, tl.SGD(1 / d), tl.MeanField(50), start, steps=1)
+    cloud = tl.mean_field.Particles([[0.5]], [0.75])
+    with pytest.raises(tl.InputError, match="but is Particles, which have none"):
+        tl.solve(problem, tl.SGD(1 / d), tl.MeanField(), cloud, steps=1)
+    with pytest.raises(tl.InputError, match=r"The field of a measure .* holds for inputs N\(0, I\)"):
+        tl.mean_field.mean_field_at(problem, cloud)
     with pytest.raises(tl.errors.Refused, match="one process stands here for all coordinates"):
         tl.solve(problem, tl.SGD(0.3, batch=2 * d, dataset=2 * d), tl.DMFT(), start, steps=1)
     with pytest.raises(tl.errors.Refused, match="with momentum the rows of the step before"):

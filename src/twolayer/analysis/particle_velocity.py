@@ -107,6 +107,7 @@ def mean_field_at(
     """
     expect(Problem, "problem", problem)
     expect(Particles, "measure", measure)
+    problem.require_isotropic("The field of a measure on (m, q)")
     if (measure.k, problem.P.tolist()) != (problem.k, measure.P.tolist()):
         raise InputError("Argument `measure` must have the directions of the problem: the same k and the same P.")
     if (m is None) != (q is None):

@@ -36,7 +36,6 @@ from twolayer.gaussian.targets import ridge_target
 from twolayer.numerics.precision import float64
 from twolayer.numerics.quadrature_rules import SCRAMBLINGS, hermite_rule, sobol_normals
 from twolayer.task.losses import Loss, LossFunction
-from twolayer.task.overlaps import rank_of
 from twolayer.task.problem import Problem
 
 __all__ = ["INTERACTIONS", "Fineness", "Wide", "correlation_moments", "correlation_rule"]
@@ -104,6 +103,8 @@ class Wide:
         How many there are; decides between pairs and nodes.
     own : bool
         Whether a neuron's term with itself has correlation 1.
+    frame : array (k, r), optional
+        L of λ* = L ξ, where particles see more of ξ than λ*: the target's parts in the blocks of the inputs.
     """
 
     problem: Problem
@@ -113,6 +114,12 @@ class Wide:
     own: bool = False
     interaction: str = "auto"
     log2_points: int = 14
+    frame: np.ndarray | None = None
+
+    @property
+    def L(self) -> np.ndarray:
+        """λ* = L ξ."""
+        return target_frame(self.problem.P)[0] if self.frame is None else self.frame
 
     @property
     def _student(self) -> float:
@@ -130,7 +137,7 @@ class Wide:
     @cached_property
     def _silent(self) -> float:
         """½ E[h²], the risk of a student that says nothing."""
-        rule = _field_nodes(self.problem, target_frame(self.problem.P)[0], ORDERS[0], self.log2_points, 0)
+        rule = _field_nodes(self.problem, self.L, ORDERS[0], self.log2_points, 0)
         return float(rule.weights @ rule.values**2) / 2
 
     @property
@@ -141,7 +148,7 @@ class Wide:
         possible = linear and target.ridge is not None and forms_of(self.problem.activation, 1).closed
         if self.interaction != "auto" or not possible:
             return possible and self.interaction == "pairs"
-        return self.particles <= min(MAX_PAIRED, 16 ** rank_of(self.problem.P))
+        return self.particles <= min(MAX_PAIRED, 16 ** self.L.shape[1])
 
     @property
     def quadratic(self) -> QuadraticTask | None:
@@ -155,10 +162,11 @@ class Wide:
         """Terms of one evaluation, as an order of magnitude: those of rules somewhat finer than the coarsest."""
         n = float(self.particles)
         if self.quadratic:
-            return n * self.problem.k**2
+            return n * self.L.shape[1] ** 2
         if self.paired:
             return n**2 * (ORDERS[0] if 0 < self.dimension < math.inf else 1)
-        return n * min(_size(self.problem, ORDERS[2]), 2**self.log2_points) * (TERMS[1] if self.truncated else 1)
+        nodes = min(_size(self.problem, self.L, ORDERS[2]), 2**self.log2_points)
+        return n * nodes * (TERMS[1] if self.truncated else 1)
 
     @property
     def held(self) -> float:
@@ -175,7 +183,7 @@ class Wide:
         """The ensemble average, and the rule of its nodes if it has any."""
         problem, student = self.problem, self._student
         sigma = problem.activation
-        L, _ = target_frame(problem.P)
+        L = self.L
         simple, coefficients = self.quadratic, sigma.polynomial
         if simple is not None:
             shape = (student, simple.scale, simple.shift, simple.h0, self.own)
@@ -204,7 +212,7 @@ class Wide:
         order = next((n for n in ORDERS if n > fineness.order), None)
         if order is None or not (by_pairs or (rule is not None and rule.label.startswith("quadrature"))):
             return None
-        return fineness._replace(order=order) if by_pairs or _size(self.problem, order) <= MAX_NODES else None
+        return fineness._replace(order=order) if by_pairs or _size(self.problem, self.L, order) <= MAX_NODES else None
 
     @float64
     def adapt(self, cloud: Cloud, tolerance: float, fineness: Fineness) -> tuple[Fineness, float]:
@@ -283,13 +291,13 @@ def _smooth(problem: Problem) -> bool:
     return not problem.activation.kinks and bends is not None and not any(bends)
 
 
-def _size(problem: Problem, order: int) -> int:
-    """Nodes of the product rule of this order, before any are left out."""
-    kinks = problem.target.kinks
-    if kinks is None:
+def _size(problem: Problem, L: np.ndarray, order: int) -> int:
+    """Nodes of the product rule of this order, before any are left out; panels need as many fields as there are ξ."""
+    kinks, smooth = problem.target.kinks, _smooth(problem)
+    if kinks is None or not (smooth or L.shape[1] <= len(L)):
         return 2**63
-    per = order if _smooth(problem) else order * max(4, 3 + max(map(len, kinks)))
-    return int(per) ** rank_of(problem.P)
+    per = order if smooth else order * max(4, 3 + max(map(len, kinks)))
+    return int(per) ** L.shape[1]
 
 
 def _field_nodes(
@@ -297,11 +305,13 @@ def _field_nodes(
 ) -> NodeRule:
     """Nodes of ξ: exact for polynomials and linear losses, product rules in few dimensions, Sobol points otherwise."""
     target, sigma, rank = problem.target, problem.activation, L.shape[1]
-    if linear and target.polynomial is not None and sigma.polynomial is not None:
+    polynomial = linear and target.polynomial is not None and sigma.polynomial is not None
+    if polynomial and np.array_equal(L, target_frame(problem.P)[0]):
+        assert sigma.polynomial is not None
         exact = target_nodes(target, problem.P, len(sigma.polynomial) - 1, log2_points, scrambling)
         if exact.label.startswith("exact"):
             return exact
-    if _size(problem, order) > MAX_NODES:
+    if _size(problem, L, order) > MAX_NODES:
         points = sobol_normals(rank, log2_points, scrambling)
         weights, label = np.full(len(points), 1 / len(points)), f"Sobol (2^{log2_points} nodes)"
     else:
@@ -316,4 +326,4 @@ def _field_nodes(
         points, weights = points[keep], weights[keep]
         label = f"quadrature ({len(weights)} nodes)"
     values = np.asarray(target(jnp.asarray(points @ L.T)))
-    return NodeRule(label, points, weights, values, _size(problem, order) > MAX_NODES)
+    return NodeRule(label, points, weights, values, _size(problem, L, order) > MAX_NODES)

@@ -113,6 +113,11 @@ def check_point(problem: Problem, start: Any) -> None:
 
 
 def _check_particles(problem: Problem, start: Particles) -> None:
+    if not problem.inputs.plain:
+        raise InputError(
+            f"Argument `start` must be overlaps in the {problem.inputs.count} blocks of the inputs, from "
+            "Overlaps.in_blocks or Overlaps.random, but is Particles, which have none."
+        )
     if start.k != problem.k:
         raise InputError(
             f"Argument `start` must have {problem.k} directions like the problem, but its particles have {start.k}."

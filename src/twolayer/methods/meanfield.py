@@ -8,6 +8,13 @@ with directions g uniform on the sphere of the orthogonal complement, dimension 
 risk in the Wasserstein metric, ∂_t μ = ∇·(μ ∇ δR/δμ); these are the coordinates integrated here. As d → ∞ the output
 is a function of the target's fields alone, and the loss may be any.
 
+Inputs with blocks, d → ∞: a particle is (m⁽ⁱ⁾, q⁽ⁱ⁾), i = 1, …, b, and ξ are fields of the target's parts in blocks.
+
+    λ = Σ_i √s_i A⁽ⁱ⁾·ξ⁽ⁱ⁾ + s g,    λ* = Σ_i √s_i L⁽ⁱ⁾ ξ⁽ⁱ⁾,    s² = Σ_i s_i q⁽ⁱ⁾
+    dA⁽ⁱ⁾/dt = √s_i a E[σ'(λ) ξ⁽ⁱ⁾ e],    d√q⁽ⁱ⁾/dt = (s_i √q⁽ⁱ⁾/s) a E[σ'(λ) g e]
+
+for what w⊥⁽ⁱ⁾ feels is along itself: orthogonal parts of two particles have no overlap in any block.
+
 Cost per evaluation of the right-hand side: O(particles) for quadratic tasks, O(particles · nodes · orders) otherwise
 (gaussian/ensemble_rules.py); O(particles²) for up to 2048 particles with closed pair averages.
 """
@@ -16,7 +23,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -24,10 +31,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from twolayer.equations.block_refusals import rules_of_rotations
 from twolayer.equations.increment_kernel import Push
 from twolayer.equations.optimiser_step import Form, Layers, Limit, as_data, form_of, limit_in, row_motion
 from twolayer.gaussian.engines import SECONDS_PER_TERM
-from twolayer.gaussian.ensemble import Cloud, Ensemble
+from twolayer.gaussian.ensemble import Cloud, Ensemble, Velocity
 from twolayer.gaussian.ensemble_rules import INTERACTIONS, Fineness, Wide
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.risk import irreducible
@@ -41,7 +49,7 @@ from twolayer.numerics.types import Number, Real
 from twolayer.task.algorithm import SGD
 from twolayer.task.losses import Loss
 from twolayer.task.method import Evolution, Measure, Method, Task, register_method
-from twolayer.task.overlaps import rank_of
+from twolayer.task.overlaps import factor_of, pseudo_inverse, rank_of
 from twolayer.task.particles import Particles
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import regime_of
@@ -49,6 +57,25 @@ from twolayer.task.regimes import regime_of
 __all__ = ["MeanField"]
 
 COPIES = 100  # of a state that the integrator holds: its stages, and what the compiler keeps beside them
+
+
+class BlockParts(NamedTuple):
+    """Rows of particles in the blocks of the inputs: A (n, r) along the target's parts, s (n, b) beside them.
+
+    ``scale`` (r,) is the standard deviation of each coordinate of A, ``variance`` (b,) that of each block squared.
+    """
+
+    scale: Real
+    variance: Real
+
+    def fields(self, y: Cloud) -> Cloud:
+        """What the fields see of the rows, which no longer tells the blocks of the orthogonal parts."""
+        return Cloud(y.A * self.scale, jnp.sqrt((self.variance * y.s**2).sum(-1)), y.a, y.weights)
+
+    def push(self, y: Cloud, seen: Cloud, rates: Velocity) -> Array:
+        """What the rows feel, (n, r + b): every coordinate by its own standard deviation."""
+        share = self.variance * y.s / jnp.where(seen.s > 0, seen.s, 1.0)[:, None]
+        return jnp.column_stack([rates.A * self.scale, share * rates.s[:, None]])
 
 
 class Drift(Equation):
@@ -59,29 +86,38 @@ class Drift(Equation):
     irreducible: Real
     L: Real
     neurons: Real
+    parts: BlockParts | None
     form: Form = eqx.field(static=True)
 
     def size(self, y: Cloud) -> Real:
         """The largest squared norm."""
-        return jnp.maximum(((y.A**2).sum(1) + y.s**2).max(), (y.a**2).max())
+        beside = y.s**2 if self.parts is None else (y.s**2).sum(1)
+        return jnp.maximum(((y.A**2).sum(1) + beside).max(), (y.a**2).max())
+
+    def _fields(self, y: Cloud) -> Cloud:
+        return y if self.parts is None else self.parts.fields(y)
 
     def watched(self, quantity: str | None, y: Cloud) -> Real:
         """What a threshold refers to; ‖M‖_F of p neurons distributed as the particles are."""
         if quantity is None:
             return jnp.zeros(())
-        M = y.A @ self.L.T
+        M = self._fields(y).A @ self.L.T
         if quantity == "overlap":
             return jnp.sqrt(self.neurons * (y.weights @ M**2).sum())
         if quantity == "alignment":
             return M[0, 0]
-        return self.ensemble(y).excess_risk + (self.irreducible if quantity == "risk" else 0.0)
+        return self.ensemble(self._fields(y)).excess_risk + (self.irreducible if quantity == "risk" else 0.0)
 
     def __call__(self, t: Number, y: Cloud, args: object = None) -> Cloud:
         """dy/dt."""
-        rates = self.ensemble(y)
-        rows = Layers(jnp.column_stack([y.A, y.s]), y.a)  # a particle is a row of k + 1 coordinates
-        moved = row_motion(self.form, self.limit, rows, Push(jnp.column_stack([rates.A, rates.s]), rates.a))
-        return Cloud(moved.W[:, :-1], moved.W[:, -1], moved.a, jnp.zeros_like(y.weights))
+        seen = self._fields(y)
+        rates = self.ensemble(seen)
+        push = jnp.column_stack([rates.A, rates.s]) if self.parts is None else self.parts.push(y, seen, rates)
+        rows = Layers(jnp.column_stack([y.A, y.s]), y.a)  # a particle is a row of few coordinates
+        moved = row_motion(self.form, self.limit, rows, Push(push, rates.a))
+        r = y.A.shape[1]
+        beside = moved.W[:, r] if self.parts is None else moved.W[:, r:]
+        return Cloud(moved.W[:, :r], beside, moved.a, jnp.zeros_like(y.weights))
 
 
 def _count(task: Task) -> int:
@@ -90,9 +126,32 @@ def _count(task: Task) -> int:
 
 
 @eqx.filter_jit
-def _risks(ensemble: Ensemble, states: Cloud) -> Array:
+def _risks(drift: Drift, states: Cloud) -> Array:
     """Excess risks of states with leading axes (seeds, save points)."""
-    return jax.lax.map(lambda row: jax.lax.map(lambda y: ensemble(y).excess_risk, row), states)
+    return jax.lax.map(lambda row: jax.lax.map(lambda y: drift.watched("excess_risk", y), row), states)
+
+
+class SharedFields(NamedTuple):
+    """λ* = L ξ, L (k, r); of every block, L⁽ⁱ⁾ with P⁽ⁱ⁾ = L⁽ⁱ⁾L⁽ⁱ⁾ᵀ and its inverse; and the parts of particles."""
+
+    L: np.ndarray
+    inverses: list[np.ndarray]
+    own: list[np.ndarray]
+    parts: BlockParts | None
+
+
+def frame_of(task: Task) -> SharedFields:
+    """The fields that particles share with the target."""
+    start, inputs = task.start, task.problem.inputs
+    if inputs.plain or isinstance(start, Particles):
+        L, inverse = target_frame(task.problem.P)
+        return SharedFields(L, [inverse], [L], None)
+    every = [factor_of(P) for P in start.P]
+    root = np.sqrt(inputs.variances)
+    own = [L for L, _ in every]
+    scale = np.repeat(root, [L.shape[1] for L in own])
+    L = np.concatenate([s * x for s, x in zip(root, own, strict=True)], axis=1)
+    return SharedFields(L, [inverse for _, inverse in every], own, BlockParts(scale, np.asarray(inputs.variances)))
 
 
 class CloudMotion(Motion):
@@ -100,7 +159,7 @@ class CloudMotion(Motion):
 
     def __init__(self, task: Task, method: MeanField) -> None:
         self.task, self.method = task, method
-        self.L, self.inverse = target_frame(task.problem.P)
+        self.frame = frame_of(task)
         self.cloud = self._starts()
         self.wide = method.wide(task, self.cloud.s.shape[1])
         if self.wide.dimension == 0 and self.cloud.s.max() > 1e-6:
@@ -114,7 +173,8 @@ class CloudMotion(Motion):
         """What the worst of several clouds needs, and its error."""
         errors = []
         for cloud in zip(*clouds, strict=True):
-            fineness, error = self.wide.adapt(Cloud(*cloud), self.method.tolerance, fineness)
+            seen = Cloud(*cloud) if self.frame.parts is None else self.frame.parts.fields(Cloud(*cloud))
+            fineness, error = self.wide.adapt(seen, self.method.tolerance, fineness)
             errors.append(error)
         return fineness, max(errors)
 
@@ -123,11 +183,17 @@ class CloudMotion(Motion):
         task, start = self.task, self.task.start
         if isinstance(start, Particles):
             a = task.problem.replace(width=start.n).a(task.seed) if start.a is None else start.a
-            one = (start.m @ self.inverse.T, np.sqrt(start.q), a, start.weights)
+            one = (start.m @ self.frame.inverses[0].T, np.sqrt(start.q), a, start.weights)
             return Cloud(*(np.broadcast_to(x, (task.seeds, *x.shape)).copy() for x in one))
         _, M, a = task.starts()
+        if self.frame.parts is not None:
+            Q, M = task.block_starts()
+            A = [M[:, i] @ inverse.T for i, inverse in enumerate(self.frame.inverses)]
+            apart = [np.diagonal(Q[:, i], axis1=-2, axis2=-1) - (x**2).sum(-1) for i, x in enumerate(A)]
+            beside = np.sqrt(np.maximum(np.stack(apart, -1), 0.0))
+            return Cloud(np.concatenate(A, -1), beside, a, np.full_like(a, 1 / a.shape[1]))
         q = np.broadcast_to(np.diagonal(start.Q_perp, axis1=-2, axis2=-1), a.shape)
-        return Cloud(M @ self.inverse.T, np.sqrt(np.maximum(q, 0.0)), a, np.full_like(a, 1 / a.shape[1]))
+        return Cloud(M @ self.frame.inverses[0].T, np.sqrt(np.maximum(q, 0.0)), a, np.full_like(a, 1 / a.shape[1]))
 
     def start(self) -> Cloud:
         """The particles of all starts."""
@@ -138,8 +204,9 @@ class CloudMotion(Motion):
         problem, algorithm = self.task.problem, self.task.algorithm
         limit = as_data(limit_in(regime_of(algorithm), algorithm, problem.divisor))
         # arrays, not floats: they are data of the compiled code
-        noise, L, neurons = (jnp.asarray(x, float) for x in (irreducible(problem), self.L, problem.p))
-        return Drift(self.wide.build(self.fineness)[0], limit, noise, L, neurons, form_of(algorithm).flow)
+        noise, L, neurons = (jnp.asarray(x, float) for x in (irreducible(problem), self.frame.L, problem.p))
+        parts = None if self.frame.parts is None else BlockParts(*map(jnp.asarray, self.frame.parts))
+        return Drift(self.wide.build(self.fineness)[0], limit, noise, L, neurons, parts, form_of(algorithm).flow)
 
     def refine(self, end: Cloud) -> bool:
         """Finer nodes or more orders, if the present ones are too coarse here."""
@@ -150,8 +217,17 @@ class CloudMotion(Motion):
 
     def seen(self, states: Cloud) -> Measure:
         """The measure: m, q, a, and the risk of the ensemble."""
-        risk = np.asarray(_risks(self.equation().ensemble, Cloud(*map(jnp.asarray, states))))
-        return Measure(np.asarray(states.A) @ self.L.T, np.asarray(states.s) ** 2, np.asarray(states.a), risk)
+        risk = np.asarray(_risks(self.equation(), Cloud(*map(jnp.asarray, states))))
+        A, q, a = np.asarray(states.A), np.asarray(states.s) ** 2, np.asarray(states.a)
+        if self.frame.parts is None:
+            return Measure(A @ self.frame.L.T, q, a, risk)
+        scale, variance = map(np.asarray, self.frame.parts)
+        M = (scale * A) @ self.frame.L.T
+        ends = np.cumsum([L.shape[1] for L in self.frame.own])[:-1]
+        blocks = [x @ L.T for x, L in zip(np.split(A, ends, -1), self.frame.own, strict=True)]
+        norm = ((scale * A) ** 2).sum(-1) + q @ variance
+        apart = norm - ((M @ pseudo_inverse(self.task.problem.P)) * M).sum(-1)
+        return Measure(M, np.maximum(apart, 0.0), a, risk, np.stack(blocks, 2), np.moveaxis(q, -1, 2))
 
     def notes(self, pace: Pace) -> Notes:
         """The rule and its error."""
@@ -223,11 +299,8 @@ class MeanField(Method):
 
     @classmethod
     def structure(cls, problem: Problem, algorithm: SGD) -> str | None:
-        """Particles have overlaps of whole rows."""
-        return (
-            f"the inputs are {problem.inputs}, and a neuron is followed here by the overlaps and the norm of its whole "
-            "row, not by those of its parts in the blocks"
-        )
+        """Where the ODE in blocks is refused."""
+        return rules_of_rotations(algorithm)
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
@@ -254,6 +327,11 @@ class MeanField(Method):
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
         """Pairs of fields have closed averages where the target is a sum of ridges and the loss quadratic."""
+        if not problem.inputs.plain and self.dimension is not None:
+            return (
+                f"the inputs are {problem.inputs}, so orthogonal parts of neurons are not uniform on one sphere: use "
+                "dim = inf, where they have no overlaps"
+            )
         if algorithm.loss.student is None and (self.dimension is not None or self.self_interaction):
             return (
                 f"the loss {algorithm.loss.name!r} is not quadratic in the output, so the average over the directions "
@@ -267,15 +345,18 @@ class MeanField(Method):
 
     def wide(self, task: Task, particles: int) -> Wide:
         """What builds the average of a ``task`` over so many ``particles``."""
-        return self.average(task.as_trained.problem, task.algorithm.loss, particles)
+        frame = frame_of(task)
+        return self.average(
+            task.as_trained.problem, task.algorithm.loss, particles, None if frame.parts is None else frame.L
+        )
 
-    def average(self, problem: Problem, loss: Loss, particles: int) -> Wide:
-        """The same for a ``problem`` and a ``loss``, over so many ``particles``."""
+    def average(self, problem: Problem, loss: Loss, particles: int, frame: np.ndarray | None = None) -> Wide:
+        """The same for a ``problem`` and a ``loss``, over so many ``particles`` and the fields of a ``frame``."""
         rest, own = self.dim - rank_of(problem.P), self.self_interaction
         if problem.labels.flips and loss.student is not None:
             # single samples play no role: only the mean label counts
             problem = problem.replace(target=problem.target.scaled(problem.labels.keep), gram=problem.P, flips=0.0)
-        return Wide(problem, loss, rest, particles, own, self.interaction, self.log2_points)
+        return Wide(problem, loss, rest, particles, own, self.interaction, self.log2_points, frame)
 
     def cost(self, task: Task) -> float:
         """A hundred evaluations of the averages, or so."""
@@ -283,7 +364,7 @@ class MeanField(Method):
 
     def footprint(self, task: Task) -> int:
         """Bytes: m, q and a at every save point, three times over, copies of the integrator, and one evaluation."""
-        n, k = _count(task), task.problem.k
+        n, k = _count(task), task.problem.k * task.problem.inputs.count
         return int(24 * len(task.points) * n * (k + 2) + 8 * (COPIES * n * (k + 3) + self.wide(task, n).held))
 
     def describe(self) -> Json:

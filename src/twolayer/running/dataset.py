@@ -32,6 +32,7 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 import xarray as xr
 
+from twolayer.equations.blocks import field_overlaps
 from twolayer.gaussian.loss_and_error import readings
 from twolayer.gaussian.risk import excess_risks, irreducible
 from twolayer.loops.host_loop import Record
@@ -223,7 +224,7 @@ def _more(task: Task, snapshot: Snapshot | Measure, excess: np.ndarray) -> tuple
     read = readings(problem, task.algorithm.loss, snapshot.Q, snapshot.M, snapshot.a, excess)
     variables = {
         **{name: (along, values) for name, values in training.items() if values is not None},
-        **_blocks(problem, snapshot),
+        **_blocks(problem, snapshot.Q_block, snapshot.M_block),
         **_average(problem, snapshot),
         **{name: (along, values) for name, (values, _) in read.items()},
     }
@@ -245,14 +246,14 @@ def _average(problem: Problem, snapshot: Snapshot) -> Variables:
     }
 
 
-def _blocks(problem: Problem, snapshot: Snapshot) -> Variables:
+def _blocks(problem: Problem, Q: np.ndarray | None, M: np.ndarray | None) -> Variables:
     """Overlaps in each block, where there are several; one is a multiple of the fields."""
-    if snapshot.Q_block is None or snapshot.M_block is None or not problem.inputs.several:
+    if Q is None or M is None or not problem.inputs.several:
         return {}
     row = ("seed", "time", "block", "neuron")
     return {
-        "M_block": ((*row, "direction"), snapshot.M_block),
-        "Q_block": ((*row, "neuron_"), snapshot.Q_block),
+        "M_block": ((*row, "direction"), M),
+        "Q_block": ((*row, "neuron_"), Q),
         "variance": (("block",), np.asarray(problem.inputs.variances)),
     }
 
@@ -265,6 +266,15 @@ def _orthogonal(task: Task, snapshot: Snapshot | Measure) -> Variables:
     start, n = task.start, snapshot.q.shape[2]
     weight = start.weights if isinstance(start, Particles) else np.full(n, 1 / n)
     known: Variables = {"q": (("seed", "time", "neuron"), snapshot.q), "weight": (("neuron",), weight)}
+    if isinstance(start, Overlaps) and snapshot.M_block is not None and snapshot.q_block is not None:
+        M, q = snapshot.M_block, snapshot.q_block
+        every = [M[:, :, i] @ pseudo_inverse(P) @ np.swapaxes(M[:, :, i], -1, -2) for i, P in enumerate(start.P)]
+        Q = np.stack(every, 2) + q[..., None] * np.eye(n)
+        return (
+            known
+            | {"Q": (square, field_overlaps(np.asarray(task.problem.inputs.variances), Q))}
+            | _blocks(task.problem, Q, M)
+        )
     if isinstance(start, Overlaps):
         inside = snapshot.M @ pseudo_inverse(start.P) @ np.swapaxes(snapshot.M, -1, -2)
         known["Q"] = (square, inside + snapshot.q[..., None] * np.eye(n))

@@ -156,12 +156,18 @@ class Snapshot(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """Particles at save points: M (seeds, n, particles, k), q and a (seeds, n, particles), excess_risk (seeds, n)."""
+    """Particles at save points: M (seeds, n, particles, k), q and a (seeds, n, particles), excess_risk (seeds, n).
+
+    With inputs in blocks these are of the fields; of the rows in each block, M_block (seeds, n, blocks, particles, k)
+    and q_block (seeds, n, blocks, particles).
+    """
 
     M: np.ndarray
     q: np.ndarray
     a: np.ndarray
     excess_risk: np.ndarray
+    M_block: np.ndarray | None = None
+    q_block: np.ndarray | None = None
 
 
 class Handover(NamedTuple):
