@@ -69,6 +69,8 @@ class Parser(argparse.ArgumentParser):
         args, rest = self.parse_known_args([f" {a}" if re.match("-[^-]", a) and a != "-h" else a for a in argv])
         if rest:
             word = rest[0].strip()
+            if not word.startswith("-") and "--target" in self._option_string_actions:
+                self.error(f"unknown argument {short(word)}: a target goes behind --target")
             kind = "flag" if word.startswith("-") else "argument"
             self.error(f"unknown {kind} {short(word)}{closest(word, self._option_string_actions)}")
         return args

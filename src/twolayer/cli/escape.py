@@ -121,7 +121,11 @@ def run(args: argparse.Namespace) -> int:
     lines = [
         f"lr         {values['lr']}   (escape below {values['largest_lr']})",
         f"fewest     steps to escape at {values['optimal_lr']}, to learn at {values['learning_lr']}",
-        f"gain       {known.gain:.4g} times fewer steps than one neuron, each at its best rate",
+        *(
+            [f"gain       {known.gain:.4g} times fewer steps than one neuron, each at its best rate"]
+            if args.width > 1
+            else []
+        ),
         f"threshold  R = (1 − {args.threshold:g}) R(0) at d = {args.dim}",
     ]
     rows = []

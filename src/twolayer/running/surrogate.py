@@ -143,8 +143,8 @@ def beside(algorithm: object, dim: int) -> list[Method]:
     Examples
     --------
     >>> from twolayer.task.algorithm import SGD
-    >>> beside(SGD("1/d"), 20), beside(SGD("1/d", dataset=400), 20)
-    ([ODE(), Chain(dim=20)], [Vectors(dim=20)])
+    >>> [[method.name for method in beside(x, 20)] for x in (SGD("1/d"), SGD("1/d", dataset=400))]
+    [['ode', 'chain'], ['vectors']]
     """
     stages = algorithm if isinstance(algorithm, Sequence) else [algorithm]
     if any(getattr(getattr(x, "algorithm", x), "reused", None) for x in stages):
