@@ -587,7 +587,7 @@ def orthogonal_rows(p: int) -> tl.Overlaps:
     return tl.Overlaps.in_blocks(m @ m.swapaxes(1, 2) / P + q[..., None] * np.eye(p), m, P)
 
 
-TWO = tl.Inputs.blocks([2.0, 0.5], [0.4, 0.6])
+BLOCK_PAIR = tl.Inputs.blocks([2.0, 0.5], [0.4, 0.6])
 SLOW_FLOW = 1e-9 / d  # nothing of the variance of single samples is left
 
 
@@ -602,7 +602,7 @@ SLOW_FLOW = 1e-9 / d  # nothing of the variance of single samples is left
 )
 def test_a_mean_field_in_blocks_starts_as_the_ode(target: str, activation: str, geometry: str, within: float) -> None:
     """Rows that are orthogonal beside the target: with its own term every neuron feels what the ODE says."""
-    problem, start, t = tl.Problem(target, activation, width=4, inputs=TWO), orthogonal_rows(4), 1e-4
+    problem, start, t = tl.Problem(target, activation, width=4, inputs=BLOCK_PAIR), orthogonal_rows(4), 1e-4
     if geometry == "projected":
         norm = np.sqrt(np.einsum("bii->i", start.Q))
         start = tl.Overlaps.in_blocks(start.Q / norm[:, None] / norm, start.M / norm[:, None], start.P)
@@ -612,7 +612,7 @@ def test_a_mean_field_in_blocks_starts_as_the_ode(target: str, activation: str, 
     for name, form in (("M_block", "bjr->bjr"), ("Q_block", "bjj->bj")):
         rates = [np.einsum(form, (x[name].values[0, 1] - x[name].values[0, 0]) / t) for x in (one, two)]
         assert np.abs(rates[0] - rates[1]).max() < within * np.abs(rates[1]).max()
-        wrong = rates[0] / np.array(TWO.variances).reshape(-1, *[1] * (rates[0].ndim - 1))  # every block alike
+        wrong = rates[0] / np.array(BLOCK_PAIR.variances).reshape(-1, *[1] * (rates[0].ndim - 1))  # every block alike
         assert np.abs(wrong - rates[1]).max() > 0.1 * np.abs(rates[1]).max()
 
 
@@ -620,10 +620,14 @@ def test_a_mean_field_in_blocks_starts_as_the_ode(target: str, activation: str, 
 def test_a_mean_field_in_blocks_is_the_limit_of_wide_networks() -> None:
     apart = []
     for p in (6, 24):
-        problem, start = tl.Problem("erf(z1/1.4142135623730951)", "erf", width=p, inputs=TWO), orthogonal_rows(p)
+        problem, start = tl.Problem("erf(z1/1.4142135623730951)", "erf", width=p, inputs=BLOCK_PAIR), orthogonal_rows(p)
         run, ode = (tl.solve(problem, tl.SGD(SLOW_FLOW), x, start, time=1, save=2) for x in (tl.MeanField(), tl.ODE()))
-        np.testing.assert_allclose(run.M, field_overlaps(np.array(TWO.variances), run.M_block.values), atol=1e-12)
-        np.testing.assert_allclose(run.Q, field_overlaps(np.array(TWO.variances), run.Q_block.values), atol=1e-12)
+        np.testing.assert_allclose(
+            run.M, field_overlaps(np.array(BLOCK_PAIR.variances), run.M_block.values), atol=1e-12
+        )
+        np.testing.assert_allclose(
+            run.Q, field_overlaps(np.array(BLOCK_PAIR.variances), run.Q_block.values), atol=1e-12
+        )
         apart.append([float(np.abs(run[x] - ode[x]).max()) for x in ("M_block", "risk")])
     assert (np.array(apart[1]) < np.array(apart[0]) / 3).all() and apart[1][0] < 2e-3
 
