@@ -31,6 +31,7 @@ from twolayer.running.judging import SHARE, entries, ranges
 from twolayer.running.surrogate import surrogate
 
 NOISE = 0.01
+FINER = 8  # points of the surrogate to one of the rows
 
 
 @figure(
@@ -52,11 +53,11 @@ def gaussian_surrogate(
 ) -> Finding:
     """Two erf neurons learn tanh of one direction, in one pass over the rows; latent directions from few to many."""
     found = {m: part(f"m={m}", lambda m=m: _pair(seed, dim, rows, m, seeds, gamma, blocks, save)) for m in latents}  # type: ignore[misc]
-    shapes = {"chain": ("latent", "seed", "point"), "rows": ("latent", "seed", "point"), "cumulant": ("latent",)}
+    shapes = {"surrogate": ("latent", "along"), "rows": ("latent", "seed", "point"), "cumulant": ("latent",)}
     shapes["gap"] = ("latent", "seed", "later", "entry")
     data = xr.Dataset(
         {name: (dims, np.stack([found[m][name].values for m in latents])) for name, dims in shapes.items()}
-        | {"step": ("point", found[latents[0]].step.values)},
+        | {"step": ("point", found[latents[0]].step.values), "along": found[latents[0]].along.values},
         {"latent": list(latents)},
     )
     gap, error = _gaps(data)
@@ -90,7 +91,7 @@ def _apart(what: str, gap: np.ndarray, tolerance: np.ndarray) -> Check:
 
 
 def _pair(seed: int, dim: int, rows: int, latent: int, seeds: int, gamma: float, blocks: int, save: int) -> Variables:
-    """Risks of the surrogate's chain and of SGD over the rows, (seed, point) each, and what lies between them.
+    """Mean risk of the surrogate's chain, (along,), risks of SGD over the rows, (seed, point), and what lies between.
 
     ``gap`` (seed, point, entry) holds the differences of risk, M and Q after the start, in parts of their range.
     """
@@ -103,18 +104,21 @@ def _pair(seed: int, dim: int, rows: int, latent: int, seeds: int, gamma: float,
     y = np.tanh(X @ w[0]) + np.sqrt(NOISE) * rng.normal(size=rows)
     problem = tl.Problem("tanh(z1)", "erf", width=2, noise=NOISE)
     given = surrogate(problem, X, y, w, blocks=blocks, seed=seed, size=seeds)
-    run: Options = {"steps": rows, "save": save, "seed": seed}
-    chain = tl.solve(given.problem, tl.SGD(gamma / tl.d), tl.Chain(dim), given.start, **run)
-    over = tl.solve(given.problem, tl.SGD(gamma / tl.d), given.method, given.start, **run)
+    algorithm = tl.SGD(gamma / tl.d)
+    run: Options = {"steps": rows, "seed": seed}
+    fine = tl.solve(given.problem, algorithm, tl.Chain(dim), given.start, save=FINER * save, **run)
+    over = tl.solve(given.problem, algorithm, given.method, given.start, save=save, **run)
+    chain = fine.isel(time=np.searchsorted(fine.step, over.step))
     scales, one, two = ranges(chain, given.problem.P, dim), entries(chain), entries(over)
     spectrum = np.linalg.eigvalsh(np.cov(X.T, bias=True))
     beyond = (X**2).sum(1).var() - 2 * (spectrum**2).sum()
     return {
-        "chain": chain.excess_risk.values,
+        "surrogate": fine.excess_risk.values.mean(0),
+        "along": fine.step.values,
         "rows": over.excess_risk.values,
         "gap": np.concatenate([(two[x] - one[x])[:, 1:] / scales[x][0] for x in one], axis=2),
         "cumulant": 3 * beyond / spectrum.sum() ** 2,
-        "step": chain.step.values,
+        "step": over.step.values,
     }
 
 
@@ -130,7 +134,7 @@ def draw(data: xr.Dataset) -> Figure:
     figure, (left, right) = sheet(2, width=4.6, height=3.7)
     for colour, i in zip(DIRECTIONS, (0, -1), strict=False):
         m = int(data.latent[i])
-        left.plot(data.step, data.chain[i].mean("seed"), color=colour, label=f"surrogate, $m = {m}$")
+        left.plot(data.along, data.surrogate[i], color=colour, label=f"surrogate, $m = {m}$")
         values = data["rows"][i].values
         points(left, data.step, values.mean(0), standard_error(values), colour, f"rows, $m = {m}$")
     left.set(yscale="log", xlabel="step", ylabel="excess risk")
