@@ -10,13 +10,15 @@ import secrets
 import socket
 import threading
 import time as wall
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import InputError, positive_integer, reject
 from twolayer.numerics.html import escaped
 
 if TYPE_CHECKING:
+    import uvicorn
+
     from twolayer.task.algorithm import SGD
     from twolayer.task.overlaps import Overlaps
     from twolayer.task.problem import Problem
@@ -36,7 +38,7 @@ class Explorer:
         The address of the page.
     """
 
-    def __init__(self, server: Any, url: str, thread: threading.Thread | None = None) -> None:
+    def __init__(self, server: uvicorn.Server, url: str, thread: threading.Thread | None = None) -> None:
         self._server, self.url, self._thread = server, url, thread
 
     def stop(self) -> None:
@@ -96,7 +98,7 @@ def tables_of(problem: Problem, algorithm: SGD, start: Overlaps | str = "random"
     return tables
 
 
-def _server(task: Json | None, host: str, port: int) -> tuple[Any, socket.socket, str]:
+def _server(task: Json | None, host: str, port: int) -> tuple[uvicorn.Server, socket.socket, str]:
     """A server bound to its port, not yet running, and the address of its page."""
     try:
         import uvicorn

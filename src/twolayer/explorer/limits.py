@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from twolayer.files.taskfile import TaskFile
 from twolayer.numerics.durations import lasting
@@ -124,7 +123,7 @@ def check_cost(seconds: float, memory: int, limits: Limits = LIMITS) -> None:
         raise InputError(f"The page keeps at most {limits.memory // 2**20} MiB, but this takes {size}: {advice}.")
 
 
-def check_family(values: Sequence[Any], limits: Limits = LIMITS) -> None:
+def check_family(values: Sequence[object], limits: Limits = LIMITS) -> None:
     """Refuse families of too many curves, or of none."""
     if not 1 <= len(values) <= limits.family:
         raise InputError(f"A family has 1 to {limits.family} curves, but got {len(values)} values.")

@@ -19,10 +19,9 @@ import os
 import sys
 import tempfile
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from twolayer.explorer.limits import LIMITS, Limits
 from twolayer.explorer.worker import LONG
@@ -56,7 +55,7 @@ class Inquiry:
     task: Json
     options: Json
     ahead: bool = False
-    events: asyncio.Queue[tuple[str, Any]] = field(default_factory=asyncio.Queue)
+    events: asyncio.Queue[tuple[str, object]] = field(default_factory=asyncio.Queue)
     worker: Worker | None = None
     over: bool = False
     again: bool = False
@@ -77,7 +76,7 @@ class Inquiry:
             self.over = event in ("done", "error")
             self.events.put_nowait((event, data))
 
-    async def stream(self) -> AsyncIterator[tuple[str, Any]]:
+    async def stream(self) -> AsyncIterator[tuple[str, object]]:
         """All events, to the last."""
         while True:
             event, data = await self.events.get()
@@ -231,7 +230,7 @@ class Pool:
         free = [w for w in self.workers if w.ready and w.job is None and not (lasting and w.number == 0)]
         return min(free, key=lambda w: (job.key not in w.known, w.number), default=None)
 
-    def _soon(self, work: Any) -> None:
+    def _soon(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.create_task(work)
         self._later.add(task)
         task.add_done_callback(self._later.discard)

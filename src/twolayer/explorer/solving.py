@@ -17,9 +17,9 @@ import functools
 import json
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -42,8 +42,10 @@ BLOCK = 4  # seeds that run side by side, and arrive together
 LOW, HIGH = 0.1, 0.9
 FAMILY_KEYS = ("problem", "algorithm", "run", "start")
 
+Found = TypeVar("Found")
 
-def _warned(work: Callable[[], Any]) -> tuple[Any, list[str]]:
+
+def _warned(work: Callable[[], Found]) -> tuple[Found, list[str]]:
     """What comes out, and what the package had to say about it."""
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
@@ -215,7 +217,7 @@ def _judge(task: TaskFile, method: Method, seeds: int, voice: Voice) -> Callable
     return judge
 
 
-def _family_tasks(task: TaskFile, key: str, values: list[Any]) -> Iterator[TaskFile]:
+def _family_tasks(task: TaskFile, key: str, values: Sequence[object]) -> Iterator[TaskFile]:
     table, _, name = key.partition(".")
     if table not in FAMILY_KEYS or not name or "." in name:
         raise InputError(f"Option `key` must name a key of the task such as algorithm.lr, but got {key!r}.")

@@ -36,12 +36,12 @@ class Voice:
     [('progress', {'label': 'chain', 'share': 0.5})]
     """
 
-    def __init__(self, send: Callable[[str, Any], None]) -> None:
+    def __init__(self, send: Callable[[str, object], None]) -> None:
         self._send = send
         self.stop = threading.Event()
         self._label, self._end, self._next = "", 1.0, 0.0
 
-    def send(self, event: str, data: Any) -> None:
+    def send(self, event: str, data: object) -> None:
         """One event, unless nobody listens any more."""
         self.listen()
         self._send(event, plain(data))

@@ -17,7 +17,7 @@ import queue
 import sys
 import threading
 import traceback
-from typing import Any, TextIO
+from typing import TextIO
 
 from twolayer.explorer.speaking import Cancelled, Voice
 from twolayer.files.taskfile import task_from
@@ -47,7 +47,7 @@ LONG = ("run", "family", "netcdf")
 """Questions that may take minutes."""
 
 
-def answer(kind: str, document: Json, options: Json, voice: Voice) -> tuple[str, Any]:
+def answer(kind: str, document: Json, options: Json, voice: Voice) -> tuple[str, object]:
     """The last event of an answer: "done" with what is known, or "error" with a sentence.
 
     Examples
@@ -105,7 +105,7 @@ def main() -> None:
     questions: queue.Queue[Json] = queue.Queue()
     current: Json = {}
 
-    def send(job: int, event: str, data: Any) -> None:
+    def send(job: int, event: str, data: object) -> None:
         line = json.dumps({"job": job, "event": event, "data": data}, allow_nan=False)
         with lock:
             out.write(line + "\n")

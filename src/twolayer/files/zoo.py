@@ -16,7 +16,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from pydantic import ConfigDict, Field, ValidationError
 
@@ -124,6 +124,7 @@ class Setup:
     Attributes
     ----------
     name, title : str
+        How it is called, and what it shows.
     place : str
         Where it stands in the paper.
     papers : tuple of str
@@ -134,6 +135,14 @@ class Setup:
         What a reader of the paper should know.
     reference : tuple of Reference
         The published numbers.
+    tables : mapping
+        The description in the words of task files.
+
+    Examples
+    --------
+    >>> setup = zoo("saad1995-plateau")
+    >>> setup.problem.p, setup.papers
+    (2, ('saad1995',))
     """
 
     name: str
@@ -268,7 +277,15 @@ def _all() -> dict[str, Setup]:
     return found
 
 
-def zoo(name: str | None = None) -> Any:
+@overload
+def zoo(name: str) -> Setup: ...
+
+
+@overload
+def zoo(name: None = None) -> dict[str, Setup]: ...
+
+
+def zoo(name: str | None = None) -> Setup | dict[str, Setup]:
     """Published set-ups by name.
 
     Parameters
