@@ -42,7 +42,8 @@ nb_execution_show_tb = True
 nb_merge_streams = True
 nb_output_stderr = "remove"  # progress of runs that take long on a busy machine
 
-autodoc_member_order = "bysource"  # the order in which the code is read
+# members as their class has them, what is asked first before what follows from it; the default is the alphabet
+autodoc_member_order = "bysource"
 _aliases = (
     "ActivationLike",
     "Array",

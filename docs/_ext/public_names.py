@@ -215,7 +215,8 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("parts", Parts)
     app.connect("doctree-read", link_names)
     app.connect("doctree-read", link_papers)
-    app.connect("autodoc-process-docstring", keep_colons, priority=400)  # before napoleon
+    # napoleon listens at the default priority, 500, and would have torn the sentence in two before it came here
+    app.connect("autodoc-process-docstring", keep_colons, priority=400)
     app.connect("autodoc-process-docstring", escape_bars)
     app.connect("missing-reference", find_short)
     app.add_role("name", referred)

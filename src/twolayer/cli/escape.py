@@ -121,13 +121,10 @@ def run(args: argparse.Namespace) -> int:
     lines = [
         f"lr         {values['lr']}   (escape below {values['largest_lr']})",
         f"fewest     steps to escape at {values['optimal_lr']}, to learn at {values['learning_lr']}",
-        *(
-            [f"gain       {known.gain:.4g} times fewer steps than one neuron, each at its best rate"]
-            if args.width > 1
-            else []
-        ),
         f"threshold  R = (1 − {args.threshold:g}) R(0) at d = {args.dim}",
     ]
+    if args.width > 1:
+        lines.insert(2, f"gain       {known.gain:.4g} times fewer steps than one neuron, each at its best rate")
     rows = []
     if found["ode"] is None:
         missing["ode"] = "it is integrated for several neurons; ask with --ode"

@@ -80,15 +80,16 @@ def run(args: argparse.Namespace) -> int:
         "step": algorithm.lr(args.dim) * args.dim,
     }
     power = {1: "", 2: "·m"}.get(k, f"·m^{k - 1}")
-    bound = "" if largest is None else "no largest" if math.isinf(largest) else f"largest {largest:.4g}"
+    bound = "but overlaps do not grow from a random start"
+    if largest is not None:
+        bound = "no largest" if math.isinf(largest) else f"largest {largest:.4g}"
     lines = [
         f"information exponent  {k}" + ("   (an even loss: recovered up to the sign)" if landscape.even else ""),
         f"α_c(N)                {alpha:.5g}   (α_c·N = {alpha * args.dim:.5g} samples)",
         f"strong recovery       proved far beyond {values['sufficient_samples']:.5g} samples",
         f"growth                ṁ ≈ {landscape.growth:.5g}{power}"
         + ("" if landscape.descends else "   (φ' is not negative on all of (0, 1))"),
-        f"step                  δ = {values['step']:.4g}, "
-        + ("but overlaps do not grow from a random start" if largest is None else bound),
+        f"step                  δ = {values['step']:.4g}, {bound}",
     ]
     found = None
     if args.measure is not None:

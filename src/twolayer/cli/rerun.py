@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twolayer.cli.common import add_common, emit, keep, one_line_warnings, output_base, wrote
 from twolayer.cli.compare import rows_of, show
 from twolayer.cli.solve import failed, report
-
-if TYPE_CHECKING:
-    pass
 
 EXAMPLES = (
     ("twolayer rerun results/task-chain.nc", "whether this machine gives the same numbers"),
