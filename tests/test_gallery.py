@@ -251,8 +251,18 @@ def test_the_list_names_every_figure_and_imports_no_jax() -> None:
 def test_what_is_read_of_a_figure_without_running_it_is_what_it_is(name: str) -> None:
     read, entry = gallery()[name], registry.figures()[name]
     assert (read.title, read.group, read.papers) == (entry.title, entry.group, entry.papers)
+    assert read.fixed == entry.fixed
     assert read.settings == records.settings_of(entry, "full")
     assert read.quick_settings == records.settings_of(entry, "quick")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_target_activation_and_geometry_are_settings_or_it_is_said_why_not(name: str) -> None:
+    entry = registry.figures()[name]
+    settings = {"targets": "target", "activations": "activation", "geometries": "geometry"}
+    offered = {settings.get(key, key) for key in entry.settings}
+    assert {"target", "activation", "geometry"} - offered == set(entry.fixed)
+    assert all(10 < len(why) < 100 and not why.endswith(".") for why in entry.fixed.values())
 
 
 def test_colours_of_figures_are_those_of_the_style() -> None:

@@ -93,6 +93,9 @@ def _show(args: argparse.Namespace, wanted: str) -> int:
         quick = f"   (quick: {fewer})" if fewer != _written(value) else ""
         rows.append((f"  {key}", f"{_written(value)}{quick}"))
     print(wrapped(rows))
+    if entry.fixed:
+        print("\nno settings:")
+        print(wrapped([(f"  {key}", why) for key, why in entry.fixed.items()]))
     first, value = min(entry.settings.items(), key=lambda item: len(_written(item[1])))
     print(f"\nchange them with --set, such as --set {first}={_written(value)}")
     print(f"papers: {', '.join(entry.papers)}")

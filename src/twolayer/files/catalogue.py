@@ -1,6 +1,6 @@
 """What the gallery, the zoo and the methods hold, read from their files without importing anything heavy.
 
-gallery/*.py            @figure("name", "title", quick={…}, group="…")    is read, not run
+gallery/*.py            @figure("name", "title", quick={…}, fixed={…}, group="…")    is read, not run
 docs/gallery.json       settings and cost of recorded versions of figures; in installed packages gallery/records.json
 files/published/*.toml  [[setup]] name, title
 methods/*.py            papers: ClassVar[…] = ("key", …)
@@ -21,10 +21,11 @@ __all__ = ["Listed", "gallery", "papers_of", "zoo_titles"]
 
 PACKAGE = Path(__file__).parent.parent
 RECORDS = (PACKAGE / "gallery" / "records.json", PACKAGE.parents[1] / "docs" / "gallery.json")
+WORDS = ("fixed", "group", "papers")  # of a figure, beside its settings
 
 
 class Listed(NamedTuple):
-    """A figure of the gallery: what it shows, its group, how long its versions take, their settings, and papers."""
+    """A figure of the gallery: what it shows, its group, what its versions take, settings, what is none, and papers."""
 
     title: str
     group: str
@@ -32,6 +33,7 @@ class Listed(NamedTuple):
     full: str
     settings: Json
     quick_settings: Json
+    fixed: dict[str, str]
     papers: tuple[str, ...]
 
 
@@ -51,13 +53,13 @@ def gallery() -> dict[str, Listed]:
     for file in sorted(folder.glob("*.py")):
         for call in _decorators(file):
             name, title = (str(ast.literal_eval(argument)) for argument in call.args)
-            given = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg in ("group", "papers")}
+            given = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg in WORDS}
             group = given.get("group", groups[0])
             entries = records.get(name, {})
             took = {version: _duration(entry["cost"]) for version, entry in entries.items()}
             full, quick = (entries.get(version, {}).get("settings", {}) for version in ("full", "quick"))
-            behind = given.get("papers", papers[group])
-            found[name] = Listed(title, group, took.get("quick", "?"), took.get("full", "?"), full, quick, behind)
+            rest = given.get("fixed", {}), given.get("papers", papers[group])
+            found[name] = Listed(title, group, took.get("quick", "?"), took.get("full", "?"), full, quick, *rest)
     return dict(sorted(found.items(), key=lambda item: (groups.index(item[1].group), item[0])))
 
 

@@ -1,12 +1,13 @@
 """What a figure of the gallery is, where figures are found, and how one is run, drawn and written.
 
-    @figure("name", "what it shows", quick={…})
+    @figure("name", "what it shows", quick={…}, fixed={…})
     compute(*, seed, settings…) → Finding(data, verdict, task)
     draw(data) → Figure                                            and, where it moves, animate(data) → Animation
 
 A figure is a file with these functions. Settings are the keyword arguments of the first; ``quick`` holds those of a
-smaller version that takes seconds. Settings, task and verdict are kept among the attributes of the data, so that a
-figure is drawn from its file as from its computation. Figures of one source form a group.
+smaller version that takes seconds, ``fixed`` the reason why target, activation or geometry is none of them. Settings,
+task and verdict are kept among the attributes of the data, so that a figure is drawn from its file as from its
+computation. Figures of one source form a group.
 """
 
 from __future__ import annotations
@@ -119,6 +120,7 @@ class Entry:
     compute: Callable[..., Finding]
     draw: Callable[[xr.Dataset], Figure]
     quick: Mapping[str, object]
+    fixed: Mapping[str, str]
     group: str = "escape"
     papers: tuple[str, ...] = GROUPS["escape"]
     animate: Callable[[xr.Dataset], Animation] | None = None
@@ -138,6 +140,7 @@ def figure(
     title: str,
     *,
     quick: Mapping[str, object],
+    fixed: Mapping[str, str] | None = None,
     group: str = "escape",
     papers: tuple[str, ...] | None = None,
     moves: bool = False,
@@ -150,6 +153,8 @@ def figure(
         What it is called on the command line, and what it shows.
     quick : mapping
         Settings of the smaller version.
+    fixed : mapping, optional
+        Of target, activation and geometry those that are no settings, with the reason in half a sentence.
     group : str
         One of `GROUPS`.
     papers : tuple of str, optional
@@ -177,7 +182,9 @@ def figure(
             return lambda data: getattr(sys.modules[compute.__module__], word)(data)
 
         moving = of_file("animate") if moves else None
-        _ENTRIES[name] = Entry(name, title, compute, of_file("draw"), dict(quick), group, behind, moving)
+        _ENTRIES[name] = Entry(
+            name, title, compute, of_file("draw"), dict(quick), dict(fixed or {}), group, behind, moving
+        )
         return compute
 
     return register
