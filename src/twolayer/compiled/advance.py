@@ -23,6 +23,7 @@ from twolayer.task.method import Snapshot
 __all__ = ["CompiledStepper", "LaneGroup"]
 
 SINGLY = 3  # so many seeds are faster one by one
+SHARES = 16  # of the groups for every thread, so that those whose seeds stop early take over from the others
 STOPPED = 1.0  # outcome of lanes that no seed takes: any but 0, for they never move
 
 
@@ -42,12 +43,10 @@ class CompiledStepper(WrittenStepper):
 
     def start(self) -> np.ndarray:
         """One row of numbers for each seed."""
-        lanes = self.lanes.shape[0]
-        numbers = np.broadcast_to(self.numbers, (lanes, self.numbers.shape[1]))
         keys = np.asarray(self.lanes.keys(*STREAMS)).reshape(-1, 4)
-        self.ensemble = LaneGroup(self.shape, numbers, keys, self.shared)
+        self.ensemble = LaneGroup(self.shape, self.numbers, keys, self.shared)
         rows = self.rows()
-        return np.broadcast_to(rows, (lanes, rows.shape[1]))
+        return np.broadcast_to(rows, (self.lanes.shape[0], rows.shape[1]))
 
     def run(self, carry: Tree, start: Real, stop: Real) -> Tree:
         """Compiled steps of all seeds."""
@@ -77,7 +76,8 @@ class LaneGroup:
     Parameters
     ----------
     shape : Shape
-    numbers : array (seeds, Layout.numbers)
+    numbers : array (seeds or 1, Layout.numbers)
+        One row where all seeds share it.
     keys : array of uint32 (seeds, 4)
         Of the samples and of what they have outside the known directions.
     shared : array
@@ -86,17 +86,18 @@ class LaneGroup:
 
     def __init__(self, shape: Shape, numbers: np.ndarray, keys: np.ndarray, shared: np.ndarray) -> None:
         self.shared = np.ascontiguousarray(shared, float)
-        self.seeds = len(numbers)
+        self.seeds = len(keys)
         self.lanes = 1 if self.seeds <= SINGLY else LANES
         self.program: Program = program_for(shape, self.lanes)
-        self.numbers = self.grouped(numbers)
+        shared_by_all = np.broadcast_to(numbers[0], (self.lanes, numbers.shape[1]))
+        self.numbers = self.grouped(numbers if len(numbers) > 1 else shared_by_all)
         self.keys = self.grouped(keys.astype(np.uint32))
 
     def grouped(self, x: np.ndarray) -> np.ndarray:
         """(seeds, n) as (groups, n, lanes); lanes that no seed takes repeat the last one."""
-        groups = -(-self.seeds // self.lanes)
-        padded = np.concatenate([x, np.repeat(x[-1:], groups * self.lanes - self.seeds, axis=0)])
-        return np.ascontiguousarray(padded.reshape(groups, self.lanes, -1).swapaxes(1, 2))
+        missing = -len(x) % self.lanes
+        padded = np.concatenate([x, np.repeat(x[-1:], missing, axis=0)]) if missing else x
+        return np.ascontiguousarray(padded.reshape(-1, self.lanes, x.shape[1]).swapaxes(1, 2))
 
     def single(self, x: np.ndarray) -> np.ndarray:
         """(groups, n, lanes) as (seeds, n)."""
@@ -105,16 +106,18 @@ class LaneGroup:
     def run(self, state: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
         """The states (seeds, Layout.state) after steps start … stop − 1 of each seed."""
         packed, span = self.grouped(state), self.grouped(np.stack([start, stop], axis=1).astype(np.int64))
-        packed[:, -3].reshape(-1)[self.seeds :] = STOPPED
+        packed[-1, -3, self.lanes - -self.seeds % self.lanes :] = STOPPED
         steps = int((stop - start).max(initial=0))
 
-        def advance(group: int) -> None:
+        def advance(groups: np.ndarray) -> None:
             buffers = tuple(map(np.empty, self.program.layout.buffers))
-            own = (packed[group], self.numbers[group], self.keys[group], span[group])
-            self.program(*own, self.shared, buffers, steps)
+            for group in groups:
+                own = (packed[group], self.numbers[group % len(self.numbers)], self.keys[group], span[group])
+                self.program(*own, self.shared, buffers, steps)
 
-        if len(packed) == 1:
-            advance(0)
+        shares = np.array_split(np.arange(len(packed)), min(len(packed), SHARES * cores()))
+        if len(shares) == 1:
+            advance(shares[0])
         else:
-            list(_pool().map(advance, range(len(packed))))
+            list(_pool().map(advance, shares))
         return self.single(packed)

@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
-from scipy.interpolate import make_interp_spline
 from scipy.special import stdtr, stdtrit
 
 from twolayer.numerics.significance import limit_of_curves, path_length
@@ -141,6 +140,8 @@ def at_times(times: np.ndarray, values: np.ndarray, where: np.ndarray, axis: int
     """Smooth curves at other times."""
     if times.shape == where.shape and np.allclose(times, where, rtol=1e-12, atol=0):
         return values
+    from scipy.interpolate import make_interp_spline  # takes a tenth of a second to import
+
     spline = make_interp_spline(times, values, k=min(3, len(times) - 1), axis=axis)
     return np.asarray(spline(np.clip(where, times[0], times[-1])))
 
