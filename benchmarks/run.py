@@ -6,6 +6,7 @@ uv run python benchmarks/run.py --json speed.json   the numbers, too
 uv run python benchmarks/run.py --processor         processor time instead of the clock: on cores shared with others
 
 rates      chain-steps per second: compiled, JAX, the limit program (limit.cpp), NumPy
+first      processes one after the other: import, description, first and second ODE; the README's command
 methods    each method: import, first call, second call, the same in a second process, peak memory, NumPy or SciPy
 growth     seconds against d, p, k, n_b, seeds, steps, particles and cores, with fitted exponents
 general    whole runs without closed averages, or with many neurons, steps or particles
@@ -29,6 +30,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -41,6 +43,7 @@ import twolayer as tl
 from twolayer import d
 from twolayer.numerics import random
 
+ROOT = Path(__file__).parent.parent
 DIM = 10_000
 SIZES = ((1, 1), (4, 1), (8, 2))
 PROJECTED = tl.SGD(0.01 / d, geometry="projected")
@@ -190,6 +193,52 @@ def methods() -> list[dict[str, Any]]:
         out.append({"method": words, "first s": found[0], "second s": None, "second process s": min(found)})
     rows = [{**dict.fromkeys(out[0]), **r} for r in out]
     table("Each method, a small job", list(out[0]), [[*r.values()] for r in rows])
+    return out
+
+
+FIRST = """
+import json, time
+clock = [time.perf_counter()]
+import twolayer as tl
+clock.append(time.perf_counter())
+problem = tl.Problem(target="He2(z1)", activation="He2", width=4, noise=0.1)
+algorithm = tl.SGD(lr="0.2/d", geometry="projected")
+start = tl.Overlaps(Q=[[float(i == j) for j in range(4)] for i in range(4)], M=[[0.1]] * 4)
+clock.append(time.perf_counter())
+for _ in range(2):
+    tl.solve(problem, algorithm, tl.ODE(), start, time=2)
+    clock.append(time.perf_counter())
+print(json.dumps([after - before for before, after in zip(clock, clock[1:])]))
+"""
+README = ("-m", "twolayer", "compare", str(ROOT / "examples" / "phase_retrieval.toml"), "--out")
+
+
+def first() -> list[dict[str, Any]]:
+    """What processes take until their first answer, by the clock, with a cache that is empty before the first."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    out = []
+    with tempfile.TemporaryDirectory() as folder:
+
+        def process(words: Sequence[str], cache: str) -> tuple[float, str]:
+            began = time.perf_counter()
+            done = subprocess.run(
+                [sys.executable, *words],
+                env={**env, "TWOLAYER_CACHE": cache},
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            return time.perf_counter() - began, done.stdout
+
+        readme = (*README, f"{folder}/first.nc")
+        for words in (("-c", FIRST), readme):  # Python's bytecode is there once something has run
+            process(words, "off")
+        for number in ("first", "second", "third"):
+            whole, told = process(("-c", FIRST), f"{folder}/cache")
+            parts = dict(zip(("import", "description", "first ODE", "second ODE"), json.loads(told), strict=True))
+            command = process(readme, f"{folder}/readme")[0]
+            out.append({"process": number, **parts, "whole process": whole, "README's command": command})
+    table("Seconds until the first answer", list(out[0]), [[*r.values()] for r in out])
     return out
 
 
@@ -443,6 +492,7 @@ def blocks() -> list[dict[str, Any]]:
 
 TABLES = {
     "rates": rates,
+    "first": first,
     "methods": methods,
     "growth": growth,
     "general": general,

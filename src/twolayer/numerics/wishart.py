@@ -21,7 +21,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.polynomial import chebyshev
-from scipy.special import gammainccinv, gammaincinv, ndtr
 
 from twolayer.numerics import random
 from twolayer.numerics.precision import float64
@@ -44,6 +43,8 @@ def chi_square_quantile(n: float, x: np.ndarray) -> np.ndarray:
     99.3341
     """
     if n < ASYMPTOTIC:  # beyond, SciPy's inverse loses its digits and the Cornish–Fisher series is exact to 1e-11
+        from scipy.special import gammainccinv, gammaincinv, ndtr  # takes a tenth of a second to import
+
         upper = gammainccinv(n / 2, ndtr(-np.abs(x)))
         return np.asarray(2 * np.where(x < 0, gammaincinv(n / 2, ndtr(-np.abs(x))), upper))
     s = np.sqrt(2 * n)

@@ -32,7 +32,6 @@ from twolayer.numerics.precision import float64
 from twolayer.running.dataset import advice_on, to_dataset
 from twolayer.running.progress import monitor_for
 from twolayer.running.support import check_description, support
-from twolayer.running.surrogate import fitted
 from twolayer.running.work_bounds import check_work, checkpoint_of
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
@@ -99,8 +98,9 @@ def method_by_name(word: str, dim: int | None, knobs: Options) -> Method:
 def check_parts(problem: object, algorithm: object, method: object) -> None:
     """Reject what is not a problem, an algorithm and a method."""
     check_description(problem, algorithm, " (stages are run with solve_stages)")
-    known = ", ".join(c.__name__ for c in METHODS.values())
-    expect(Method, "method", method, f": one of {known}, such as ODE()")  # type: ignore[type-abstract]
+    if not isinstance(method, Method):
+        known = ", ".join(c.__name__ for c in METHODS.values())  # which loads all of them
+        reject("method", method, f"a Method: one of {known}, such as ODE()")
 
 
 def _seeds(start: Overlaps | Particles, seeds: int | None, method: Method) -> int:
@@ -210,7 +210,10 @@ def solve(
     ((4, 201, 1, 1), {'ok'})
     """
     ends: Options = {"time": time, "steps": steps, "alpha": alpha}
-    problem, start = fitted(problem, method, start, seed, 1 if seeds is None else seeds)
+    if isinstance(start, str):
+        from twolayer.running.surrogate import fitted  # loads the chain and what judges it
+
+        problem, start = fitted(problem, method, start, seed, 1 if seeds is None else seeds)
     task = make_task(problem, algorithm, method, start, **ends, save=save, seeds=seeds, seed=seed, until=until)
     check_work([(task, method)], force)
     return finish(task, method, progress, throw, checkpoint_of(checkpoint, task, method))

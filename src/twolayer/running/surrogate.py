@@ -97,7 +97,7 @@ def _fitted(
     return found, Overlaps.random(found, data.dim, seed, size, law, P=P)
 
 
-def fitted(problem: Problem, method: Method, start: Any, seed: int, size: int) -> tuple[Problem, Any]:
+def fitted(problem: Problem, method: Method, start: str, seed: int, size: int) -> tuple[Problem, Any]:
     """What `solve` follows where a method runs over data and the start is a word: inputs and starts fit the data.
 
     Examples
@@ -106,7 +106,7 @@ def fitted(problem: Problem, method: Method, start: Any, seed: int, size: int) -
     >>> fitted(Problem("z1", "linear"), Vectors(data=(X, X[:, 0])), "random", 0, 3)[1]
     Overlaps(p=1, k=1, blocks=20, starts=3, dim=20)
     """
-    if not isinstance(start, str) or not isinstance(method, Vectors) or method.data is None:
+    if not isinstance(method, Vectors) or method.data is None:
         return problem, start
     return _fitted(problem, method.data, seed, size, start)
 
