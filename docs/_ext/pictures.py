@@ -116,6 +116,8 @@ def settings_table(name: str, verdicts: dict[str, dict[str, Any]]) -> list[str]:
         f"| `{key}` | {words(value)} | {words(quick[key])} |"
         for key, value in records.settings_of(entry, "full").items()
     ]
+    if entry.fixed:
+        lines += ["", "No settings: " + "; ".join(f"{key} ({why})" for key, why in entry.fixed.items()) + "."]
     for version, stored in verdicts.get(name, {}).items():
         made = ", ".join(f"{word} {stored['versions'][word]}" for word in PACKAGES if word in stored["versions"])
         lines += ["", f"The {version} version was recorded at seed {stored['seed']} with {made}; its data have the "]
