@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from twolayer.numerics.arguments import Json, Options
 from twolayer.numerics.errors import InputError, choice
 from twolayer.numerics.foreign_files import reading
-from twolayer.plot.canvas import canvas
+from twolayer.plot.canvas import canvas, in_house_style
 from twolayer.plot.entries import curves_of, symbol
 from twolayer.plot.stages import draw_stages, is_staged
 from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, house_style, house_title, positive
@@ -284,6 +284,7 @@ def _colours(words: dict[str, str]) -> dict[str, str]:
     return out
 
 
+@in_house_style
 def compare(
     comparison: Comparison | xr.DataTree,
     figure: Figure | None = None,
@@ -299,10 +300,6 @@ def compare(
     ----------
     comparison : Comparison or xarray.DataTree
         From `compare`.
-    figure : matplotlib Figure, optional
-        Where to draw: an empty figure.
-    ax : pair of Axes, optional
-        The panels for risk and overlaps, in a figure of your own.
     entries : str or sequence of str
         What the right panel shows: ``"m"``, the root mean square over the neurons; ``"M"``, ``"Q"`` or ``"a"`` with
         all their entries; single ones such as ``"M12"`` (neuron 1, direction 2) or ``"Q11"``.
@@ -333,33 +330,32 @@ def compare(
     colours = _colours({name: _word(results[name]) for name in simulations})
     shown = {name: curves_of(dataset, entries) for name, dataset in results.items()}
     count = len(shown[known.reference])
-    with house_style():
-        figure, (left, right), whole = canvas(2, (9.2, 3.6), figure, ax)
-        for i, name in enumerate(simulations):
-            times, marks = results[name][clock].values, _marks(i, results[name].sizes["time"])
-            _band(left, times, results[name][quantity].values, colours[name], labels[name], **marks)
-            if quantity == "risk":
-                _training(left, times, results[name], colours[name], labels[name])
-            for r, (entry, values) in enumerate(shown[name]):
-                # with several entries colours tell these, so dashes and markers have to tell the simulations
-                colour = colours[name] if count == 1 else DIRECTIONS[_number(entry, r)]
-                _band(right, times, values, colour, None, **marks)
-        for i, name in enumerate(theories):
-            times = results[name][clock].values
-            line: Options = {"color": COLOURS["theory"], "ls": THEORY_LINES[i % 3], "lw": 1.4, "zorder": 5}
-            left.plot(times, results[name][quantity].values.mean(axis=0), label=labels[name], **line)
-            if quantity == "risk" and "train_risk" in results[name]:
-                training = results[name].train_risk.values.mean(axis=0)
-                left.plot(times, training, label=f"{labels[name]}: training", **{**line, "lw": 0.9})
-            for j, (_, values) in enumerate(shown[name]):
-                right.plot(times, values.mean(axis=0), label=labels[name] if j == 0 and count > 1 else None, **line)
-        _risk_axis(left, reference, quantity)
-        if count > 1:
-            for r, (entry, _) in enumerate(shown[known.reference]):
-                right.plot([], [], color=DIRECTIONS[_number(entry, r)], label=symbol(entry))
-        _entry_axis(right, [name for name, _ in shown[known.reference]])
-        for panel in (left, right):
-            _clock_axis(panel, reference, clock)
-        if whole:
-            house_title(figure, *_title(reference))
+    figure, (left, right), whole = canvas(2, (9.2, 3.6), figure, ax)
+    for i, name in enumerate(simulations):
+        times, marks = results[name][clock].values, _marks(i, results[name].sizes["time"])
+        _band(left, times, results[name][quantity].values, colours[name], labels[name], **marks)
+        if quantity == "risk":
+            _training(left, times, results[name], colours[name], labels[name])
+        for r, (entry, values) in enumerate(shown[name]):
+            # with several entries colours tell these, so dashes and markers have to tell the simulations
+            colour = colours[name] if count == 1 else DIRECTIONS[_number(entry, r)]
+            _band(right, times, values, colour, None, **marks)
+    for i, name in enumerate(theories):
+        times = results[name][clock].values
+        line: Options = {"color": COLOURS["theory"], "ls": THEORY_LINES[i % 3], "lw": 1.4, "zorder": 5}
+        left.plot(times, results[name][quantity].values.mean(axis=0), label=labels[name], **line)
+        if quantity == "risk" and "train_risk" in results[name]:
+            training = results[name].train_risk.values.mean(axis=0)
+            left.plot(times, training, label=f"{labels[name]}: training", **{**line, "lw": 0.9})
+        for j, (_, values) in enumerate(shown[name]):
+            right.plot(times, values.mean(axis=0), label=labels[name] if j == 0 and count > 1 else None, **line)
+    _risk_axis(left, reference, quantity)
+    if count > 1:
+        for r, (entry, _) in enumerate(shown[known.reference]):
+            right.plot([], [], color=DIRECTIONS[_number(entry, r)], label=symbol(entry))
+    _entry_axis(right, [name for name, _ in shown[known.reference]])
+    for panel in (left, right):
+        _clock_axis(panel, reference, clock)
+    if whole:
+        house_title(figure, *_title(reference))
     return figure

@@ -15,8 +15,8 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
 from twolayer.numerics.errors import InputError, reject
-from twolayer.plot.canvas import canvas
-from twolayer.plot.style import DIRECTIONS, house_style
+from twolayer.plot.canvas import canvas, in_house_style
+from twolayer.plot.style import DIRECTIONS
 from twolayer.plot.titles import problem_line
 
 __all__ = ["heatmap", "swept"]
@@ -28,6 +28,7 @@ FEW = 3  # values of an axis from which two of them make a map
 MARKS = "os^Dv<>P"
 
 
+@in_house_style
 def swept(dataset: xr.Dataset, of: str | None = None, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
     """A sweep as it is best seen: curves along one axis, or a heat map of two.
 
@@ -37,10 +38,6 @@ def swept(dataset: xr.Dataset, of: str | None = None, figure: Figure | None = No
         From `sweep`, or a store read by `load`. Of three axes or more some have to be chosen first, by ``.sel``.
     of : str, optional
         The variable; by default exit time or excess risk.
-    figure : matplotlib Figure, optional
-        Where to draw: an empty figure.
-    ax : Axes, optional
-        A panel of a figure of your own.
 
     Examples
     --------
@@ -56,24 +53,24 @@ def swept(dataset: xr.Dataset, of: str | None = None, figure: Figure | None = No
         return heatmap(dataset, str(values.name), figure=figure, ax=ax)
     if len(axes) > (1 if along else 2):
         raise InputError(f"Argument `dataset` must be cut to fewer axes by .sel, but has {', '.join(axes)}.")
-    with house_style():
-        figure, (ax,), _ = canvas(1, (5.6, 3.6), figure, ax)
-        if along:
-            _trajectories(ax, dataset, values, axes)
-        elif axes:
-            _curves(ax, dataset, values, axes)
-        else:
-            raise InputError("Argument `dataset` must have an axis of two values or more.")
-        ax.set_ylabel(str(values.name).replace("_", " "))
-        ax.set_title(_task(dataset))
-        positive = values.values[values.values > 0]
-        if positive.size == np.isfinite(values.values).sum() and _wide(positive):
-            ax.set_yscale("log")
-        if len(ax.get_legend_handles_labels()[1]) > 1:
-            ax.legend(title=axes[-1] if axes else None)
+    figure, (ax,), _ = canvas(1, (5.6, 3.6), figure, ax)
+    if along:
+        _trajectories(ax, dataset, values, axes)
+    elif axes:
+        _curves(ax, dataset, values, axes)
+    else:
+        raise InputError("Argument `dataset` must have an axis of two values or more.")
+    ax.set_ylabel(str(values.name).replace("_", " "))
+    ax.set_title(_task(dataset))
+    positive = values.values[values.values > 0]
+    if positive.size == np.isfinite(values.values).sum() and _wide(positive):
+        ax.set_yscale("log")
+    if len(ax.get_legend_handles_labels()[1]) > 1:
+        ax.legend(title=axes[-1] if axes else None)
     return figure
 
 
+@in_house_style
 def heatmap(
     dataset: xr.Dataset,
     of: str | None = None,
@@ -92,10 +89,6 @@ def heatmap(
         The variable; by default exit time or excess risk.
     x, y : str, optional
         The axes; by default the last and the first one of the sweep that have several values.
-    figure : matplotlib Figure, optional
-        Where to draw: an empty figure.
-    ax : Axes, optional
-        A panel of a figure of your own.
 
     Examples
     --------
@@ -113,18 +106,17 @@ def heatmap(
     if {x, y} != set(axes):
         reject("x", (x, y), f"the axes of the sweep, {' and '.join(axes)}")
     mean = _mean(values).transpose(y, x).values
-    with house_style():
-        figure, (ax,), _ = canvas(1, (5.6, 4.2), figure, ax)
-        columns, rows = _Axis(dataset, x), _Axis(dataset, y)
-        picture = ax.pcolormesh(columns.edges, rows.edges, mean, norm=_norm(mean), cmap="viridis")
-        columns.label(ax.set_xscale, ax.set_xticks, ax.set_xlabel)
-        rows.label(ax.set_yscale, ax.set_yticks, ax.set_ylabel)
-        ax.minorticks_off()
-        ax.grid(False)
-        lost = int(np.isnan(mean).sum())
-        said = str(values.name).replace("_", " ") + (f"  ({lost} cells without a value are white)" if lost else "")
-        figure.colorbar(picture, ax=ax, label=said)
-        ax.set_title(_task(dataset))
+    figure, (ax,), _ = canvas(1, (5.6, 4.2), figure, ax)
+    columns, rows = _Axis(dataset, x), _Axis(dataset, y)
+    picture = ax.pcolormesh(columns.edges, rows.edges, mean, norm=_norm(mean), cmap="viridis")
+    columns.label(ax.set_xscale, ax.set_xticks, ax.set_xlabel)
+    rows.label(ax.set_yscale, ax.set_yticks, ax.set_ylabel)
+    ax.minorticks_off()
+    ax.grid(False)
+    lost = int(np.isnan(mean).sum())
+    said = str(values.name).replace("_", " ") + (f"  ({lost} cells without a value are white)" if lost else "")
+    figure.colorbar(picture, ax=ax, label=said)
+    ax.set_title(_task(dataset))
     return figure
 
 
