@@ -268,13 +268,7 @@ def _linear(problem: Problem, dim: int, T: float, seed: int, samples: int, c: fl
 
 
 def resolved_threshold(problem: Problem, algorithm: SGD, dim: int) -> float:
-    """The smallest T at which the correction by the noise of samples is given.
-
-    Examples
-    --------
-    >>> round(resolved_threshold(Problem("z1**2", "square"), SGD(lr="0.08333/d", geometry="projected"), 10_000), 4)
-    0.002
-    """
+    """The smallest T at which the correction by the noise of samples is given."""
     rho = noise_ratio(problem, algorithm, dim)
     require_growth(problem, algorithm, rho)
     return RESOLVED["one" if problem.p == 1 else "several"] * (1 + noise_gain(problem, rho)) / dim

@@ -56,13 +56,7 @@ STEP = 0.06  # of the integrals on logarithmic scales, which converge geometrica
 
 
 def contraction_of(p: float, noise: float) -> float:
-    """C_p, for a width that may be infinite.
-
-    Examples
-    --------
-    >>> contraction_of(1, 0.0), contraction_of(math.inf, 0.5)
-    (6.0, 1.25)
-    """
+    """C_p, for a width that may be infinite."""
     return 1 + 1 / p + 4 / p**2 + noise / 2
 
 
@@ -80,11 +74,6 @@ def cross_noise_of(p: float, noise: float, rho: float) -> float:
     """W_p = 16 E[λ_j² λ_l² (e + ρ e²)²] at m = 0, Q = I: variance of the increments of one Q_jl, in units of lr/p.
 
     From E[λ_j² λ_l² e^{se}] = (1 − 2s)^{−½} (1 + 2s/p)^{−p/2−2} e^{Δs²/2}.
-
-    Examples
-    --------
-    >>> round(cross_noise_of(2, 0.0, 0.0), 6)
-    144.0
     """
     logarithm = [0.0] * 5
     for n in range(1, 5):
@@ -116,13 +105,7 @@ def _laplace(x: np.ndarray, dim: float) -> np.ndarray:
 
 
 def quenched_time(p: float, dim: int, T: float, c: float) -> float:
-    """The quenched formula; the spread of τ0, of relative size 2/(p T d), to second order. Cost: milliseconds.
-
-    Examples
-    --------
-    >>> round(quenched_time(10_000, 10_000, 0.1, 2.0), 4)
-    1.5539
-    """
+    """The quenched formula; the spread of τ0, of relative size 2/(p T d), to second order. Cost: milliseconds."""
     if math.isinf(p):
         return annealed_time(p, dim, T, c)
     tau, spread = p * (p - 1), 4 * p * (p - 1) * (dim - 1) / (dim + 2)
@@ -140,13 +123,7 @@ def annealed_time(p: float, dim: int, T: float, c: float) -> float:
 
 
 def exact_time(dim: int, T: float, rho: float, noise: float) -> tuple[float, float]:
-    """The mean time of the ODE of one neuron over random starts, and the share of those that reach the threshold.
-
-    Examples
-    --------
-    >>> round(exact_time(1000, 0.1, 1 / 12, 0.0)[0], 4)
-    1.4972
-    """
+    """The mean time of the ODE of one neuron over random starts, and the share of those that reach the threshold."""
     c, limit = growth_of(1, noise, rho), 1 - rho * noise / (2 * (1 - 6 * rho))
     if limit <= T:
         raise InputError(
@@ -180,13 +157,7 @@ def _over_start(function: Callable[[float], float], dim: int) -> float:
 
 
 def time_from_zero(dim: int, T: float, rho: float, noise: float) -> float:
-    """Mean exit time of one neuron that starts exactly at m = 0, which the ODE never leaves.
-
-    Examples
-    --------
-    >>> round(time_from_zero(1000, 0.1, 1 / 12, 0.0), 3)
-    1.466
-    """
+    """Mean exit time of one neuron that starts exactly at m = 0, which the ODE never leaves."""
     from scipy import integrate, special
 
     c = growth_of(1, noise, rho)
@@ -195,13 +166,7 @@ def time_from_zero(dim: int, T: float, rho: float, noise: float) -> float:
 
 
 def noisy_time(p: float, dim: int, T: float, rho: float, noise: float, quenched: float | None = None) -> float:
-    """The form with the noise of single samples at any T d; ``quenched`` adds the spread of the start, p ≥ 2.
-
-    Examples
-    --------
-    >>> round(noisy_time(1, 1000, 0.1, 1 / 12, 0.0), 2)
-    1.3
-    """
+    """The form with the noise of single samples at any T d; ``quenched`` adds the spread of the start, p ≥ 2."""
     c = growth_of(p, noise, rho)
     if p == 1:
         return _one_neuron(dim, T, c, rho * noise_strength_of(1, noise))

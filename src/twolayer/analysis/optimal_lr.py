@@ -53,25 +53,13 @@ def check_problem(problem: Problem) -> None:
 
 
 def contraction(problem: Problem) -> float:
-    """C_p = 1 + 1/p + 4/p² + Δ/2.
-
-    Examples
-    --------
-    >>> contraction(Problem("z1**2", "square"))
-    6.0
-    """
+    """C_p = 1 + 1/p + 4/p² + Δ/2."""
     check_problem(problem)
     return contraction_of(problem.p, problem.noise)
 
 
 def noise_strength(problem: Problem) -> float:
-    """V_p = 4 (10 − 6/p + 8/p² + Δ): variance of the increments of one m_j at m = 0, in units of lr/p.
-
-    Examples
-    --------
-    >>> noise_strength(Problem("z1**2", "square"))
-    48.0
-    """
+    """V_p = 4 (10 − 6/p + 8/p² + Δ): variance of the increments of one m_j at m = 0, in units of lr/p."""
     check_problem(problem)
     return noise_strength_of(problem.p, problem.noise)
 
@@ -83,13 +71,7 @@ def growth_rate(problem: Problem, rho: float) -> float:
 
 
 def noise_gain(problem: Problem, rho: float) -> float:
-    """The s = ρ V_p/(2c) by which the noise of single samples multiplies the variance of the start, less one.
-
-    Examples
-    --------
-    >>> noise_gain(Problem("z1**2", "square"), 1 / 12)
-    1.0
-    """
+    """The s = ρ V_p/(2c) by which the noise of single samples multiplies the variance of the start, less one."""
     return rho * noise_strength(problem) / (2 * growth_rate(problem, rho))
 
 

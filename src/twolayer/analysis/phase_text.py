@@ -29,26 +29,12 @@ LEGEND = {
 
 
 def window(diagram: PhaseDiagram) -> tuple[float, float, float]:
-    """Largest μ, largest and smallest δ of a figure: room around the lines.
-
-    Examples
-    --------
-    >>> from twolayer.analysis.phases import PhaseDiagram
-    >>> window(PhaseDiagram(3, "squared", "projected", "contracting"))
-    (4.0, 1.75, -1.5)
-    """
+    """Largest μ, largest and smallest δ of a figure: room around the lines."""
     return diagram.ell + 1.0, diagram.noise_order + 0.25, min((1 - diagram.ell) / 2, 0.0) - 0.5
 
 
 def letter(phase: Phase) -> str:
-    """The character of a point.
-
-    Examples
-    --------
-    >>> from twolayer.analysis.phases import PhaseDiagram
-    >>> letter(PhaseDiagram(3, "correlation", "projected", "none").at(mu=3, delta=-1))
-    '1'
-    """
+    """The character of a point."""
     if not phase.learns:
         return "."
     if phase.steps is not None:
@@ -64,14 +50,7 @@ def _deltas(diagram: PhaseDiagram) -> np.ndarray:
 
 
 def plane(diagram: PhaseDiagram, columns: int) -> list[list[str]]:
-    """The characters of all points, rows of falling δ.
-
-    Examples
-    --------
-    >>> from twolayer.analysis.phases import PhaseDiagram
-    >>> plane(PhaseDiagram(1, "squared", "projected", "contracting"), 3)[0]
-    ['#', '#', '#']
-    """
+    """The characters of all points, rows of falling δ."""
     right, _, _ = window(diagram)
     mus = np.linspace(0.0, right, columns)
     return [[letter(diagram.at(float(mu), float(delta))) for mu in mus] for delta in _deltas(diagram)]

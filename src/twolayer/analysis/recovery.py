@@ -310,13 +310,7 @@ def foreseen_recovery(
     seeds: int = 64,
     seed: int = 0,
 ) -> Cost:
-    """What `recovery` with these arguments would take: runs end when the last one has recovered, or are censored.
-
-    Examples
-    --------
-    >>> foreseen_recovery(Problem("z1", "linear"), SGD(lr="0.2/d", geometry="spherical"), dim=200, seeds=16).runs
-    16
-    """
+    """What `recovery` with these arguments would take: runs end when the last one has recovered, or are censored."""
     thresholds, landscape, starts, steps = _prepared(problem, algorithm, dim, threshold, start, samples, seeds, seed)
     with contextlib.suppress(InputError):
         expected = _expected(landscape, algorithm, dim, thresholds[1]) / algorithm.batch_at(dim)

@@ -52,14 +52,7 @@ class Expansion:
 
 
 def expansion(target: TargetLike, activation: ActivationLike, directions: int | None = None) -> Expansion:
-    """Expand what one neuron sees of a target near m = 0.
-
-    Examples
-    --------
-    >>> found = expansion("He3(z1)", "He3")
-    >>> found.ell, round(found.drift, 6), round(found.kappa, 6)
-    (3, 18.0, 18.0)
-    """
+    """Expand what one neuron sees of a target near m = 0."""
     seen, sigma = analyse(target, directions), Activation.of(activation)
     orders = sorted({sum(alpha) for alpha in seen.hermite if any(alpha)})
     if not orders:

@@ -298,14 +298,7 @@ def foreseen_recovery(
     seed: int = 0,
     sign: str = "positive",
 ) -> Cost:
-    """What `weak_recovery` with these arguments would take: half of the steps after which runs are given up.
-
-    Examples
-    --------
-    >>> algorithm = SGD(lr="0.2", batch="2*d", loss="correlation", geometry="projected")
-    >>> foreseen_recovery(Problem("h2(z1)", "h2"), algorithm, dim=(100, 200), seeds=16).runs
-    32
-    """
+    """What `weak_recovery` with these arguments would take: half of the steps after which runs are given up."""
     eta, seeds, sizes = _checked(problem, algorithm, dim, threshold, seeds, sign, "random", "auto")
     parts = []
     for size in sizes:
@@ -400,12 +393,6 @@ def oriented(problem: Problem, starts: Overlaps, away: bool = False) -> Overlaps
     """Starts with every neuron turned so that its first drift leads to the target, or away from it.
 
     Turning w to −w changes the sign of the drift along the target only for odd ℓ; for even ℓ nothing is changed.
-
-    Examples
-    --------
-    >>> problem = Problem("He3(z1)", "He3")
-    >>> oriented(problem, Overlaps([[1.0]], [[-0.1]])).M.tolist()
-    [[0.1]]
     """
     ell = expansion(problem.target, problem.activation).ell
     if ell % 2 == 0:

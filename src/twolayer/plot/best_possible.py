@@ -59,7 +59,7 @@ def thresholds(result: Thresholds, figure: Figure | None = None, ax: Axes | None
         panel.annotate(
             f" {written(step.directions)}" + (f"\n α = {step.alpha:.4g}" if step.alpha else "\n at every α > 0"),
             (step.alpha, known),
-            color=DIRECTIONS[i % len(DIRECTIONS)],
+            color=DIRECTIONS[i],
             va="bottom",
             fontsize=8.5,
         )
@@ -109,7 +109,7 @@ def best_possible(result: BestPossible, figure: Figure | None = None, ax: Sequen
         part = result.data.sel(branch=branch)
         values = np.linalg.eigvalsh(part.overlap.values)[:, ::-1][:, : result.law.k]
         for r in range(values.shape[1]):
-            left.plot(result.alphas, values[:, r], color=DIRECTIONS[r % len(DIRECTIONS)], **look)
+            left.plot(result.alphas, values[:, r], color=DIRECTIONS[r], **look)
         right.plot(result.alphas, part.mmse.values, color="#1a1a1a", label=NAMES[branch], **look)
     if result.hard is not None and np.isfinite(result.hard[0]):
         for panel in (left, right):

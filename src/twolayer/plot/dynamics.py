@@ -300,13 +300,8 @@ def compare(
     ----------
     comparison : Comparison or xarray.DataTree
         From `compare`.
-    entries : str or sequence of str
-        What the right panel shows: ``"m"``, the root mean square over the neurons; ``"M"``, ``"Q"`` or ``"a"`` with
-        all their entries; single ones such as ``"M12"`` (neuron 1, direction 2) or ``"Q11"``.
-    clock : str
-        ``"time"``, ``"step"``, ``"sample"`` or ``"alpha"``.
-    quantity : str
-        What is drawn on the left: ``"risk"``, ``"excess_risk"``, ``"loss"`` or, for labels ±1, ``"error"``.
+    entries, clock, quantity : str
+        What the right panel shows, the clock, and what is drawn on the left, as for `trajectory`.
 
     Examples
     --------

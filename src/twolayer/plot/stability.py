@@ -101,7 +101,7 @@ def plateaus(result: Plateaus, run: xr.Dataset, figure: Figure | None = None, ax
     panel.plot(run.time, run.excess_risk.isel(seed=0), color="#1a1a1a")
     for i, (when, (order, _)) in enumerate(zip(result.learned, result.chain, strict=True)):
         if np.isfinite(when):
-            panel.axvline(when, color=DIRECTIONS[i % len(DIRECTIONS)], lw=1.0, ls=":", label=f"order {order} learned")
+            panel.axvline(when, color=DIRECTIONS[i], lw=1.0, ls=":", label=f"order {order} learned")
     if any(np.isfinite(result.learned)):
         panel.legend()
     panel.set(xlabel="time t = lr·step/N", ylabel="excess risk", yscale="log", xlim=(0, last))

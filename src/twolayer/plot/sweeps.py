@@ -222,7 +222,7 @@ def _curves(ax: Axes, dataset: xr.Dataset, values: xr.DataArray, axes: list[str]
             ms=4,
             lw=1.2,
             capsize=2.5,
-            color=DIRECTIONS[i % len(DIRECTIONS)],
+            color=DIRECTIONS[i],
             label=text or "mean, two standard errors",
         )
     place.label(ax.set_xscale, ax.set_xticks, ax.set_xlabel)
@@ -235,7 +235,7 @@ def _trajectories(ax: Axes, dataset: xr.Dataset, values: xr.DataArray, axes: lis
     time = dataset.time.squeeze([a for a in _swept_dims(dataset) if dataset.sizes.get(a) == 1], drop=True)
     for i, text in enumerate(texts):
         part, clock = (x.isel({axes[0]: i}) if axes else x for x in (values, time))
-        colour = DIRECTIONS[i % len(DIRECTIONS)]
+        colour = DIRECTIONS[i]
         ax.plot(_mean(clock).values, _mean(part).values, color=colour, lw=1.4, label=text or "mean")
     ax.set_xlabel("time  $t = \\mathrm{lr}\\cdot\\mathrm{step}\\,/\\,p$")
 

@@ -8,7 +8,6 @@ Weak recovery: the steps of every run, their medians, and the power law through 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,14 +16,12 @@ from matplotlib.figure import Figure
 from twolayer.analysis.escape import EscapeTime
 from twolayer.analysis.passage_times import Passage
 from twolayer.analysis.population_loss import PopulationLoss
+from twolayer.analysis.recovery import Recovery
+from twolayer.analysis.weak_recovery import WeakRecovery
 from twolayer.numerics.errors import reject
 from twolayer.plot.canvas import canvas, in_house_style
 from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, house_title
-
-if TYPE_CHECKING:
-    from twolayer.analysis.recovery import Recovery
-    from twolayer.analysis.weak_recovery import WeakRecovery
-    from twolayer.task.algorithm import SGD
+from twolayer.task.algorithm import SGD
 
 __all__ = ["passage", "recovery", "weak_recovery"]
 
@@ -213,8 +210,6 @@ def weak_recovery(result: WeakRecovery, figure: Figure | None = None, ax: Axes |
     >>> weak_recovery(found).axes[0].get_xlabel()
     'dimension $d$'
     """
-    from twolayer.analysis.weak_recovery import WeakRecovery
-
     if not isinstance(result, WeakRecovery):
         reject("result", type(result).__name__, "a result of weak_recovery")
     figure, (panel,), whole = canvas(1, (5.4, 3.7), figure, ax)

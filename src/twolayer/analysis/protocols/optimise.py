@@ -200,13 +200,7 @@ def _told(algorithm: SGD) -> str:
 
 
 def length_of(clock: str, horizon: float) -> Options:
-    """The argument of `solve` that ends a run.
-
-    Examples
-    --------
-    >>> length_of("step", 5.0)
-    {'steps': 5}
-    """
+    """The argument of `solve` that ends a run."""
     return {"steps": round(horizon)} if clock == "step" else {clock: horizon}
 
 

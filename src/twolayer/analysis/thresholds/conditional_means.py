@@ -58,14 +58,6 @@ def cross_fitted(
     -------
     array (m, m)
         Symmetric.
-
-    Examples
-    --------
-    >>> from twolayer.analysis.thresholds.label_law import law_of
-    >>> law = law_of("abs(z1)", 0)
-    >>> found = cross_fitted(law, np.zeros((1, 1)), np.eye(1), second_moments, 16, 256, 0)
-    >>> bool(abs(found[0, 0] - 2.0) < 0.01)
-    True
     """
     k, n = law.k, 2**log2_points
     halves = np.concatenate(
