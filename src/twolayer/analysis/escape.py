@@ -43,6 +43,7 @@ from twolayer.analysis.passage_times import Passage, first_passage
 from twolayer.methods.ode import ODE
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject
+from twolayer.numerics.html import card, table
 from twolayer.numerics.statistics import standard_error
 from twolayer.running.solve import solve
 from twolayer.running.support import check_description
@@ -104,9 +105,14 @@ class EscapeTime:
     per_time: float = dataclasses.field(repr=False)
 
     def _repr_html_(self) -> str:
-        from twolayer.analysis.notebook import escape_html
-
-        return escape_html(self)
+        rows = []
+        for name in ("annealed", "quenched", "ode", "corrected", "noisy", "from_zero"):
+            value, word = getattr(self, name), name.replace("_", " ")
+            if value is None:
+                rows.append((word, "", self.missing.get(name, "")))
+            else:
+                rows.append((word, f"{value:.5g}", f"{value * self.per_time:.5g}"))
+        return card("Escape times", table(("", "t = lr·step/p", "steps"), rows))
 
     @property
     def steps(self) -> EscapeTime:

@@ -28,7 +28,7 @@ from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.nodes import vanishes
 from twolayer.numerics.arguments import Array, finite_array
 from twolayer.numerics.errors import InputError, choice, expect, positive_integer, reject, require
-from twolayer.numerics.html import field_summary
+from twolayer.numerics.html import card, curves, field_summary
 from twolayer.numerics.precision import float64
 from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.losses import Loss
@@ -145,19 +145,13 @@ class PopulationLoss:
     engine: Engine
 
     def __repr__(self) -> str:
-        return field_summary(
-            self,
-            (
-                "problem",
-                "information",
-                "growth",
-            ),
-        )
+        return field_summary(self, ("problem", "information", "growth"))
 
     def _repr_html_(self) -> str:
-        from twolayer.analysis.notebook import landscape_html
-
-        return landscape_html(self)
+        m = np.linspace(0.0, 0.995, 60)
+        rows = [("information exponent", str(self.information)), ("growth", f"{self.growth:.4g}")]
+        rows.append(("descends to m = 1", "yes" if self.descends else "no"))
+        return card("Population loss", "", rows, curves(m, [self.phi(m, "series")], ("m", "φ")))
 
     @staticmethod
     def _checked(m: Array) -> np.ndarray:

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from twolayer.analysis.passage_times import first_passage
+from twolayer.analysis.passage_times import crossing_curves, first_passage
 from twolayer.analysis.population_loss import PopulationLoss, critical_alpha, population_loss, sufficient_alpha
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.chain import Chain
 from twolayer.numerics.arguments import Options, Progress
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require
-from twolayer.numerics.html import field_summary
+from twolayer.numerics.html import card, escaped, field_summary
 from twolayer.numerics.random import check_seed
 from twolayer.numerics.statistics import Fraction, Median, median, told, wilson
 from twolayer.running.cost import Cost, cost_of
@@ -141,22 +141,14 @@ class Recovery:
         return self.dim * sufficient_alpha(self.dim, self.information)
 
     def __repr__(self) -> str:
-        return field_summary(
-            self,
-            (
-                "weak",
-                "strong",
-                "thresholds",
-                "dim",
-                "information",
-                "samples",
-            ),
-        )
+        return field_summary(self, ("weak", "strong", "thresholds", "dim", "information", "samples"))
 
     def _repr_html_(self) -> str:
-        from twolayer.analysis.notebook import recovery_html
-
-        return recovery_html(self)
+        weak, strong, descent = (escaped(line.split(": ", 1)[1]) for line in str(self).splitlines())
+        levels = [f"m ≥ {level:g}" for level in self.thresholds]
+        rows = list(zip((*levels, "descent"), (weak, strong, descent), strict=True))
+        picture = crossing_curves((self.weak, self.strong), "samples", ("weak", "strong"))
+        return card("Recovery", "", rows, picture)
 
     def __str__(self) -> str:
         (a, b), (p, q) = self.thresholds, (self.weak_probability, self.strong_probability)

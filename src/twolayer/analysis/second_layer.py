@@ -71,15 +71,7 @@ class SecondLayer:
     excess_per_sample: np.ndarray
 
     def __repr__(self) -> str:
-        return field_summary(
-            self,
-            (
-                "a",
-                "risk",
-                "excess_risk",
-                "excess_per_sample",
-            ),
-        )
+        return field_summary(self, ("a", "risk", "excess_risk", "excess_per_sample"))
 
     def risk_at(self, samples: int) -> np.ndarray:
         """Mean test risk of a fit to so many samples, to first order in 1/n₂.

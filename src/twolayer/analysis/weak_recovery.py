@@ -27,7 +27,7 @@ from twolayer.methods.chain import Chain, tail_of
 from twolayer.methods.vectors import Vectors
 from twolayer.numerics.arguments import End, Options, Progress
 from twolayer.numerics.errors import InputError, choice, positive_integer, reject
-from twolayer.numerics.html import field_summary
+from twolayer.numerics.html import card, curves, field_summary
 from twolayer.numerics.random import check_seed
 from twolayer.numerics.statistics import Fit, Median, median, median_power_law, resolved, told
 from twolayer.running.cost import Cost, cost_of
@@ -147,20 +147,21 @@ class WeakRecovery:
         return None if fit is None else fit.error
 
     def __repr__(self) -> str:
-        return field_summary(
-            self,
-            (
-                "threshold",
-                "dims",
-                "steps",
-                "growth",
-            ),
-        )
+        return field_summary(self, ("threshold", "dims", "steps", "growth"))
 
     def _repr_html_(self) -> str:
-        from twolayer.analysis.notebook import weak_html
-
-        return weak_html(self)
+        rows = [
+            (f"d = {d}", f"T = {m.value:.5g} (95 %: {m.low:.5g} to {m.high:.5g})")
+            for d, m in zip(self.dims, self.medians, strict=True)
+        ]
+        if self.theta is not None:
+            rows.append(("θ", f"{self.theta:.3g} ± {self.theta_error:.2g}"))
+        known = [(d, m.value) for d, m in zip(self.dims, self.medians, strict=True) if math.isfinite(m.value)]
+        picture = ""
+        if len(known) > 1:
+            at, medians = np.log10(np.array(known)).T
+            picture = curves(at, [medians], ("log₁₀ d", "log₁₀ T"), marks=list(zip(at, medians, strict=True)))
+        return card(f"Weak recovery at m = {self.threshold:g}", "", rows, picture)
 
     def __str__(self) -> str:
         rows = [
@@ -169,16 +170,9 @@ class WeakRecovery:
             for dim, m, lost, limit in zip(self.dims, self.medians, self.censored, self.limits, strict=True)
         ]
         fit = self.fit()
-        return "\n".join(
-            [
-                *rows,
-                *(
-                    []
-                    if fit is None
-                    else [f"theta = {fit.slope:.4g} ± {fit.error:.2g}" + (" of T/log d" if self.logarithmic else "")]
-                ),
-            ]
-        )
+        if fit is not None:
+            rows.append(f"theta = {fit.slope:.4g} ± {fit.error:.2g}" + (" of T/log d" if self.logarithmic else ""))
+        return "\n".join(rows)
 
 
 def weak_recovery(
