@@ -26,25 +26,23 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject, require
+from twolayer.numerics.errors import InputError, finite_number, positive_integer, require
 from twolayer.numerics.html import field_summary
 
 __all__ = [
     "LINEAR",
     "RESOLVED",
-    "SMALL",
     "EscapeFormulas",
     "annealed_time",
+    "check_threshold",
     "contraction_of",
     "cross_noise_of",
     "exact_time",
+    "followed_noise",
     "formulas",
     "growth_of",
     "noise_strength_of",
-    "noisy_time",
-    "not_linear",
     "quenched_time",
-    "time_from_zero",
     "too_noisy",
     "unresolved",
 ]
@@ -53,6 +51,13 @@ LINEAR = 10.0  # the linearised formulas are given for p ≥ 2 where T d is at l
 RESOLVED = {"one": 10.0, "several": 50.0}  # and the correction where it is this many times 1 + s
 SMALL = 0.3  # T up to which growth counts as linear where the noise is followed
 STEP = 0.06  # of the integrals on logarithmic scales, which converge geometrically in 1/STEP
+
+
+def check_threshold(threshold: object) -> float:
+    """The level at which a start counts as left, or a direction as found: a number in (0, 1)."""
+    level = finite_number("threshold", threshold, accepted="a number in (0, 1)")
+    require(0 < level < 1, "threshold", threshold, "a number in (0, 1)")
+    return level
 
 
 def contraction_of(p: float, noise: float) -> float:
@@ -172,6 +177,18 @@ def noisy_time(p: float, dim: int, T: float, rho: float, noise: float, quenched:
         return _one_neuron(dim, T, c, rho * noise_strength_of(1, noise))
     noisy = _mean_path(p, dim, T, c, rho, noise, 1.0)
     return noisy if quenched is None else quenched + noisy - annealed_time(p, dim, T, c)
+
+
+def followed_noise(
+    p: float, dim: int, T: float, rho: float, noise: float, quenched: float | None
+) -> tuple[float | None, float | None, dict[str, str]]:
+    """The forms ``noisy`` and ``from_zero``, and why one of them is not given: growth must be linear up to T."""
+    missing = {} if p == 1 else {"from_zero": "it is known for one neuron only"}
+    if T > SMALL:
+        why = f"T = {T:g} is above {SMALL:g}, where growth is no longer linear in m"
+        return None, None, {"noisy": why, "from_zero": why} | missing
+    from_zero = time_from_zero(dim, T, rho, noise) if p == 1 else None
+    return noisy_time(p, dim, T, rho, noise, quenched), from_zero, missing
 
 
 def _one_neuron(dim: int, T: float, c: float, strength: float) -> float:
@@ -318,9 +335,7 @@ def formulas(
     """
     p: float = math.inf if width == math.inf else positive_integer("width", width)
     d, n_b = positive_integer("dim", dim, 2), positive_integer("batch", batch)
-    T = finite_number("threshold", threshold, minimum=0.0, accepted="a number in (0, 1)")
-    if not 0 < T < 1:
-        reject("threshold", threshold, "a number in (0, 1)")
+    T = check_threshold(threshold)
     delta = finite_number("noise", noise, minimum=0.0, accepted="a finite variance Δ ≥ 0")
     largest = 1 / contraction_of(p, delta)
     if rho is not None:
@@ -329,27 +344,22 @@ def formulas(
     value = largest / 2 if rho is None else rho
     c = growth_of(p, delta, value)
     missing: dict[str, str] = {}
-    annealed = quenched = ode = corrected = noisy = from_zero = None
+    annealed = quenched = ode = corrected = None
     if p == 1 or T * d >= LINEAR:
         annealed, quenched = annealed_time(p, d, T, c), quenched_time(p, d, T, c)
     else:
         missing = dict.fromkeys(("annealed", "quenched"), unresolved(T * d))
-    several = "for one neuron only"
     if p == 1:
         ode = exact_time(d, T, value, delta)[0]
     else:
-        missing |= {"ode": f"it is known {several}; escape_time integrates it", "from_zero": f"it is known {several}"}
+        missing["ode"] = "it is known for one neuron only; escape_time integrates it"
     s = value * noise_strength_of(p, delta) / (2 * c)
     why = too_noisy(T * d, s, p)
     if why is None and quenched is not None:
         corrected = (quenched if ode is None else ode) - math.log1p(s) / (2 * c)
     else:
         missing["corrected"] = why or missing["quenched"]
-    if T <= SMALL:
-        noisy = noisy_time(p, d, T, value, delta, quenched)
-        from_zero = time_from_zero(d, T, value, delta) if p == 1 else None
-    else:
-        missing |= {"noisy": not_linear(T), "from_zero": missing.get("from_zero", not_linear(T))}
+    noisy, from_zero, unknown = followed_noise(p, d, T, value, delta, quenched)
     return EscapeFormulas(
         p,
         d,
@@ -366,7 +376,7 @@ def formulas(
         noisy,
         from_zero,
         d / (value * n_b),
-        missing,
+        missing | unknown,
     )
 
 
@@ -376,11 +386,6 @@ def unresolved(scale: float) -> str:
         f"T·d = {scale:.3g} is below {LINEAR:g}: the overlaps between the neurons of a random start alone change "
         "its risk by a fraction 1/d"
     )
-
-
-def not_linear(T: float) -> str:
-    """Why a form that follows the noise is not given at a large threshold."""
-    return f"T = {T:g} is above {SMALL:g}, where growth is no longer linear in m"
 
 
 def too_noisy(scale: float, s: float, p: float) -> str | None:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import math
 
-from twolayer.analysis.escape_formulas import contraction_of, growth_of, noise_strength_of
+from twolayer.analysis.escape_formulas import check_threshold, contraction_of, growth_of, noise_strength_of
 from twolayer.analysis.identical_neurons import drift, excess_risk, learning_time
-from twolayer.numerics.errors import InputError, expect, finite_number, positive_integer, reject
+from twolayer.numerics.errors import InputError, expect, positive_integer, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
 from twolayer.task.scaling import Scaling
@@ -90,7 +90,6 @@ def optimal_lr(problem: Problem, batch: int = 1) -> Scaling:
     >>> optimal_lr(Problem("z1**2", "square", noise=0.3)).coefficient * 12.3
     1.0
     """
-    check_problem(problem)
     return Scaling(problem.p * positive_integer("batch", batch) / (2 * contraction(problem)), -1.0)
 
 
@@ -99,10 +98,8 @@ def admissible_lr(problem: Problem, batch: int = 1) -> tuple[float, Scaling]:
 
     Parameters
     ----------
-    problem : Problem
-        Phase retrieval: ``Problem("z1**2", "square", width=p, noise=Δ)``.
-    batch : int
-        n_b, samples per step.
+    problem, batch : Problem, int
+        As for `optimal_lr`.
 
     Examples
     --------
@@ -126,8 +123,8 @@ def escape_gain(problem: Problem) -> float:
     >>> escape_gain(Problem("z1**2", "square", width=10_000, noise=1.0)).__round__(2)
     4.33
     """
-    many = contraction(problem)
-    return contraction(problem.replace(width=1)) / many
+    check_problem(problem)
+    return contraction_of(1, problem.noise) / contraction_of(problem.p, problem.noise)
 
 
 def learning_lr(problem: Problem, dim: int, threshold: float = 0.99, batch: int = 1) -> Scaling:
@@ -158,9 +155,7 @@ def learning_lr(problem: Problem, dim: int, threshold: float = 0.99, batch: int 
 
     check_problem(problem)
     n, n_b = positive_integer("dim", dim, 2), positive_integer("batch", batch)
-    T = finite_number("threshold", threshold, minimum=0.0, accepted="a number in (0, 1)")
-    if not 0 < T < 1:
-        reject("threshold", threshold, "a number in (0, 1)")
+    T = check_threshold(threshold)
     p, noise = problem.p, problem.noise
 
     def steps(x: float) -> float:

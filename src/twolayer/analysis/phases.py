@@ -262,7 +262,7 @@ class PhaseDiagram:
             steps,
             regime,
             dynamics(mu, delta),
-            self._wrong_sign(mu, delta, theta),
+            self._wrong_sign(mu, rate, theta),
             expandable,
             " ".join(note for note in notes if note),
         )
@@ -291,11 +291,10 @@ class PhaseDiagram:
             return max(1, math.ceil(1 / (2 * gain) - TOLERANCE))
         return max(1, math.ceil(math.log(1 + (self.ell - 2) / (2 * gain), self.ell - 1) - TOLERANCE))
 
-    def _wrong_sign(self, mu: float, delta: float, theta: float | None) -> float | None:
+    def _wrong_sign(self, mu: float, rate: float, theta: float | None) -> float | None:
         """θ from m_0 < 0: the drift m^{ℓ−1} leads to 0 and noise must carry m across, unless one step jumps over."""
         if self.ell % 2 == 0 or self.ell == 1 or theta is None:
             return None
-        rate = max(delta, 0.0) if self.self_interaction == "saturating" else delta
         if theta < TOLERANCE:
             return theta
         return max(theta, ((self.ell - 2) * mu + 2 * (self.ell - 1) * rate) / self.ell)

@@ -349,17 +349,16 @@ def _prepared(
         Q, M = (np.broadcast_to(x, (seeds, 1, 1)) for x in (start.Q, start.M))
         starts = Overlaps(Q, M, dim=dim)
     else:
-        starts = Overlaps.random(problem, dim, seed, seeds, STARTS[choice("start", start, STARTS)])
+        starts = Overlaps.random(problem, dim, seed, seeds, STARTS[start])
     return thresholds, landscape, starts, steps
 
 
 def thresholds_of(threshold: object) -> tuple[float, float]:
     """The thresholds of weak and strong recovery."""
     if not isinstance(threshold, tuple | list | np.ndarray):
-        weak = finite_number(
-            "threshold", threshold, accepted="a number in (0, ½): recovery is weak at η and strong at 1 − η"
-        )
-        require(0 < weak < 0.5, "threshold", threshold, "a number in (0, ½): recovery is weak at η and strong at 1 − η")
+        accepted = "a number in (0, ½): recovery is weak at η and strong at 1 − η"
+        weak = finite_number("threshold", threshold, accepted=accepted)
+        require(0 < weak < 0.5, "threshold", threshold, accepted)
         return weak, 1 - weak
     accepted = "a number in (0, ½), or two values of the overlap, increasing, in (0, 1)"
     try:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from twolayer.analysis.escape_formulas import check_threshold
 from twolayer.analysis.small_overlap import expansion
 from twolayer.gaussian.moments import moments
 from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject
@@ -21,7 +22,7 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
-__all__ = ["RecoverySteps", "check_threshold", "recovery_steps"]
+__all__ = ["RecoverySteps", "recovery_steps"]
 
 
 @dataclass(frozen=True)
@@ -135,11 +136,3 @@ def recovery_steps(
         contracted = 2 / (order * contraction) * math.log1p(ratio)
     unstable = (contraction / (2 * growth)) ** (1 / order) if ell > 2 else 0.0
     return RecoverySteps(ell, steps, contracted, growth, contraction, own, unstable)
-
-
-def check_threshold(threshold: object) -> float:
-    """η of weak recovery, a number in (0, 1)."""
-    eta = finite_number("threshold", threshold, accepted="a number in (0, 1)")
-    if not 0 < eta < 1:
-        reject("threshold", threshold, "a number in (0, 1)")
-    return eta

@@ -97,13 +97,15 @@ def _linear(engine: Engine, Q: Real, M: Real, layers: Real) -> Tree:
     return jax.lax.map(at, (Q, M))
 
 
-def _check(problem: Problem, start: Overlaps) -> None:
+def _checked(problem: Problem, start: Overlaps, ridge: float) -> tuple[Overlaps, float]:
+    """The overlaps of the fields, and ρ."""
     expect(Problem, "problem", problem)
     expect(Overlaps, "start", start)
     check_start(problem, start)
     why = infinite(problem, Loss.of("squared"), 2)
     if why is not None:
         raise InputError(f"Argument `problem` has no ridge fit of finite risk: {why}.")
+    return start.fields(problem.inputs), finite_number("ridge", ridge, minimum=0.0, accepted="a finite number ≥ 0")
 
 
 def _statistics(problem: Problem, Q: np.ndarray, M: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -136,9 +138,7 @@ def fit_second_layer(problem: Problem, start: Overlaps, ridge: float = 0.0) -> S
     >>> fit.a.round(4).tolist(), round(float(fit.risk), 4), round(float(fit.risk_at(1000)), 4)
     ([0.76], 0.6836, 0.6861)
     """
-    _check(problem, start)
-    start = start.fields(problem.inputs)
-    rho = finite_number("ridge", ridge, minimum=0.0, accepted="a finite number ≥ 0")
+    start, rho = _checked(problem, start, ridge)
     lead, p = start.batch, problem.p
     Q, M = start.Q.reshape(-1, p, p), start.M.reshape(-1, p, problem.k)
     K, b, square = _statistics(problem, Q, M)
@@ -213,11 +213,9 @@ def simulate_second_layer(
     >>> bool((risks >= fit_second_layer(Problem("z1**2", "square"), Overlaps([[1.0]], [[0.8]])).risk).all())
     True
     """
-    _check(problem, start)
-    start = start.fields(problem.inputs)
+    start, rho = _checked(problem, start, ridge)
     if start.batch:
         raise InputError(f"Argument `start` must be a single point, but holds {start.batch[0]}.")
-    rho = finite_number("ridge", ridge, minimum=0.0, accepted="a finite number ≥ 0")
     n, p = positive_integer("samples", samples), problem.p
     require(rho > 0 or n > p, "samples", n, f"more than the width {p} where ridge = 0")
     seed, seeds = check_seed(seed), positive_integer("seeds", seeds)

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from twolayer.analysis.escape_formulas import check_threshold
 from twolayer.analysis.passage_times import first_passage
 from twolayer.analysis.phases import phase_diagram
-from twolayer.analysis.recovery_steps import RecoverySteps, check_threshold, recovery_steps
+from twolayer.analysis.recovery_steps import RecoverySteps, recovery_steps
 from twolayer.analysis.small_overlap import expansion
 from twolayer.functions.activation import Activation
 from twolayer.functions.exponents import analyse
@@ -236,21 +237,21 @@ def weak_recovery(
     limits = tuple(_limit(problem, algorithm, size, eta, sign, start, steps) for size in sizes)
     facing = sign if not algorithm.reused or _draws(problem) else "random"
     rows, sums, each = [], [], []
-    parts: list[tuple[Overlaps, Chain | Vectors]] = []
-    for size in sizes:
+    parts: list[tuple[Overlaps, Chain | Vectors, int]] = []
+    for size, limit in zip(sizes, limits, strict=True):
         starts = _starts(problem, size, seeds, seed, facing, start)
         chosen, batch = batch_sums, algorithm.batch_at(size)
         if chosen == "auto" and batch > GAUSSIAN_ABOVE and not algorithm.reused:
             a = problem.a(seed) if starts.a is None else np.atleast_2d(starts.a)[0]
             chosen = "gaussian" if batch > tail_of(problem, algorithm, starts.Q[0], starts.M[0], a) else "exact"
         sums.append("gaussian" if chosen == "gaussian" else "exact")
-        parts.append((starts, Vectors(size) if algorithm.reused else Chain(size, batch_sums=chosen)))
-    tasks = [
-        make_task(problem, algorithm, method, starts, steps=limit, save=1, seed=seed)
-        for (starts, method), limit in zip(parts, limits, strict=True)
+        parts.append((starts, Vectors(size) if algorithm.reused else Chain(size, batch_sums=chosen), limit))
+    work = [
+        (make_task(problem, algorithm, method, starts, steps=limit, save=1, seed=seed), method)
+        for starts, method, limit in parts
     ]
-    check_work([(task, method) for task, (_, method) in zip(tasks, parts, strict=True)], force)
-    for (starts, method), limit in zip(parts, limits, strict=True):
+    check_work(work, force)
+    for starts, method, limit in parts:
         common: Options = {"steps": limit, "seed": seed, "progress": progress, "force": force}
         if per_direction:
             looks = np.unique(np.round(np.geomspace(1, limit, min(LOOKS, limit)))).astype(int)

@@ -6,7 +6,6 @@ Laws such as 0.1/d are drawn at their values where the sweep has one dimension d
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import numpy as np
 import xarray as xr
@@ -109,8 +108,8 @@ def heatmap(
     figure, (ax,), _ = canvas(1, (5.6, 4.2), figure, ax)
     columns, rows = _Axis(dataset, x), _Axis(dataset, y)
     picture = ax.pcolormesh(columns.edges, rows.edges, mean, norm=_norm(mean), cmap="viridis")
-    columns.label(ax.set_xscale, ax.set_xticks, ax.set_xlabel)
-    rows.label(ax.set_yscale, ax.set_yticks, ax.set_ylabel)
+    columns.label(ax, "x")
+    rows.label(ax, "y")
     ax.minorticks_off()
     ax.grid(False)
     lost = int(np.isnan(mean).sum())
@@ -150,17 +149,13 @@ class _Axis:
         ends = np.concatenate([[2 * at[0] - middle[0]], middle, [2 * at[-1] - middle[-1]]])
         return np.exp(ends) if self.log else ends
 
-    def label(
-        self,
-        scale: Callable[[str], object],
-        ticks: Callable[[np.ndarray, list[str]], object],
-        name: Callable[[str], object],
-    ) -> None:
-        """Write the scale, the values and the name."""
+    def label(self, ax: Axes, letter: str) -> None:
+        """Write the scale, the values and the name along x or y."""
         if self.log:
-            scale("log")
-        ticks(self.at, self.texts)
-        name(self.name)
+            ax.set(**{f"{letter}scale": "log"})
+        axis = ax.xaxis if letter == "x" else ax.yaxis
+        axis.set_ticks(self.at, self.texts)
+        axis.set_label_text(self.name)
 
 
 def _wide(values: np.ndarray) -> bool:
@@ -225,7 +220,7 @@ def _curves(ax: Axes, dataset: xr.Dataset, values: xr.DataArray, axes: list[str]
             color=DIRECTIONS[i],
             label=text or "mean, two standard errors",
         )
-    place.label(ax.set_xscale, ax.set_xticks, ax.set_xlabel)
+    place.label(ax, "x")
     ax.minorticks_off()
 
 

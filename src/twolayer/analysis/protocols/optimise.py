@@ -156,15 +156,12 @@ class Optimum:
         many = None if start.batch else seeds
         runs = {
             name: solve(
-                self.problem, algorithm, Chain(dim), start, **self._length(), save=save, seeds=many, seed=seed,
-                progress=progress,
+                self.problem, algorithm, Chain(dim), start, **length_of(self.clock, self.horizon), save=save,
+                seeds=many, seed=seed, progress=progress,
             )
             for name, algorithm in protocols.items()
         }  # fmt: skip
         return contest_of(self._goal, self.problem, runs, dim, self.clock)
-
-    def _length(self) -> Options:
-        return length_of(self.clock, self.horizon)
 
     def __str__(self) -> str:
         known = self._goal.positive and self.constant.value > 0  # what may be negative has no share
@@ -318,9 +315,9 @@ def _forms(over: object, form: str) -> dict[str, str]:
 def _bounds(algorithm: SGD, forms: dict[str, str], bounds: object) -> dict[str, tuple[float, float]]:
     """Bounds of each control relative to its reference; those that were not given are wide."""
     n = algorithm.batch
-    found = {"lr": (LEAST, math.inf), "batch": (1 / n.coefficient if n.exponent == 0 else LEAST, math.inf)}
-    found = {**found, "weight_decay": (0.0, 10.0)}
-    found = {name: found[name] for name in forms}
+    one = 1 / n.coefficient if n.exponent == 0 else LEAST
+    wide = {"lr": (LEAST, math.inf), "batch": (one, math.inf), "weight_decay": (0.0, 10.0)}
+    found = {name: wide[name] for name in forms}
     if bounds is None:
         return found
     given = bounds if isinstance(bounds, Mapping) else dict.fromkeys(forms, bounds)
@@ -535,13 +532,10 @@ class _Task:
         if "batch" not in found.numbers or not self._counts or not math.isfinite(found.value):
             return found
         n, numbers = self.algorithm.batch.coefficient, dict(found.numbers)
-        first = numbers["batch"].copy()
-        top = float(first.max()) if found.shapes["batch"].name == "free" else float(first[0])
-        scale = max(1, round(top * n)) / (top * n)
-        first = (
-            first * scale if found.shapes["batch"].name == "free" else np.concatenate([first[:1] * scale, first[1:]])
-        )
-        numbers["batch"] = first
+        first = numbers["batch"] = numbers["batch"].copy()
+        sizes = first if found.shapes["batch"].name == "free" else first[:1]  # others have a scale, and numbers beside
+        top = float(sizes.max())
+        sizes *= max(1, round(top * n)) / (top * n)
         shapes = {**found.shapes, "batch": dataclasses.replace(found.shapes["batch"], low=first, high=first)}
         rounded = Found(shapes, numbers, search.scanned.value(search.controls(shapes, numbers, search.scanned)))
         return rounded if len(shapes) == 1 else self._better(search.descend(shapes, numbers), rounded)

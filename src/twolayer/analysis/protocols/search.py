@@ -102,9 +102,9 @@ class Search:
                 self.constant = found
             return found.value
 
-        values = [at(x) for x in ([0.0] if name == "weight_decay" and low == 0 else []) + points.tolist()]
         if name == "weight_decay" and low == 0:
-            values = values[1:]
+            at(0.0)
+        values = [at(x) for x in points.tolist()]
         losses = [self.loss(v)[0] if math.isfinite(v) else math.inf for v in values]
         i = int(np.argmin(losses))
         if math.isfinite(losses[i]) and len(points) > 1:

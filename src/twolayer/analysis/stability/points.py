@@ -236,20 +236,24 @@ def fixed_points(
     check_description(problem, algorithm)
     algorithm.check_constant("fixed_points")
     tolerance = finite_number("tolerance", tolerance, minimum=1e-13, accepted="a number from 1e-13 on")
-    run = near if isinstance(near, xr.Dataset) else None
-    starts, times = _stalled(problem, algorithm, run, seed) if run is not None else _given(problem, near)
-    path = None if run is None else _path(problem, run, seed)
+    path = times = None
+    if isinstance(near, xr.Dataset):
+        path, times = _path(problem, near, seed), near.time.values
+        stalled = _stalled(problem, algorithm, path)
+        starts = [Overlaps.unchecked(path.Q[i], path.M[i], problem.P, path.a[i]) for i in stalled]
+        places = [f"from t = {times[i]:.4g}" for i in stalled]
+    else:
+        starts = _given(problem, near)
+        places = [f"from start {i}" for i in range(len(starts))]
     found: list[FixedPoint] = []
     missed: list[str] = []
     monitor = monitor_for(progress)
     monitor.begin("fixed points", float(len(starts)))
     try:
         for i, start in enumerate(starts):
-            flow = Flow.at(problem, algorithm, start)
-            one, why = _fixed(flow, tolerance, path, None if run is None else run.time.values)
-            where = f"from t = {times[i]:.4g}" if run is not None else f"from start {i}"
+            one, why = _fixed(Flow.at(problem, algorithm, start), tolerance, path, times)
             if one is None:
-                missed.append(f"{where}, {why}")
+                missed.append(f"{places[i]}, {why}")
             elif not any(_same(one, other) for other in found):
                 found.append(one)
             monitor.update(i + 1.0)
@@ -257,10 +261,10 @@ def fixed_points(
         raise Interrupted(FixedPoints(found, missed)) from None
     finally:
         monitor.finish()
-    return FixedPoints(sorted(found, key=lambda x: x.time) if run is not None else found, missed)
+    return FixedPoints(found if times is None else sorted(found, key=lambda x: x.time), missed)
 
 
-def _given(problem: Problem, near: object) -> tuple[list[Overlaps], list[float]]:
+def _given(problem: Problem, near: object) -> list[Overlaps]:
     """Starting points as they were given."""
     many = [near] if isinstance(near, Overlaps) else near
     if not isinstance(many, Sequence) or not many or not all(isinstance(x, Overlaps) for x in many):
@@ -268,8 +272,7 @@ def _given(problem: Problem, near: object) -> tuple[list[Overlaps], list[float]]
     other = next((x for x in many if (x.p, x.k) != (problem.p, problem.k)), None)
     if other is not None:
         reject("near", other, f"overlaps of {problem.p} × {problem.k} neurons and directions, like the problem")
-    singles = [one for x in many for one in ([x[i] for i in range(x.batch[0])] if x.batch else [x])]
-    return singles, [math.nan] * len(singles)
+    return [one for x in many for one in ([x[i] for i in range(x.batch[0])] if x.batch else [x])]
 
 
 def _path(problem: Problem, run: xr.Dataset, seed: int) -> Overlap:
@@ -297,12 +300,11 @@ def _path(problem: Problem, run: xr.Dataset, seed: int) -> Overlap:
     return Overlap(Q[keep], M[keep], a[keep])
 
 
-def _stalled(problem: Problem, algorithm: SGD, run: xr.Dataset, seed: int) -> tuple[list[Overlaps], list[float]]:
+def _stalled(problem: Problem, algorithm: SGD, path: Overlap) -> np.ndarray:
     """Where |F| is smaller than at the save points beside, ends included; of many the slowest that lie apart, in order.
 
     A run that has come to rest, or whose noise keeps it moving, has many such points at one place.
     """
-    path = _path(problem, run, seed)
     if not len(path.M):
         raise InputError("Argument `near` must be a run with finite overlaps, but has none.")
     flow = Flow.at(problem, algorithm, Overlaps.unchecked(path.Q[0], path.M[0], problem.P, path.a[0]))
@@ -315,10 +317,7 @@ def _stalled(problem: Problem, algorithm: SGD, run: xr.Dataset, seed: int) -> tu
     for i in lows[np.argsort(speeds[lows], kind="stable")]:
         if all(np.linalg.norm(way[i] - way[j]) > APART * extent for j in chosen):
             chosen.append(int(i))
-    lows = np.sort(chosen[:CANDIDATES])
-    times = np.asarray(run.time.values, float)
-    starts = [Overlaps.unchecked(path.Q[i], path.M[i], problem.P, path.a[i]) for i in lows]
-    return starts, [float(times[i]) for i in lows]
+    return np.sort(chosen[:CANDIDATES])
 
 
 def _fixed(

@@ -71,14 +71,7 @@ def pieces_of(law: LabelLaw) -> MonotonePieces:
 
 
 class LevelSets:
-    """Averages over (ω, y) for one direction without noise.
-
-    Parameters
-    ----------
-    law : LabelLaw
-    order : int
-        Nodes of a panel.
-    """
+    """Averages over (ω, y) for one direction without noise, by panels of ``order`` nodes."""
 
     def __init__(self, law: LabelLaw, order: int = 8) -> None:
         self.law, self.order, self.pieces = law, order, pieces_of(law)
