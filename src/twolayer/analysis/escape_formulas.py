@@ -255,17 +255,13 @@ class EscapeFormulas:
         ρ = d·lr/(p n_b), the one with the fewest steps of the linear escape, and that from which on nothing grows.
     gain : float
         How many times fewer steps than one neuron, each at its best rate.
-    annealed, quenched : float or None
-        Linearised, at the mean of the start and averaged over it.
+    annealed, quenched, noisy, from_zero : float or None
+        As in `EscapeTime`.
     ode : float or None
         The whole ODE, known for one neuron; `twolayer.escape_time` integrates it for several.
     corrected : float or None
         With the shift by the noise of samples, where T d ≫ 1 + s: of ``ode`` for one neuron, of ``quenched`` for
         several.
-    noisy : float or None
-        With the noise of samples at any T d, as long as growth is linear.
-    from_zero : float or None
-        Mean exit time of one neuron that starts exactly at m = 0.
     steps_per_time : float
         d/(ρ n_b).
     missing : dict

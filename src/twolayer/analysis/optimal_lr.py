@@ -90,7 +90,8 @@ def optimal_lr(problem: Problem, batch: int = 1) -> Scaling:
     >>> optimal_lr(Problem("z1**2", "square", noise=0.3)).coefficient * 12.3
     1.0
     """
-    return Scaling(problem.p * positive_integer("batch", batch) / (2 * contraction(problem)), -1.0)
+    check_problem(problem)
+    return Scaling(problem.p * positive_integer("batch", batch) / (2 * contraction_of(problem.p, problem.noise)), -1.0)
 
 
 def admissible_lr(problem: Problem, batch: int = 1) -> tuple[float, Scaling]:
@@ -136,12 +137,8 @@ def learning_lr(problem: Problem, dim: int, threshold: float = 0.99, batch: int 
 
     Parameters
     ----------
-    problem : Problem
-        Phase retrieval: ``Problem("z1**2", "square", width=p, noise=Δ)``.
-    dim : int
-        d.
-    threshold : float
-        T in (0, 1).
+    problem, dim, threshold
+        As for `escape_time`.
     batch : int
         n_b.
 

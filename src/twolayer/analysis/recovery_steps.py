@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from twolayer.analysis.escape_formulas import check_threshold
 from twolayer.analysis.small_overlap import expansion
 from twolayer.gaussian.moments import moments
-from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject
+from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject, require
 from twolayer.running.support import check_description
 from twolayer.task.algorithm import SGD
 from twolayer.task.overlaps import Overlaps
@@ -109,8 +109,7 @@ def recovery_steps(
             f"decay, but got {algorithm!r}."
         )
     m = finite_number("start", dim**-0.5 if start is None else start, accepted=f"a number in (0, {eta})")
-    if not 0 < m < eta:
-        reject("start", start, f"a number in (0, {eta})")
+    require(0 < m < eta, "start", start, f"a number in (0, {eta})")
     found, a, gamma = expansion(problem.target, problem.activation), float(problem.a()[0]), algorithm.lr(dim)
     own = (found.kappa * a**2 if algorithm.loss.name == "squared" else 0.0) - found.tilt * a
     own = gamma * own if algorithm.geometry == "projected" else 0.0

@@ -27,7 +27,7 @@ from twolayer.functions.exponents import analyse
 from twolayer.methods.chain import Chain, tail_of
 from twolayer.methods.vectors import Vectors
 from twolayer.numerics.arguments import End, Options, Progress
-from twolayer.numerics.errors import InputError, choice, positive_integer, reject
+from twolayer.numerics.errors import InputError, choice, positive_integer, reject, require
 from twolayer.numerics.html import card, curves, field_summary
 from twolayer.numerics.random import check_seed
 from twolayer.numerics.statistics import Fit, Median, median, median_power_law, resolved, told
@@ -284,14 +284,7 @@ def _passed(steps: np.ndarray, sizes: np.ndarray, eta: float) -> np.ndarray:
 
 
 def foreseen_recovery(
-    problem: Problem,
-    algorithm: SGD,
-    dim: Sequence[int] | int,
-    *,
-    threshold: float = 0.5,
-    seeds: int = 32,
-    seed: int = 0,
-    sign: str = "positive",
+    problem: Problem, algorithm: SGD, dim: Sequence[int] | int, *, threshold: float, seeds: int, seed: int, sign: str
 ) -> Cost:
     """What `weak_recovery` with these arguments would take: half of the steps after which runs are given up."""
     eta, seeds, sizes = _checked(problem, algorithm, dim, threshold, seeds, sign, "random", "auto")
@@ -317,8 +310,7 @@ def _checked(
     choice("batch_sums", batch_sums, ("auto", "exact", "gaussian"))
     seeds = positive_integer("seeds", seeds)
     sizes = tuple(positive_integer("dim", n, 2) for n in np.atleast_1d(np.asarray(dim, dtype=object)))
-    if not sizes:
-        reject("dim", dim, "at least one dimension")
+    require(len(sizes) > 0, "dim", dim, "at least one dimension")
     if algorithm.loss.student is None:
         raise InputError(
             f"Argument `loss` must be 'squared' or 'correlation', for which it is known where starts are drawn to and "

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from twolayer.gaussian.moments import Moments
-from twolayer.numerics.errors import reject
+from twolayer.numerics.errors import require
 from twolayer.plot.canvas import canvas, in_house_style
 from twolayer.plot.style import house_title
 
@@ -41,8 +41,7 @@ def moments(result: Moments, figure: Figure | None = None, ax: Sequence[Axes] | 
     >>> [ax.get_xlabel() for ax in figure.axes[:3]]
     ['direction $r$', 'neuron $l$', 'neuron $l$']
     """
-    if not isinstance(result, Moments):
-        reject("result", type(result).__name__, "a result of moments")
+    require(isinstance(result, Moments), "result", type(result).__name__, "a result of moments")
     figure, panels, whole = canvas(3, (9.2, 3.1), figure, ax)
     for panel, name in zip(panels, ("psi", "phi", "chi"), strict=True):
         matrix = getattr(result, name)

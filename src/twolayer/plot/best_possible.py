@@ -18,7 +18,7 @@ from twolayer.analysis.thresholds.alpha_c import Thresholds, written
 from twolayer.analysis.thresholds.amp import MessagePassing
 from twolayer.analysis.thresholds.best_possible import BestPossible
 from twolayer.numerics.arguments import Options
-from twolayer.numerics.errors import reject
+from twolayer.numerics.errors import require
 from twolayer.plot.canvas import canvas, in_house_style
 from twolayer.plot.style import DIRECTIONS, GREY
 
@@ -47,8 +47,7 @@ def thresholds(result: Thresholds, figure: Figure | None = None, ax: Axes | None
     >>> len(thresholds(tl.thresholds("z1**2")).axes)
     1
     """
-    if not isinstance(result, Thresholds):
-        reject("result", result, "a result of thresholds")
+    require(isinstance(result, Thresholds), "result", result, "a result of thresholds")
     drawing, (panel,), _ = canvas(1, (5.2, 3.2), figure, ax)
     finite = [s for s in result.staircase if np.isfinite(s.alpha)]
     right = 1.6 * max([s.alpha for s in finite], default=0.0) or 1.0
@@ -100,8 +99,7 @@ def best_possible(result: BestPossible, figure: Figure | None = None, ax: Sequen
     >>> len(best_possible(tl.best_possible("tanh(z1)", [0.5, 1.0], noise=0.1)).axes)
     2
     """
-    if not isinstance(result, BestPossible):
-        reject("result", result, "a result of best_possible")
+    require(isinstance(result, BestPossible), "result", result, "a result of best_possible")
     drawing, (left, right), _ = canvas(2, (8.4, 3.3), figure, ax)
     for branch, look in LOOKS.items():
         if branch not in result.data.branch:  # of an interrupted search
@@ -148,8 +146,7 @@ def best_line(ax: Axes, alphas: object, values: object, label: str = "best possi
     """
     look: Options = {"color": GREY, "ls": "--", "lw": 1.4, "label": label}
     x, y = np.ravel(np.asarray(alphas, float)), np.ravel(np.asarray(values, float))
-    if x.shape != y.shape or not len(x):
-        reject("values", values, "as many numbers as `alphas`")
+    require(x.shape == y.shape and len(x) > 0, "values", values, "as many numbers as `alphas`")
     if len(x) == 1:
         ax.axhline(float(y[0]), **look)
     else:
@@ -171,8 +168,7 @@ def message_passing(result: MessagePassing, figure: Figure | None = None, ax: Ax
     >>> len(message_passing(runs).axes[0].get_lines())
     3
     """
-    if not isinstance(result, MessagePassing):
-        reject("result", type(result).__name__, "a result of BestPossible.simulate")
+    require(isinstance(result, MessagePassing), "result", type(result).__name__, "a result of BestPossible.simulate")
     drawing, (panel,), whole = canvas(1, (5.2, 3.2), figure, ax)
     seeds, length, k = result.path.shape
     for r, colour in zip(range(k), DIRECTIONS, strict=False):

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from twolayer.analysis.population_loss import PopulationLoss
-from twolayer.numerics.errors import reject
+from twolayer.numerics.errors import require
 from twolayer.plot.canvas import canvas, in_house_style
 from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, house_title
 
@@ -41,8 +41,7 @@ def landscape(
     >>> len(landscape(found, step=0.2).axes[1].get_lines())
     3
     """
-    if not isinstance(result, PopulationLoss):
-        reject("result", result, "a result of population_loss")
+    require(isinstance(result, PopulationLoss), "result", result, "a result of population_loss")
     drawing, (left, right), whole = canvas(2, (8.4, 3.3), figure, ax)
     m = np.sin(np.linspace(-1, 1, POINTS) * np.pi / 2) * 0.9999  # φ of kinks is steep near ±1
     left.plot(m, result.phi(m), color=COLOURS["theory"])

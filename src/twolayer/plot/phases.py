@@ -19,7 +19,7 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import Normal, Stroke
 
 from twolayer.numerics.arguments import Options
-from twolayer.numerics.errors import choice, reject
+from twolayer.numerics.errors import choice, reject, require
 from twolayer.plot.canvas import canvas, in_house_style
 from twolayer.plot.style import house_title
 
@@ -74,8 +74,7 @@ def phases(
     2
     """
     planes = PLANES[choice("plane", plane, PLANES)]
-    if not hasattr(diagram, "ell"):
-        reject("diagram", diagram, "a PhaseDiagram")
+    require(hasattr(diagram, "ell"), "diagram", diagram, "a PhaseDiagram")
     if not isinstance(measured, Sequence) or not all(hasattr(point, "theta_error") for point in measured):
         reject("measured", measured, "a list of results of weak_recovery")
     size = (5.2 * len(planes), 4.6 if len(planes) > 1 else 5.0)

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from twolayer.analysis.protocols.contest import Contest
 from twolayer.analysis.protocols.optimise import Optimum
 from twolayer.numerics.arguments import Options
-from twolayer.numerics.errors import reject
+from twolayer.numerics.errors import require
 from twolayer.plot.canvas import canvas, in_house_style
 from twolayer.plot.style import COLOURS, DIRECTIONS, house_title
 
@@ -48,8 +48,7 @@ def optimum(result: Optimum, figure: Figure | None = None, ax: Sequence[Axes] | 
     >>> len(optimum(best).axes)
     2
     """
-    if not isinstance(result, Optimum):
-        reject("result", result, "a result of optimise")
+    require(isinstance(result, Optimum), "result", result, "a result of optimise")
     drawing, (left, right), _ = canvas(2, (8.4, 3.3), figure, ax)
     units, dim = result.path.lr.attrs.get("units") or "", result.start.dim
     # where d is known the rate is a number, and small
@@ -83,8 +82,7 @@ def contest(result: Contest, figure: Figure | None = None, ax: Axes | None = Non
     >>> [label.get_text() for label in drawn.axes[0].get_yticklabels()]
     ['optimum', 'constant: undecided']
     """
-    if not isinstance(result, Contest):
-        reject("result", type(result).__name__, "a result of Optimum.compare")
+    require(isinstance(result, Contest), "result", type(result).__name__, "a result of Optimum.compare")
     drawing, (panel,), whole = canvas(1, (5.6, 1.4 + 0.5 * len(result.values)), figure, ax)
     for row, (name, values) in enumerate(result.values.items()):
         mean, error = result.means[name]

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from twolayer.analysis.stability.plateaus import Plateaus
 from twolayer.analysis.stability.points import FixedPoints
-from twolayer.numerics.errors import reject
+from twolayer.numerics.errors import reject, require
 from twolayer.plot.canvas import canvas, in_house_style
 from twolayer.plot.style import DIRECTIONS, GREY
 
@@ -79,10 +79,8 @@ def plateaus(result: Plateaus, run: xr.Dataset, figure: Figure | None = None, ax
     >>> len(plateaus(tl.stability.plateaus(problem, algorithm, run), run).axes)
     1
     """
-    if not isinstance(result, Plateaus):
-        reject("result", result, "a result of stability.plateaus")
-    if not isinstance(run, xr.Dataset) or "excess_risk" not in run:
-        reject("run", run, "the run that the plateaus are those of")
+    require(isinstance(result, Plateaus), "result", result, "a result of stability.plateaus")
+    require(isinstance(run, xr.Dataset) and "excess_risk" in run, "run", run, "the run that the plateaus are those of")
     drawing, (panel,), _ = canvas(1, (5.2, 3.4), figure, ax)
     last = float(run.time[-1])
     for i, one in enumerate(result):

@@ -23,14 +23,7 @@ def is_staged(dataset: xr.Dataset) -> bool:
 
 
 def draw_stages(
-    left: Axes,
-    right: Axes,
-    dataset: xr.Dataset,
-    colour: str,
-    label: str,
-    style: Options,
-    quantity: str = "risk",
-    clock: str = "time",
+    left: Axes, right: Axes, dataset: xr.Dataset, colour: str, label: str, style: Options, quantity: str, clock: str
 ) -> None:
     """Risk (or another quantity) and overlaps of all seeds against their own clocks."""
     times, seeds = dataset[clock].values, dataset.sizes["seed"]

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
-from twolayer.numerics.errors import InputError, reject
+from twolayer.numerics.errors import InputError, reject, require
 from twolayer.plot.canvas import canvas, in_house_style
 from twolayer.plot.style import DIRECTIONS
 from twolayer.plot.titles import problem_line
@@ -82,10 +82,8 @@ def heatmap(
 
     Parameters
     ----------
-    dataset : xarray.Dataset
-        From `sweep`, or a store read by `load`.
-    of : str, optional
-        The variable; by default exit time or excess risk.
+    dataset, of
+        As for `swept`.
     x, y : str, optional
         The axes; by default the last and the first one of the sweep that have several values.
 
@@ -102,8 +100,7 @@ def heatmap(
     if len(axes) != 2 or "save_point" in values.dims:
         raise InputError(f"Argument `dataset` must have two axes with several values, but has {axes or 'none'}.")
     x, y = x or (axes[0] if y == axes[1] else axes[1]), y or (axes[1] if x == axes[0] else axes[0])
-    if {x, y} != set(axes):
-        reject("x", (x, y), f"the axes of the sweep, {' and '.join(axes)}")
+    require({x, y} == set(axes), "x", (x, y), f"the axes of the sweep, {' and '.join(axes)}")
     mean = _mean(values).transpose(y, x).values
     figure, (ax,), _ = canvas(1, (5.6, 4.2), figure, ax)
     columns, rows = _Axis(dataset, x), _Axis(dataset, y)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from twolayer.functions.exponents import Analysis
 from twolayer.numerics.arguments import Options
-from twolayer.numerics.errors import reject
+from twolayer.numerics.errors import require
 from twolayer.plot.canvas import canvas, in_house_style
 from twolayer.plot.style import DIRECTIONS, GREY
 
@@ -40,8 +40,7 @@ def analysis(result: Analysis, figure: Figure | None = None, ax: Axes | None = N
     >>> [label.get_text() for label in analysis(analyse("z1 + 2*z1*z2")).axes[0].get_xticklabels()]
     ['$z_{1}$', '$z_{1}\\,z_{2}$']
     """
-    if not isinstance(result, Analysis):
-        reject("result", type(result).__name__, "a result of analyse")
+    require(isinstance(result, Analysis), "result", type(result).__name__, "a result of analyse")
     coefficients = [(alpha, c) for alpha, c in result.hermite.items() if any(alpha)]
     shown = sorted(coefficients, key=lambda item: -abs(item[1]))[:MOST]
     shown.sort(key=lambda item: (sum(item[0]), [-n for n in item[0]]))

@@ -18,7 +18,7 @@ from twolayer.analysis.passage_times import Passage
 from twolayer.analysis.population_loss import PopulationLoss
 from twolayer.analysis.recovery import Recovery
 from twolayer.analysis.weak_recovery import WeakRecovery
-from twolayer.numerics.errors import reject
+from twolayer.numerics.errors import require
 from twolayer.plot.canvas import canvas, in_house_style
 from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, house_title
 from twolayer.task.algorithm import SGD
@@ -71,8 +71,7 @@ def passage(
     >>> drawn.axes[0].get_legend_handles_labels()[1][0]
     'annealed, 1.109'
     """
-    if not isinstance(times, EscapeTime):
-        reject("times", type(times).__name__, "a result of escape_time")
+    require(isinstance(times, EscapeTime), "times", type(times).__name__, "a result of escape_time")
     figure, (ax,), whole = canvas(1, (6.8, 3.8), figure, ax)
     known = {name: value for name in LINES if (value := getattr(times, name)) is not None}
     drawn = [np.asarray(x, dtype=float) for x in (law, None if measured is None else measured.reached)]
@@ -143,8 +142,7 @@ def recovery(
     >>> drawn.axes[0].get_ylabel()
     'overlap $m$'
     """
-    if not isinstance(landscape, PopulationLoss):
-        reject("landscape", type(landscape).__name__, "a result of population_loss")
+    require(isinstance(landscape, PopulationLoss), "landscape", type(landscape).__name__, "a result of population_loss")
     panels = 1 if measured is None else 2
     figure, axes, whole = canvas(panels, (4.6 * panels, 3.5), figure, ax)
     left = axes[0]
@@ -210,8 +208,7 @@ def weak_recovery(result: WeakRecovery, figure: Figure | None = None, ax: Axes |
     >>> weak_recovery(found).axes[0].get_xlabel()
     'dimension $d$'
     """
-    if not isinstance(result, WeakRecovery):
-        reject("result", type(result).__name__, "a result of weak_recovery")
+    require(isinstance(result, WeakRecovery), "result", type(result).__name__, "a result of weak_recovery")
     figure, (panel,), whole = canvas(1, (5.4, 3.7), figure, ax)
     dims, runs = np.array(result.dims, dtype=float), result.steps
     shown = np.broadcast_to(BESIDE * dims[:, None], runs.shape)

@@ -27,7 +27,7 @@ from twolayer.equations.state import Overlap
 from twolayer.methods.giant import GiantSteps
 from twolayer.methods.map import Map
 from twolayer.methods.ode import ODE
-from twolayer.numerics.errors import InputError, Refused, reject
+from twolayer.numerics.errors import InputError, Refused, reject, require
 from twolayer.numerics.types import Number, Real, Tree
 from twolayer.pure import Mean, MeanAverages, VectorField, averages, mean_step, vector_field
 from twolayer.task.algorithm import SGD
@@ -236,8 +236,7 @@ def course_of(
         return ControlledRun(problem, objective, way, mean, np.linspace(0.0, horizon, 2 * steps + 1))
     if not isinstance(method, GiantSteps | Map):
         reject("method", method, "ODE(), GiantSteps() or Map(dim), whose runs have derivatives")
-    if clock != "step":
-        reject("clock", clock, "'step' for a method that takes steps")
+    require(clock == "step", "clock", clock, "'step' for a method that takes steps")
     reason = method.objection(problem, algorithm)
     if reason is not None:
         raise Refused(type(method).__name__, reason)

@@ -277,15 +277,13 @@ def optimise(
     algorithm.check_constant("optimise")
     forms = _forms(over, form)
     method = ODE() if method is None else method
-    if not isinstance(method, Method):
-        reject("method", method, "ODE(), GiantSteps() or Map(dim)")
+    require(isinstance(method, Method), "method", method, "ODE(), GiantSteps() or Map(dim)")
     clock = choice("clock", ("step" if method.stepwise else "alpha") if clock is None else clock, CLOCKS)
     horizon = finite_number("horizon", horizon, minimum=0.0, accepted="a positive number")
     require(horizon > 0, "horizon", horizon, "a positive number")
     require(clock != "step" or horizon == round(horizon), "horizon", horizon, "a whole number of steps")
     seed = check_seed(seed)
-    if not isinstance(start, Overlaps):
-        reject("start", start, "Overlaps, such as Overlaps.random(problem, dim=1000)")
+    require(isinstance(start, Overlaps), "start", start, "Overlaps, such as Overlaps.random(problem, dim=1000)")
     check_start(problem, start)
     goal = objective_of(objective, start)
     limits = _bounds(algorithm, forms, bounds)
@@ -479,8 +477,7 @@ class _Task:
 
     def _free(self, search: Search, state: Options, moving: list[str]) -> None:
         """Free functions from several first guesses, then finer ones."""
-        levels = [n for n in (self.pieces // 8, self.pieces // 4, self.pieces // 2, self.pieces) if n >= 2]
-        levels = levels or [self.pieces]
+        levels = [n for n in (self.pieces // 8, self.pieces // 4, self.pieces // 2) if n >= 2] + [self.pieces]
         base, rng = state["constant"], np.random.default_rng(self.seed)
 
         def refined(n: int, guess: Found, noise: float = 0.0) -> Found:

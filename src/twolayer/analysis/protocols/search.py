@@ -62,12 +62,12 @@ class Search:
         decay = float(numbers["weight_decay"][0]) if "weight_decay" in shapes else self.decay
         return Controls(at.get("lr", 1.0), at.get("batch", 1.0), decay)
 
-    def spend(self, cost: int = 1) -> None:
+    def spend(self) -> None:
         """Count an evaluation."""
         if self.count >= self.budget:
             self.spent = True
             raise Spent
-        self.count += cost
+        self.count += 1
         self.monitor.update(float(self.count))
 
     def value(self, shapes: dict[str, CurveForm], numbers: dict[str, np.ndarray]) -> float:

@@ -19,7 +19,7 @@ from twolayer.analysis.stability.linear import SINGULAR, Flow
 from twolayer.analysis.stability.newton import settle
 from twolayer.equations.state import Overlap
 from twolayer.numerics.arguments import Progress
-from twolayer.numerics.errors import InputError, Interrupted, Refused, finite_number, positive_integer, reject
+from twolayer.numerics.errors import InputError, Interrupted, Refused, finite_number, positive_integer, reject, require
 from twolayer.numerics.html import card, matrix, table
 from twolayer.numerics.precision import float64
 from twolayer.running.progress import monitor_for
@@ -96,8 +96,8 @@ class FixedPoint:
             Which eigenvalue, counted from the one with the largest real part.
         """
         number = positive_integer("number", number, 0)
-        if number >= len(self.eigenvalues):
-            reject("number", number, f"less than {len(self.eigenvalues)}, the number of eigenvalues")
+        count = len(self.eigenvalues)
+        require(number < count, "number", number, f"less than {count}, the number of eigenvalues")
         v = self._vectors[:, number]
         v = v / v[np.abs(v).argmax()]
         return self._flow.direction(v if np.abs(v.imag).max() > 1e-9 else v.real)
@@ -286,8 +286,7 @@ def _path(problem: Problem, run: xr.Dataset, seed: int) -> Overlap:
             "a run does not hold how the target lies in the blocks of the inputs: give overlaps in blocks",
         )
     seed = positive_integer("seed", seed, 0)
-    if seed >= run.sizes["seed"]:
-        reject("seed", seed, f"less than {run.sizes['seed']}, the number of runs")
+    require(seed < run.sizes["seed"], "seed", seed, f"less than {run.sizes['seed']}, the number of runs")
     one = run.isel(seed=seed)
     Q, M = one.Q.values, one.M.values
     if M.shape[-2:] != (problem.p, problem.k):

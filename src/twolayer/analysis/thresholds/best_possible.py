@@ -28,7 +28,7 @@ from twolayer.analysis.thresholds.prediction_error import mmse_of
 from twolayer.analysis.thresholds.state_evolution import FULL, StateEvolution
 from twolayer.functions.target import Target, TargetLike
 from twolayer.numerics.arguments import Array, Progress
-from twolayer.numerics.errors import Interrupted, reject
+from twolayer.numerics.errors import Interrupted, reject, require
 from twolayer.numerics.statistics import standard_error
 from twolayer.running.progress import monitor_for
 
@@ -150,16 +150,10 @@ def best_possible(
 
     Parameters
     ----------
-    target : str or callable or Target
-        As for `Problem`; the rows of W* are taken as orthonormal.
+    target, noise, directions, progress
+        As for `thresholds`.
     alphas : float or sequence of float
         n/d, positive.
-    noise : float
-        Δ, the variance of the labels' noise.
-    directions : int, optional
-        k, for a callable.
-    progress : bool, optional
-        As in `solve`.
 
     Examples
     --------
@@ -184,8 +178,7 @@ def _checked(alphas: Array) -> np.ndarray:
         grid = np.unique(np.asarray(alphas, dtype=float).ravel())
     except (TypeError, ValueError):
         reject("alphas", alphas, accepted)
-    if not len(grid) or not (np.isfinite(grid) & (grid > 0)).all():
-        reject("alphas", alphas, accepted)
+    require(len(grid) > 0 and bool((np.isfinite(grid) & (grid > 0)).all()), "alphas", alphas, accepted)
     return grid
 
 

@@ -47,7 +47,6 @@ class Curve:
     q: np.ndarray
     alpha: np.ndarray  # α(0⁺) first
     gain: np.ndarray  # ∫_0^q E[g_out²]
-    trivial: bool  # whether anything is seen at every α > 0
     error: float  # of α(q), relative: the change when the points of the table are doubled
     _rate: ArrayFunction
 
@@ -166,7 +165,7 @@ def curve_of(law: LabelLaw, tick: Callable[[float], None] = lambda share: None) 
         slope[-1] = slope[-2]  # the integral diverges here, and nobody asks for it
         alpha = np.where(np.abs(alpha * sharp - 1) < 10 * table.error, 1 / sharp, alpha)  # no folds from rounding
     gain = np.asarray(cumulative_simpson(slope, dx=dense[1], initial=0.0))
-    return Curve(q, alpha, gain, trivial, table.error, rate)
+    return Curve(q, alpha, gain, table.error, rate)
 
 
 class _Table:
