@@ -74,13 +74,7 @@ class SecondLayer:
         return field_summary(self, ("a", "risk", "excess_risk", "excess_per_sample"))
 
     def risk_at(self, samples: int) -> np.ndarray:
-        """Mean test risk of a fit to so many samples, to first order in 1/n₂.
-
-        Parameters
-        ----------
-        samples : int
-            n₂.
-        """
+        """Mean test risk of a fit to n₂ = ``samples``, to first order in 1/n₂."""
         n = positive_integer("samples", samples)
         require(n > self.a.shape[-1], "samples", n, f"more than the width {self.a.shape[-1]}")
         return np.asarray(self.risk + self.excess_per_sample / n)
@@ -202,10 +196,6 @@ def simulate_second_layer(
         Number of fits, and the seed of their samples.
     force : bool
         As for `solve`.
-
-    Returns
-    -------
-    array (seeds,)
 
     Examples
     --------

@@ -213,7 +213,7 @@ def trajectory(
             times = dataset[clock].values
             _band(left, times, dataset[quantity].values, colour, _label(dataset), **style)
             if quantity == "risk":
-                _training(left, times, dataset, colour, _label(dataset))
+                _training(left, times, dataset, _label(dataset), color=colour)
             _curves(right, times, curves, style)
         for line in left.get_lines():
             if line.get_gid() is None:
@@ -227,12 +227,11 @@ def trajectory(
     return figure
 
 
-def _training(ax: Axes, times: np.ndarray, dataset: xr.Dataset, colour: str, label: str) -> None:
+def _training(ax: Axes, times: np.ndarray, dataset: xr.Dataset, label: str, **line: Any) -> None:
     """The risk on the samples that are trained on, where they are reused."""
     if "train_risk" in dataset:
-        ax.plot(
-            times, dataset.train_risk.values.mean(0), color=colour, ls=(0, (1, 1)), lw=1.4, label=f"{label}: training"
-        )
+        look = {"ls": (0, (1, 1)), "lw": 1.4, **line}
+        ax.plot(times, dataset.train_risk.values.mean(axis=0), label=f"{label}: training", **look)
 
 
 def _curves(ax: Axes, times: np.ndarray, curves: list[tuple[str, np.ndarray]], style: Options) -> None:
@@ -330,7 +329,7 @@ def compare(
         times, marks = results[name][clock].values, _marks(i, results[name].sizes["time"])
         _band(left, times, results[name][quantity].values, colours[name], labels[name], **marks)
         if quantity == "risk":
-            _training(left, times, results[name], colours[name], labels[name])
+            _training(left, times, results[name], labels[name], color=colours[name])
         for r, (entry, values) in enumerate(shown[name]):
             # with several entries colours tell these, so dashes and markers have to tell the simulations
             colour = colours[name] if count == 1 else DIRECTIONS[_number(entry, r)]
@@ -339,9 +338,8 @@ def compare(
         times = results[name][clock].values
         line: Options = {"color": COLOURS["theory"], "ls": THEORY_LINES[i % 3], "lw": 1.4, "zorder": 5}
         left.plot(times, results[name][quantity].values.mean(axis=0), label=labels[name], **line)
-        if quantity == "risk" and "train_risk" in results[name]:
-            training = results[name].train_risk.values.mean(axis=0)
-            left.plot(times, training, label=f"{labels[name]}: training", **{**line, "lw": 0.9})
+        if quantity == "risk":
+            _training(left, times, results[name], labels[name], **{**line, "lw": 0.9})
         for j, (_, values) in enumerate(shown[name]):
             right.plot(times, values.mean(axis=0), label=labels[name] if j == 0 and count > 1 else None, **line)
     _risk_axis(left, reference, quantity)

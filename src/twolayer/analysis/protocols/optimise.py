@@ -135,16 +135,9 @@ class Optimum:
     def compare(self, dim: int, seeds: int = 64, seed: int = 0, progress: Progress = None) -> Contest:
         """Run optimum, best constant and best named schedule by the exact chain at a finite d, and say who wins.
 
-        All protocols have the same random numbers, and differences are taken seed by seed.
-
-        Parameters
-        ----------
-        dim : int
-            d.
-        seeds : int
-            How many runs of each; where there are several starts, as many as these.
-        seed : int
-        progress : bool, optional
+        All protocols have the same random numbers, and differences are taken seed by seed. ``dim`` is d; ``seeds`` are
+        the runs of each protocol, where there are several starts as many as these; ``seed`` and ``progress`` are those
+        of `solve`.
         """
         dim = positive_integer("dim", dim)
         seeds = positive_integer("seeds", seeds, 2)

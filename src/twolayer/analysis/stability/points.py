@@ -64,8 +64,8 @@ class FixedPoint:
     >>> import twolayer as tl
     >>> problem, algorithm = tl.Problem("He2(z1)", "He2", noise=0.2), tl.SGD(lr="0.05/d", geometry="projected")
     >>> point = tl.fixed_points(problem, algorithm, near=tl.Overlaps([[1.0]], [[0.0]]))[0]
-    >>> point.unstable, round(point.rate, 6), round(point.excess_risk, 6)
-    (1, 2.78, 2.0)
+    >>> point.unstable, round(point.rate, 6), round(point.excess_risk, 6), round(point.lasts(10_000), 3)
+    (1, 2.78, 2.0, 1.657)
     """
 
     overlaps: Overlaps
@@ -88,12 +88,7 @@ class FixedPoint:
     def mode(self, number: int = 0) -> Overlap:
         """The eigenvector that belongs to an eigenvalue, as changes Q (p, p), M (p, k) and a (p,).
 
-        Its largest entry is 1. Number 0 is the way out of a saddle.
-
-        Parameters
-        ----------
-        number : int
-            Which eigenvalue, counted from the one with the largest real part.
+        Its largest entry is 1. The ``number`` counts from the largest real part: 0 is the way out of a saddle.
         """
         number = positive_integer("number", number, 0)
         count = len(self.eigenvalues)
@@ -103,25 +98,9 @@ class FixedPoint:
         return self._flow.direction(v if np.abs(v.imag).max() > 1e-9 else v.real)
 
     def lasts(self, dim: float, constant: float = 0.0) -> float:
-        """The time log(d)/(2κ) + constant that a run spends here; infinite where nothing leads away.
+        """The time log(d)/(2κ) + constant that a run with d = ``dim`` spends here; infinite where nothing leads away.
 
-        The constant depends on the start and on what counts as the end; `stability.plateaus` measures it.
-
-        Parameters
-        ----------
-        dim : float
-            d.
-        constant : float
-            What is added; 0 by default.
-
-        Examples
-        --------
-        >>> import twolayer as tl
-        >>> problem = tl.Problem("He2(z1)", "He2", noise=0.2)
-        >>> algorithm = tl.SGD(lr="0.05/d", geometry="projected")
-        >>> point = tl.fixed_points(problem, algorithm, near=tl.Overlaps([[1.0]], [[0.0]]))[0]
-        >>> round(point.rate, 6), round(point.lasts(10_000), 3)
-        (2.78, 1.657)
+        The ``constant`` depends on the start and on what counts as the end; `stability.plateaus` measures it.
         """
         dim = finite_number("dim", dim, minimum=1.0, accepted="a dimension, a number from 1 on")
         return math.log(dim) / (2 * self.rate) + constant if self.unstable else math.inf
