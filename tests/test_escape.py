@@ -249,6 +249,13 @@ def test_bad_input(change: dict[str, object], words: str) -> None:
         tl.escape_time(**arguments)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("threshold", [0.0, 1.0, 2.0, float("nan")])
+def test_the_law_of_passages_is_that_of_a_threshold_in_the_unit_interval(threshold: float) -> None:
+    """At T = 0 the logarithm of a negative number would stand for every fifth start of three neurons."""
+    with pytest.raises(tl.InputError, match="threshold"):
+        tl.escape.passage_law(phase(3), projected(0.05), 100, threshold)
+
+
 def test_he2_is_the_same_problem() -> None:
     one = tl.escape_time(phase(1, 0.1), projected(0.05), 1000, 0.1)
     two = tl.escape_time(tl.Problem("He2(z1)", "He2", noise=0.1), projected(0.05), 1000, 0.1)

@@ -64,4 +64,7 @@ def _one(dataset: xr.Dataset, name: str) -> list[tuple[str, np.ndarray]]:
         chosen = [(j, l) for j in range(shape[0]) for l in range(j, shape[1])]
     else:
         chosen = [(i,) for i in range(shape[0])]
-    return [(letter + ",".join(str(i + 1) for i in index), np.asarray(values[:, :, *index])) for index in chosen]
+    flat = values.reshape(*values.shape[:2], -1)
+    places = [np.ravel_multi_index(index, shape) for index in chosen]
+    names = [letter + ",".join(str(i + 1) for i in index) for index in chosen]
+    return [(name, flat[:, :, place]) for name, place in zip(names, places, strict=True)]
