@@ -1,8 +1,9 @@
 """Figures of runs: the risk (or loss, or error) on the left, the overlaps on the right, against any of the clocks.
 
 Theory is a line in ink. A simulation is the mean over its seeds with a band that holds the central 80 % of them. What
-is not positive is a gap on a logarithmic axis, and save points in geometric progression have a logarithmic clock. Runs
-in stages have no common clock: their seeds are drawn one by one (stages.py).
+is not positive is a gap on a logarithmic axis, and save points in geometric progression have a logarithmic clock. Seeds
+of a run in stages leave them at steps of their own, so that there is no common time at which a mean could be taken:
+each is drawn along its own clock, with a mark where it goes on to the next stage.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from twolayer.numerics.errors import InputError, choice
 from twolayer.numerics.foreign_files import reading
 from twolayer.plot.canvas import canvas, in_house_style
 from twolayer.plot.entries import curves_of, symbol
-from twolayer.plot.stages import draw_stages, is_staged
 from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, house_style, house_title, positive
 from twolayer.plot.titles import algorithm_line, problem_line
 from twolayer.running.comparison import Comparison
@@ -46,6 +46,7 @@ CLOCKS = {
 }
 THEORY_LINES = ("--", ":", "-.")
 SIMULATION_LINES = ("-", "-.", ":")
+FAINT = 3.0  # seeds of a run in stages that can be told apart; of more, each is drawn fainter
 
 
 def _told(dataset: xr.Dataset) -> Json:
@@ -132,7 +133,7 @@ def _risk_axis(ax: Axes, dataset: xr.Dataset, quantity: str) -> None:
     ax.set_ylabel(quantity.replace("_", " "))
     bands = any(isinstance(collection, PolyCollection) for collection in ax.collections)
     notes = [f"bands: {BAND[1] - BAND[0]:.0%} of the seeds"] if bands else []
-    if is_staged(dataset):
+    if "stage" in dataset.coords:
         notes.append("dots: the end of a stage")
     ax.legend(title="\n".join(notes) or None, title_fontsize=8, alignment="left")
 
@@ -207,8 +208,9 @@ def trajectory(
         colour = COLOURS.get(_word(dataset), COLOURS["other"])
         number = len({line.get_gid() for line in left.get_lines() if str(line.get_gid()).startswith("result")})
         style: Options = {"ls": LINES[number % 4]} if number else {}
-        if is_staged(dataset):
-            draw_stages(left, right, dataset, colour, _label(dataset), style, quantity, clock)
+        if "stage" in dataset.coords:
+            _stages(left, dataset, clock, [(dataset[quantity].values, colour, _label(dataset))], style)
+            _stages(right, dataset, clock, _coloured(curves), style)
         else:
             times = dataset[clock].values
             _band(left, times, dataset[quantity].values, colour, _label(dataset), **style)
@@ -234,14 +236,32 @@ def _training(ax: Axes, times: np.ndarray, dataset: xr.Dataset, label: str, **li
         ax.plot(times, dataset.train_risk.values.mean(axis=0), label=f"{label}: training", **look)
 
 
+def _stages(
+    ax: Axes, dataset: xr.Dataset, clock: str, curves: list[tuple[np.ndarray, str, str]], style: Options
+) -> None:
+    """Values, colours and names of curves, every seed along its own clock."""
+    times, seeds, stage = dataset[clock].values, dataset.sizes["seed"], dataset.stage.values
+    ends = np.flatnonzero(stage[1:] > stage[:-1])  # last save points of all stages but the last
+    line: Options = {"lw": 1.0, "alpha": max(0.15, min(1.0, FAINT / seeds)), **style}
+    for values, colour, name in curves:
+        for i in range(seeds):
+            ax.plot(times[i], values[i], color=colour, label=None if i else name, **line)
+        if len(ends):
+            ax.scatter(times[:, ends], values[:, ends], s=14, color=colour, zorder=4)
+
+
+def _coloured(curves: list[tuple[str, np.ndarray]]) -> list[tuple[np.ndarray, str, str]]:
+    """Entries with their colours, one for each direction or for each entry of Q, and their symbols."""
+    return [(values, DIRECTIONS[_number(name, i)], symbol(name)) for i, (name, values) in enumerate(curves)]
+
+
 def _curves(ax: Axes, times: np.ndarray, curves: list[tuple[str, np.ndarray]], style: Options) -> None:
-    """Every entry: bands of a few, thin lines of many; one colour for each direction, or for each entry of Q."""
-    for i, (name, values) in enumerate(curves):
-        colour = DIRECTIONS[_number(name, i)]
+    """Every entry: bands of a few, thin lines of many."""
+    for values, colour, name in _coloured(curves):
         if len(curves) > MANY:
-            ax.plot(times, values.mean(axis=0), color=colour, lw=0.8, label=symbol(name), **style)
+            ax.plot(times, values.mean(axis=0), color=colour, lw=0.8, label=name, **style)
         else:
-            _band(ax, times, values, colour, symbol(name), **style)
+            _band(ax, times, values, colour, name, **style)
 
 
 def _number(name: str, i: int) -> int:
