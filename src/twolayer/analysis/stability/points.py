@@ -135,12 +135,7 @@ class FixedPoints(list[FixedPoint]):
     points : sequence of FixedPoint
         The list itself.
     missed : sequence of str
-        What became of the starting points that led to no fixed point.
-
-    Attributes
-    ----------
-    missed : list of str
-        What became of the starting points that led to no fixed point.
+        What became of the starting points that led to no fixed point; an attribute, too.
 
     Examples
     --------
