@@ -22,12 +22,10 @@ from twolayer.task.scaling import Scaling
 
 __all__ = [
     "admissible_lr",
-    "contraction",
     "escape_gain",
     "growth_rate",
     "learning_lr",
     "noise_gain",
-    "noise_strength",
     "optimal_lr",
     "stationary_risk",
 ]
@@ -52,18 +50,6 @@ def check_problem(problem: Problem) -> None:
         )
 
 
-def contraction(problem: Problem) -> float:
-    """C_p = 1 + 1/p + 4/p² + Δ/2."""
-    check_problem(problem)
-    return contraction_of(problem.p, problem.noise)
-
-
-def noise_strength(problem: Problem) -> float:
-    """V_p = 4 (10 − 6/p + 8/p² + Δ): variance of the increments of one m_j at m = 0, in units of lr/p."""
-    check_problem(problem)
-    return noise_strength_of(problem.p, problem.noise)
-
-
 def growth_rate(problem: Problem, rho: float) -> float:
     """Rate c = 4 (1 − ρ C_p) at which the overlaps grow, with ρ = d·lr/(p n_b)."""
     check_problem(problem)
@@ -72,7 +58,7 @@ def growth_rate(problem: Problem, rho: float) -> float:
 
 def noise_gain(problem: Problem, rho: float) -> float:
     """The s = ρ V_p/(2c) by which the noise of single samples multiplies the variance of the start, less one."""
-    return rho * noise_strength(problem) / (2 * growth_rate(problem, rho))
+    return rho * noise_strength_of(problem.p, problem.noise) / (2 * growth_rate(problem, rho))
 
 
 def optimal_lr(problem: Problem, batch: int = 1) -> Scaling:
@@ -233,7 +219,7 @@ def require_growth(problem: Problem, algorithm: SGD, rho: float) -> float:
     """c, or an error that says which learning rates are admissible."""
     c = growth_rate(problem, rho)
     if c <= 0:
-        high = 1 / contraction(problem)
+        high = 1 / contraction_of(problem.p, problem.noise)
         raise InputError(
             f"Argument `lr` must satisfy d·lr/(p·n_b) < {high:.4g} for the overlap to grow, but {algorithm.lr} with "
             f"batch {algorithm.batch} and p = {problem.p} gives {rho:.4g}; optimal_lr(problem) is half the largest."
