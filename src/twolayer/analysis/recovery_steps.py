@@ -111,8 +111,7 @@ def recovery_steps(
     m = finite_number("start", dim**-0.5 if start is None else start, accepted=f"a number in (0, {eta})")
     require(0 < m < eta, "start", start, f"a number in (0, {eta})")
     found, a, gamma = expansion(problem.target, problem.activation), float(problem.a()[0]), algorithm.lr(dim)
-    own = (found.kappa * a**2 if algorithm.loss.name == "squared" else 0.0) - found.tilt * a
-    own = gamma * own if algorithm.geometry == "projected" else 0.0
+    own = gamma * found.self_interaction(algorithm.loss.name, a) if algorithm.geometry == "projected" else 0.0
     ell, drift = found.ell, found.drift * a
     if ell % 2:
         drift = abs(drift)  # towards the target for one sign of m_0, which is the one meant

@@ -34,9 +34,9 @@ class Expansion:
     kappa: float  # E[λ σ σ']
     tilt: float  # r(0), which a target with E[y] ≠ 0 adds
 
-    def self_interaction(self, loss: str) -> float:
+    def self_interaction(self, loss: str, a: float = 1.0) -> float:
         """κ of a step projected back to the sphere: 1 − γκ multiplies the neuron's own direction."""
-        return (self.kappa if loss == "squared" else 0.0) - self.tilt
+        return (self.kappa * a**2 if loss == "squared" else 0.0) - self.tilt * a
 
 
 def expansion(target: TargetLike, activation: ActivationLike, directions: int | None = None) -> Expansion:
