@@ -13,7 +13,8 @@ from scipy import special
 import twolayer as tl
 from twolayer import d
 from twolayer.analysis.escape import resolved_threshold
-from twolayer.analysis.optimal_lr import contraction, growth_rate, noise_gain, noise_strength
+from twolayer.analysis.escape_formulas import contraction_of, noise_strength_of
+from twolayer.analysis.optimal_lr import growth_rate, noise_gain
 from twolayer.cli import main
 
 
@@ -28,7 +29,7 @@ def projected(gamma: float, batch: int = 1) -> tl.SGD:
 @pytest.mark.parametrize(("p", "noise", "batch"), [(1, 0.0, 1), (1, 0.7, 3), (2, 0.3, 1), (5, 0.0, 2), (20, 1.0, 1)])
 def test_growth_rate_is_that_of_the_ode(p: int, noise: float, batch: int) -> None:
     """d log m/dt at m → 0, Q = I."""
-    problem, gamma = phase(p, noise), 0.3 * p * batch / contraction(phase(p, noise))
+    problem, gamma = phase(p, noise), 0.3 * p * batch / contraction_of(p, noise)
     tiny = 1e-6 * np.ones((p, 1))
     result = tl.solve(problem, projected(gamma, batch), tl.ODE(), tl.Overlaps(np.eye(p), tiny), time=0.1, save=1)
     measured = np.log(result.M.values[0, -1, 0, 0] / 1e-6) / 0.1
@@ -45,7 +46,7 @@ def test_noise_strength_is_the_variance_of_one_step(p: int) -> None:
     problem = phase(p, 0.3)
     with jax.enable_x64(True):
         sigma = spread_of(problem, projected(0.1))(np.eye(p), np.zeros((p, 1)), np.ones(p), 0.3, 0.1)
-    assert float(sigma[0, 0]) == pytest.approx(noise_strength(problem), rel=1e-12)
+    assert float(sigma[0, 0]) == pytest.approx(noise_strength_of(p, 0.3), rel=1e-12)
 
 
 def test_optimal_rate_minimises_the_steps() -> None:
@@ -99,8 +100,8 @@ def test_wide_networks_against_the_ode_at_a_small_threshold() -> None:
 def test_limits_of_the_quenched_formula() -> None:
     """d → ∞: quenched − annealed → [log(p/2) − ψ(p/2)]/(2c); Δ → 0 and p → ∞ are smooth."""
     for p in (1, 10):
-        times = tl.escape_time(phase(p), projected(0.1 * p / contraction(phase(p))), 10**6, 0.02)
-        c = growth_rate(phase(p), 0.1 / contraction(phase(p)))
+        times = tl.escape_time(phase(p), projected(0.1 * p / contraction_of(p, 0.0)), 10**6, 0.02)
+        c = growth_rate(phase(p), 0.1 / contraction_of(p, 0.0))
         gap = (np.log(p / 2) - special.digamma(p / 2)) / (2 * c)
         assert times.quenched - times.annealed == pytest.approx(gap, abs=4.5 * times.quenched_error + 2e-3)
     clean = tl.escape_time(phase(1), projected(0.05), 10**4, 0.1)
@@ -247,6 +248,13 @@ def test_bad_input(change: dict[str, object], words: str) -> None:
     arguments = {"problem": phase(), "algorithm": projected(0.05), "dim": 1000, "threshold": 0.1} | change
     with pytest.raises(tl.InputError, match=words):
         tl.escape_time(**arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("threshold", [0.0, 1.0, 2.0, float("nan")])
+def test_the_law_of_passages_is_that_of_a_threshold_in_the_unit_interval(threshold: float) -> None:
+    """At T = 0 the logarithm of a negative number would stand for every fifth start of three neurons."""
+    with pytest.raises(tl.InputError, match="threshold"):
+        tl.escape.passage_law(phase(3), projected(0.05), 100, threshold)
 
 
 def test_he2_is_the_same_problem() -> None:

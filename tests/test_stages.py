@@ -93,6 +93,10 @@ def test_stages_are_drawn_seed_by_seed(staged, tmp_path: Path) -> None:  # type:
     (marks,) = left.collections
     np.testing.assert_allclose(marks.get_offsets(), np.stack([staged.time[:, at], staged.risk[:, at]], 1))
     assert len([line for line in right.get_lines() if len(line.get_xdata()) == staged.sizes["point"]]) == 6
+    norms = tl.plot.trajectory(staged, entries="Q11").axes[1]  # what was asked for, not M under its name
+    for i, line in enumerate(norms.get_lines()):
+        np.testing.assert_array_equal(line.get_ydata(), staged.Q[i, :, 0, 0])
+    assert len(norms.get_lines()) == 6 and norms.get_ylabel() == "overlap $Q_{jl}$"
     title = figure.get_suptitle()
     assert "lr = 0.5/d" in title and "lr = 0.05/d" in title and "correlation loss" in title
     assert tl.plot.save_figure(figure, tmp_path / "staged.png").exists()

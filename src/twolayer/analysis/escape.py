@@ -28,13 +28,11 @@ import numpy as np
 from twolayer.analysis.escape_formulas import (
     LINEAR,
     RESOLVED,
-    SMALL,
     annealed_time,
+    check_threshold,
     exact_time,
-    noisy_time,
-    not_linear,
+    followed_noise,
     quenched_time,
-    time_from_zero,
     too_noisy,
     unresolved,
 )
@@ -42,7 +40,8 @@ from twolayer.analysis.optimal_lr import noise_gain, noise_ratio, require_growth
 from twolayer.analysis.passage_times import Passage, first_passage
 from twolayer.methods.ode import ODE
 from twolayer.numerics.arguments import Options
-from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject
+from twolayer.numerics.errors import InputError, positive_integer
+from twolayer.numerics.html import card, table
 from twolayer.numerics.statistics import standard_error
 from twolayer.running.solve import solve
 from twolayer.running.support import check_description
@@ -104,9 +103,14 @@ class EscapeTime:
     per_time: float = dataclasses.field(repr=False)
 
     def _repr_html_(self) -> str:
-        from twolayer.analysis.notebook import escape_html
-
-        return escape_html(self)
+        rows = []
+        for name in ("annealed", "quenched", "ode", "corrected", "noisy", "from_zero"):
+            value, word = getattr(self, name), name.replace("_", " ")
+            if value is None:
+                rows.append((word, "", self.missing.get(name, "")))
+            else:
+                rows.append((word, f"{value:.5g}", f"{value * self.per_time:.5g}"))
+        return card("Escape times", table(("", "t = lr·step/p", "steps"), rows))
 
     @property
     def steps(self) -> EscapeTime:
@@ -165,9 +169,7 @@ def escape_time(
     check_description(problem, algorithm)
     algorithm.check_plain("escape_time")
     dim = positive_integer("dim", dim, 2)
-    T = finite_number("threshold", threshold, minimum=0.0, accepted="a number in (0, 1)")
-    if not 0 < T < 1:
-        reject("threshold", threshold, "a number in (0, 1)")
+    T = check_threshold(threshold)
     rho = noise_ratio(problem, algorithm, dim)
     if not regime_of(algorithm).continuous:
         raise InputError(f"The formulas of escape need steps that vanish as d grows, but got {algorithm!r}.")
@@ -176,7 +178,6 @@ def escape_time(
     missing: dict[str, str] = {}
     annealed: float | None = None
     quenched: float | None = None
-    from_zero: float | None = None
     if p == 1 or T * dim >= LINEAR:
         annealed = annealed_time(p, dim, T, c)
     else:
@@ -185,12 +186,7 @@ def escape_time(
     if p == 1:
         quenched, errors = quenched_time(p, dim, T, c), (0.0, 0.0)
         ode, reached = exact_time(dim, T, rho, problem.noise)
-        if T <= SMALL:
-            from_zero = time_from_zero(dim, T, rho, problem.noise)
-        else:
-            missing["from_zero"] = not_linear(T)
     else:
-        missing["from_zero"] = "it is known for one neuron only"
         positive_integer("samples", samples, ODE_STARTS)
         passage = _integrated(problem, algorithm, dim, T, seed, annealed or 0.0, c)
         crossed = np.isfinite(passage.times)
@@ -210,11 +206,7 @@ def escape_time(
             beyond, quenched = (passage.times - values[:ODE_STARTS])[crossed], float(values.mean())
             ode, error = quenched + float(beyond.mean()), float(standard_error(values))
             errors = (error, float(np.hypot(error, standard_error(beyond))))
-    noisy = None
-    if T <= SMALL:
-        noisy = noisy_time(p, dim, T, rho, problem.noise, quenched)
-    else:
-        missing["noisy"] = not_linear(T)
+    noisy, from_zero, unknown = followed_noise(p, dim, T, rho, problem.noise, quenched)
     corrected, why = _corrected(ode, c, noise_gain(problem, rho), T * dim, reached, p)
     return EscapeTime(
         annealed=annealed,
@@ -226,7 +218,7 @@ def escape_time(
         noisy=noisy,
         from_zero=from_zero,
         reached=reached,
-        missing=missing | ({} if why is None else {"corrected": why}),
+        missing=missing | unknown | ({} if why is None else {"corrected": why}),
         per_time=p / algorithm.lr(dim),
     )
 
@@ -255,7 +247,7 @@ def passage_law(
     """
     dim = positive_integer("dim", dim, 2)
     c = require_growth(problem, algorithm, noise_ratio(problem, algorithm, dim))
-    T = finite_number("threshold", threshold, minimum=0.0, accepted="a number in (0, 1)")
+    T = check_threshold(threshold)
     return _linear(problem, dim, T, seed, positive_integer("samples", samples), c)
 
 
@@ -268,13 +260,7 @@ def _linear(problem: Problem, dim: int, T: float, seed: int, samples: int, c: fl
 
 
 def resolved_threshold(problem: Problem, algorithm: SGD, dim: int) -> float:
-    """The smallest T at which the correction by the noise of samples is given.
-
-    Examples
-    --------
-    >>> round(resolved_threshold(Problem("z1**2", "square"), SGD(lr="0.08333/d", geometry="projected"), 10_000), 4)
-    0.002
-    """
+    """The smallest T at which the correction by the noise of samples is given."""
     rho = noise_ratio(problem, algorithm, dim)
     require_growth(problem, algorithm, rho)
     return RESOLVED["one" if problem.p == 1 else "several"] * (1 + noise_gain(problem, rho)) / dim

@@ -26,25 +26,23 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject, require
+from twolayer.numerics.errors import InputError, finite_number, positive_integer, require
 from twolayer.numerics.html import field_summary
 
 __all__ = [
     "LINEAR",
     "RESOLVED",
-    "SMALL",
     "EscapeFormulas",
     "annealed_time",
+    "check_threshold",
     "contraction_of",
     "cross_noise_of",
     "exact_time",
+    "followed_noise",
     "formulas",
     "growth_of",
     "noise_strength_of",
-    "noisy_time",
-    "not_linear",
     "quenched_time",
-    "time_from_zero",
     "too_noisy",
     "unresolved",
 ]
@@ -55,14 +53,15 @@ SMALL = 0.3  # T up to which growth counts as linear where the noise is followed
 STEP = 0.06  # of the integrals on logarithmic scales, which converge geometrically in 1/STEP
 
 
-def contraction_of(p: float, noise: float) -> float:
-    """C_p, for a width that may be infinite.
+def check_threshold(threshold: object) -> float:
+    """The level at which a start counts as left, or a direction as found: a number in (0, 1)."""
+    level = finite_number("threshold", threshold, accepted="a number in (0, 1)")
+    require(0 < level < 1, "threshold", threshold, "a number in (0, 1)")
+    return level
 
-    Examples
-    --------
-    >>> contraction_of(1, 0.0), contraction_of(math.inf, 0.5)
-    (6.0, 1.25)
-    """
+
+def contraction_of(p: float, noise: float) -> float:
+    """C_p, for a width that may be infinite."""
     return 1 + 1 / p + 4 / p**2 + noise / 2
 
 
@@ -80,11 +79,6 @@ def cross_noise_of(p: float, noise: float, rho: float) -> float:
     """W_p = 16 E[λ_j² λ_l² (e + ρ e²)²] at m = 0, Q = I: variance of the increments of one Q_jl, in units of lr/p.
 
     From E[λ_j² λ_l² e^{se}] = (1 − 2s)^{−½} (1 + 2s/p)^{−p/2−2} e^{Δs²/2}.
-
-    Examples
-    --------
-    >>> round(cross_noise_of(2, 0.0, 0.0), 6)
-    144.0
     """
     logarithm = [0.0] * 5
     for n in range(1, 5):
@@ -116,13 +110,7 @@ def _laplace(x: np.ndarray, dim: float) -> np.ndarray:
 
 
 def quenched_time(p: float, dim: int, T: float, c: float) -> float:
-    """The quenched formula; the spread of τ0, of relative size 2/(p T d), to second order. Cost: milliseconds.
-
-    Examples
-    --------
-    >>> round(quenched_time(10_000, 10_000, 0.1, 2.0), 4)
-    1.5539
-    """
+    """The quenched formula; the spread of τ0, of relative size 2/(p T d), to second order. Cost: milliseconds."""
     if math.isinf(p):
         return annealed_time(p, dim, T, c)
     tau, spread = p * (p - 1), 4 * p * (p - 1) * (dim - 1) / (dim + 2)
@@ -140,13 +128,7 @@ def annealed_time(p: float, dim: int, T: float, c: float) -> float:
 
 
 def exact_time(dim: int, T: float, rho: float, noise: float) -> tuple[float, float]:
-    """The mean time of the ODE of one neuron over random starts, and the share of those that reach the threshold.
-
-    Examples
-    --------
-    >>> round(exact_time(1000, 0.1, 1 / 12, 0.0)[0], 4)
-    1.4972
-    """
+    """The mean time of the ODE of one neuron over random starts, and the share of those that reach the threshold."""
     c, limit = growth_of(1, noise, rho), 1 - rho * noise / (2 * (1 - 6 * rho))
     if limit <= T:
         raise InputError(
@@ -180,13 +162,7 @@ def _over_start(function: Callable[[float], float], dim: int) -> float:
 
 
 def time_from_zero(dim: int, T: float, rho: float, noise: float) -> float:
-    """Mean exit time of one neuron that starts exactly at m = 0, which the ODE never leaves.
-
-    Examples
-    --------
-    >>> round(time_from_zero(1000, 0.1, 1 / 12, 0.0), 3)
-    1.466
-    """
+    """Mean exit time of one neuron that starts exactly at m = 0, which the ODE never leaves."""
     from scipy import integrate, special
 
     c = growth_of(1, noise, rho)
@@ -195,18 +171,24 @@ def time_from_zero(dim: int, T: float, rho: float, noise: float) -> float:
 
 
 def noisy_time(p: float, dim: int, T: float, rho: float, noise: float, quenched: float | None = None) -> float:
-    """The form with the noise of single samples at any T d; ``quenched`` adds the spread of the start, p ≥ 2.
-
-    Examples
-    --------
-    >>> round(noisy_time(1, 1000, 0.1, 1 / 12, 0.0), 2)
-    1.3
-    """
+    """The form with the noise of single samples at any T d; ``quenched`` adds the spread of the start, p ≥ 2."""
     c = growth_of(p, noise, rho)
     if p == 1:
         return _one_neuron(dim, T, c, rho * noise_strength_of(1, noise))
     noisy = _mean_path(p, dim, T, c, rho, noise, 1.0)
     return noisy if quenched is None else quenched + noisy - annealed_time(p, dim, T, c)
+
+
+def followed_noise(
+    p: float, dim: int, T: float, rho: float, noise: float, quenched: float | None
+) -> tuple[float | None, float | None, dict[str, str]]:
+    """The forms ``noisy`` and ``from_zero``, and why one of them is not given: growth must be linear up to T."""
+    missing = {} if p == 1 else {"from_zero": "it is known for one neuron only"}
+    if T > SMALL:
+        why = f"T = {T:g} is above {SMALL:g}, where growth is no longer linear in m"
+        return None, None, {"noisy": why, "from_zero": why} | missing
+    from_zero = time_from_zero(dim, T, rho, noise) if p == 1 else None
+    return noisy_time(p, dim, T, rho, noise, quenched), from_zero, missing
 
 
 def _one_neuron(dim: int, T: float, c: float, strength: float) -> float:
@@ -273,17 +255,13 @@ class EscapeFormulas:
         ρ = d·lr/(p n_b), the one with the fewest steps of the linear escape, and that from which on nothing grows.
     gain : float
         How many times fewer steps than one neuron, each at its best rate.
-    annealed, quenched : float or None
-        Linearised, at the mean of the start and averaged over it.
+    annealed, quenched, noisy, from_zero : float or None
+        As in `EscapeTime`.
     ode : float or None
         The whole ODE, known for one neuron; `twolayer.escape_time` integrates it for several.
     corrected : float or None
         With the shift by the noise of samples, where T d ≫ 1 + s: of ``ode`` for one neuron, of ``quenched`` for
         several.
-    noisy : float or None
-        With the noise of samples at any T d, as long as growth is linear.
-    from_zero : float or None
-        Mean exit time of one neuron that starts exactly at m = 0.
     steps_per_time : float
         d/(ρ n_b).
     missing : dict
@@ -353,9 +331,7 @@ def formulas(
     """
     p: float = math.inf if width == math.inf else positive_integer("width", width)
     d, n_b = positive_integer("dim", dim, 2), positive_integer("batch", batch)
-    T = finite_number("threshold", threshold, minimum=0.0, accepted="a number in (0, 1)")
-    if not 0 < T < 1:
-        reject("threshold", threshold, "a number in (0, 1)")
+    T = check_threshold(threshold)
     delta = finite_number("noise", noise, minimum=0.0, accepted="a finite variance Δ ≥ 0")
     largest = 1 / contraction_of(p, delta)
     if rho is not None:
@@ -364,27 +340,22 @@ def formulas(
     value = largest / 2 if rho is None else rho
     c = growth_of(p, delta, value)
     missing: dict[str, str] = {}
-    annealed = quenched = ode = corrected = noisy = from_zero = None
+    annealed = quenched = ode = corrected = None
     if p == 1 or T * d >= LINEAR:
         annealed, quenched = annealed_time(p, d, T, c), quenched_time(p, d, T, c)
     else:
         missing = dict.fromkeys(("annealed", "quenched"), unresolved(T * d))
-    several = "for one neuron only"
     if p == 1:
         ode = exact_time(d, T, value, delta)[0]
     else:
-        missing |= {"ode": f"it is known {several}; escape_time integrates it", "from_zero": f"it is known {several}"}
+        missing["ode"] = "it is known for one neuron only; escape_time integrates it"
     s = value * noise_strength_of(p, delta) / (2 * c)
     why = too_noisy(T * d, s, p)
     if why is None and quenched is not None:
         corrected = (quenched if ode is None else ode) - math.log1p(s) / (2 * c)
     else:
         missing["corrected"] = why or missing["quenched"]
-    if T <= SMALL:
-        noisy = noisy_time(p, d, T, value, delta, quenched)
-        from_zero = time_from_zero(d, T, value, delta) if p == 1 else None
-    else:
-        missing |= {"noisy": not_linear(T), "from_zero": missing.get("from_zero", not_linear(T))}
+    noisy, from_zero, unknown = followed_noise(p, d, T, value, delta, quenched)
     return EscapeFormulas(
         p,
         d,
@@ -401,7 +372,7 @@ def formulas(
         noisy,
         from_zero,
         d / (value * n_b),
-        missing,
+        missing | unknown,
     )
 
 
@@ -411,11 +382,6 @@ def unresolved(scale: float) -> str:
         f"T·d = {scale:.3g} is below {LINEAR:g}: the overlaps between the neurons of a random start alone change "
         "its risk by a fraction 1/d"
     )
-
-
-def not_linear(T: float) -> str:
-    """Why a form that follows the noise is not given at a large threshold."""
-    return f"T = {T:g} is above {SMALL:g}, where growth is no longer linear in m"
 
 
 def too_noisy(scale: float, s: float, p: float) -> str | None:

@@ -13,21 +13,19 @@ from __future__ import annotations
 
 import math
 
-from twolayer.analysis.escape_formulas import contraction_of, growth_of, noise_strength_of
+from twolayer.analysis.escape_formulas import check_threshold, contraction_of, growth_of, noise_strength_of
 from twolayer.analysis.identical_neurons import drift, excess_risk, learning_time
-from twolayer.numerics.errors import InputError, expect, finite_number, positive_integer, reject
+from twolayer.numerics.errors import InputError, expect, positive_integer, reject
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
 from twolayer.task.scaling import Scaling
 
 __all__ = [
     "admissible_lr",
-    "contraction",
     "escape_gain",
     "growth_rate",
     "learning_lr",
     "noise_gain",
-    "noise_strength",
     "optimal_lr",
     "stationary_risk",
 ]
@@ -52,30 +50,6 @@ def check_problem(problem: Problem) -> None:
         )
 
 
-def contraction(problem: Problem) -> float:
-    """C_p = 1 + 1/p + 4/p² + Δ/2.
-
-    Examples
-    --------
-    >>> contraction(Problem("z1**2", "square"))
-    6.0
-    """
-    check_problem(problem)
-    return contraction_of(problem.p, problem.noise)
-
-
-def noise_strength(problem: Problem) -> float:
-    """V_p = 4 (10 − 6/p + 8/p² + Δ): variance of the increments of one m_j at m = 0, in units of lr/p.
-
-    Examples
-    --------
-    >>> noise_strength(Problem("z1**2", "square"))
-    48.0
-    """
-    check_problem(problem)
-    return noise_strength_of(problem.p, problem.noise)
-
-
 def growth_rate(problem: Problem, rho: float) -> float:
     """Rate c = 4 (1 − ρ C_p) at which the overlaps grow, with ρ = d·lr/(p n_b)."""
     check_problem(problem)
@@ -83,14 +57,8 @@ def growth_rate(problem: Problem, rho: float) -> float:
 
 
 def noise_gain(problem: Problem, rho: float) -> float:
-    """The s = ρ V_p/(2c) by which the noise of single samples multiplies the variance of the start, less one.
-
-    Examples
-    --------
-    >>> noise_gain(Problem("z1**2", "square"), 1 / 12)
-    1.0
-    """
-    return rho * noise_strength(problem) / (2 * growth_rate(problem, rho))
+    """The s = ρ V_p/(2c) by which the noise of single samples multiplies the variance of the start, less one."""
+    return rho * noise_strength_of(problem.p, problem.noise) / (2 * growth_rate(problem, rho))
 
 
 def optimal_lr(problem: Problem, batch: int = 1) -> Scaling:
@@ -109,7 +77,7 @@ def optimal_lr(problem: Problem, batch: int = 1) -> Scaling:
     1.0
     """
     check_problem(problem)
-    return Scaling(problem.p * positive_integer("batch", batch) / (2 * contraction(problem)), -1.0)
+    return Scaling(problem.p * positive_integer("batch", batch) / (2 * contraction_of(problem.p, problem.noise)), -1.0)
 
 
 def admissible_lr(problem: Problem, batch: int = 1) -> tuple[float, Scaling]:
@@ -117,10 +85,8 @@ def admissible_lr(problem: Problem, batch: int = 1) -> tuple[float, Scaling]:
 
     Parameters
     ----------
-    problem : Problem
-        Phase retrieval: ``Problem("z1**2", "square", width=p, noise=Δ)``.
-    batch : int
-        n_b, samples per step.
+    problem, batch : Problem, int
+        As for `optimal_lr`.
 
     Examples
     --------
@@ -144,8 +110,8 @@ def escape_gain(problem: Problem) -> float:
     >>> escape_gain(Problem("z1**2", "square", width=10_000, noise=1.0)).__round__(2)
     4.33
     """
-    many = contraction(problem)
-    return contraction(problem.replace(width=1)) / many
+    check_problem(problem)
+    return contraction_of(1, problem.noise) / contraction_of(problem.p, problem.noise)
 
 
 def learning_lr(problem: Problem, dim: int, threshold: float = 0.99, batch: int = 1) -> Scaling:
@@ -157,12 +123,8 @@ def learning_lr(problem: Problem, dim: int, threshold: float = 0.99, batch: int 
 
     Parameters
     ----------
-    problem : Problem
-        Phase retrieval: ``Problem("z1**2", "square", width=p, noise=Δ)``.
-    dim : int
-        d.
-    threshold : float
-        T in (0, 1).
+    problem, dim, threshold
+        As for `escape_time`.
     batch : int
         n_b.
 
@@ -176,9 +138,7 @@ def learning_lr(problem: Problem, dim: int, threshold: float = 0.99, batch: int 
 
     check_problem(problem)
     n, n_b = positive_integer("dim", dim, 2), positive_integer("batch", batch)
-    T = finite_number("threshold", threshold, minimum=0.0, accepted="a number in (0, 1)")
-    if not 0 < T < 1:
-        reject("threshold", threshold, "a number in (0, 1)")
+    T = check_threshold(threshold)
     p, noise = problem.p, problem.noise
 
     def steps(x: float) -> float:
@@ -259,7 +219,7 @@ def require_growth(problem: Problem, algorithm: SGD, rho: float) -> float:
     """c, or an error that says which learning rates are admissible."""
     c = growth_rate(problem, rho)
     if c <= 0:
-        high = 1 / contraction(problem)
+        high = 1 / contraction_of(problem.p, problem.noise)
         raise InputError(
             f"Argument `lr` must satisfy d·lr/(p·n_b) < {high:.4g} for the overlap to grow, but {algorithm.lr} with "
             f"batch {algorithm.batch} and p = {problem.p} gives {rho:.4g}; optimal_lr(problem) is half the largest."

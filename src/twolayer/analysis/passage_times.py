@@ -9,18 +9,19 @@ be larger, and it counts as such in the median and in the distribution.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
 
 from twolayer.numerics.errors import InputError
-from twolayer.numerics.html import field_summary
-from twolayer.numerics.statistics import standard_error
+from twolayer.numerics.html import card, curves, field_summary
+from twolayer.numerics.statistics import median, standard_error
 from twolayer.running.dataset import check_result
 from twolayer.task.method import Outcome
 
-__all__ = ["Passage", "first_passage"]
+__all__ = ["Passage", "crossing_curves", "first_passage"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +75,7 @@ class Passage:
     @property
     def median(self) -> float:
         """Median over all seeds, censored ones counted as later; infinite if half of them or more are."""
-        ordered = np.sort(self.times)
-        n = len(ordered)
-        low, high = ordered[(n - 1) // 2], ordered[n // 2]
-        return float(low if low == high else (low + high) / 2)
+        return median(self.times).value
 
     def distribution(self) -> tuple[np.ndarray, np.ndarray]:
         """Sorted crossing times and the fraction of all seeds that have crossed by then.
@@ -91,20 +89,15 @@ class Passage:
         return ordered, np.arange(1, ordered.size + 1) / len(self.times)
 
     def __repr__(self) -> str:
-        return field_summary(
-            self,
-            (
-                "times",
-                "censored",
-                "diverged",
-                "end",
-            ),
-        )
+        return field_summary(self, ("times", "censored", "diverged", "end"))
 
     def _repr_html_(self) -> str:
-        from twolayer.analysis.notebook import passage_html
-
-        return passage_html(self)
+        rows = [
+            ("mean", f"{self.mean:.4g} ± {self.standard_error:.2g}"),
+            ("median", f"{self.median:.4g}"),
+            ("runs", f"{len(self.times)}, {self.censored} censored, {self.diverged} diverged"),
+        ]
+        return card("First passages", "", rows, crossing_curves([self.times], "t"))
 
     def __str__(self) -> str:
         text = f"{self.mean:.4g} ± {self.standard_error:.2g} (median {self.median:.4g}, {len(self.times)} runs"
@@ -140,3 +133,13 @@ def first_passage(result: xr.Dataset) -> Passage:
     lost = int((outcome == Outcome.DIVERGED).sum())
     end = float(result.time.values[-1])
     return Passage(known("stop_time"), known("stop_step"), int(len(hit) - hit.sum() - lost), lost, end)
+
+
+def crossing_curves(runs: Sequence[np.ndarray], clock: str, labels: Sequence[str] = ()) -> str:
+    """A small picture for notebooks: the fractions of all runs that have crossed, against the clock."""
+    every = [np.sort(row[np.isfinite(row)]) for row in runs]
+    if not any(len(row) for row in every):
+        return ""
+    grid = np.linspace(0.0, max(float(row[-1]) for row in every if len(row)), 160)
+    lines = [np.searchsorted(at, grid, side="right") / len(row) for at, row in zip(every, runs, strict=True)]
+    return curves(grid, lines, (clock, ""), labels, (0.0, 1.0))

@@ -1,4 +1,4 @@
-"""The (μ, δ) plane of a phase diagram in text: one character for what happens at each point.
+"""The (μ, δ) plane of a phase diagram in text: one character for what happens at each point, or in colours.
 
 #  learned in d^θ steps     l  in polylogarithmically many     c  in a constant number     1  in one step
 .  not learned              *  the optimum                     o  points asked for
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from twolayer.numerics.html import cells, escaped
+
 if TYPE_CHECKING:
     from twolayer.analysis.phases import Phase, PhaseDiagram
 
-__all__ = ["plane", "sketch", "window"]
+__all__ = ["picture", "sketch", "window"]
 
 WIDTH, MOST = 61, 24  # columns, and rows at most
 LEGEND = {
@@ -26,29 +28,16 @@ LEGEND = {
     "*": "optimum",
     "o": "your points",
 }
+COLOURS = {"#": "#7cbf7a", "l": "#333333", "c": "#c6dbef", "1": "#1f77b4", ".": "#dddddd", "*": "#d95f02"}
 
 
 def window(diagram: PhaseDiagram) -> tuple[float, float, float]:
-    """Largest μ, largest and smallest δ of a figure: room around the lines.
-
-    Examples
-    --------
-    >>> from twolayer.analysis.phases import PhaseDiagram
-    >>> window(PhaseDiagram(3, "squared", "projected", "contracting"))
-    (4.0, 1.75, -1.5)
-    """
+    """Largest μ, largest and smallest δ of a figure: room around the lines."""
     return diagram.ell + 1.0, diagram.noise_order + 0.25, min((1 - diagram.ell) / 2, 0.0) - 0.5
 
 
 def letter(phase: Phase) -> str:
-    """The character of a point.
-
-    Examples
-    --------
-    >>> from twolayer.analysis.phases import PhaseDiagram
-    >>> letter(PhaseDiagram(3, "correlation", "projected", "none").at(mu=3, delta=-1))
-    '1'
-    """
+    """The character of a point."""
     if not phase.learns:
         return "."
     if phase.steps is not None:
@@ -64,14 +53,7 @@ def _deltas(diagram: PhaseDiagram) -> np.ndarray:
 
 
 def plane(diagram: PhaseDiagram, columns: int) -> list[list[str]]:
-    """The characters of all points, rows of falling δ.
-
-    Examples
-    --------
-    >>> from twolayer.analysis.phases import PhaseDiagram
-    >>> plane(PhaseDiagram(1, "squared", "projected", "contracting"), 3)[0]
-    ['#', '#', '#']
-    """
+    """The characters of all points, rows of falling δ."""
     right, _, _ = window(diagram)
     mus = np.linspace(0.0, right, columns)
     return [[letter(diagram.at(float(mu), float(delta))) for mu in mus] for delta in _deltas(diagram)]
@@ -103,3 +85,15 @@ def sketch(diagram: PhaseDiagram, points: Iterable[tuple[float, float]] = ()) ->
     words = [f"{mark} {LEGEND[mark]}" for mark in used]
     lines += ["   ".join(words[i : i + 3]) for i in range(0, len(words), 3)]
     return "\n".join(lines)
+
+
+def picture(diagram: PhaseDiagram) -> str:
+    """The plane in colours, as notebooks show it, with what they mean below."""
+    codes = plane(diagram, columns=64)
+    used = [mark for mark in LEGEND if mark in COLOURS and any(mark in row for row in codes)]
+    legend = " ".join(
+        f'<span style="white-space:nowrap"><span style="color:{COLOURS[m]}">■</span> {escaped(LEGEND[m])}</span>'
+        for m in used
+    )
+    names = (f"μ from 0 to {window(diagram)[0]:g}", "δ")
+    return cells(codes, COLOURS, names, edge=5, tall=10) + f'<div style="max-width:340px">{legend}</div>'

@@ -17,11 +17,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from twolayer.analysis.phase_text import picture, window
 from twolayer.analysis.small_overlap import Expansion, expansion
 from twolayer.functions.activation import ActivationLike
 from twolayer.functions.exponents import analyse
 from twolayer.functions.target import TargetLike
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer
+from twolayer.numerics.html import card, escaped
 from twolayer.task.algorithm import SGD
 from twolayer.task.regimes import TOLERANCE, regime_of
 from twolayer.task.scaling import Scaling
@@ -109,9 +111,11 @@ class Phase:
     note: str
 
     def _repr_html_(self) -> str:
-        from twolayer.analysis.notebook import phase_html
-
-        return phase_html(self)
+        rows = [("regime", escaped(self.regime)), ("learns", "yes" if self.learns else "no")]
+        if self.theta is not None:
+            rows.append(("steps", f"T ~ {escaped(self.growth)}"))
+        rows.append(("dynamics", escaped(self.dynamics)))
+        return card(f"μ = {self.mu:g}, δ = {self.delta:g}", "", rows, note=self.note)
 
     def __str__(self) -> str:
         rows = [("regime", self.regime), ("learns", "yes" if self.learns else "no")]
@@ -258,7 +262,7 @@ class PhaseDiagram:
             steps,
             regime,
             dynamics(mu, delta),
-            self._wrong_sign(mu, delta, theta),
+            self._wrong_sign(mu, rate, theta),
             expandable,
             " ".join(note for note in notes if note),
         )
@@ -287,11 +291,10 @@ class PhaseDiagram:
             return max(1, math.ceil(1 / (2 * gain) - TOLERANCE))
         return max(1, math.ceil(math.log(1 + (self.ell - 2) / (2 * gain), self.ell - 1) - TOLERANCE))
 
-    def _wrong_sign(self, mu: float, delta: float, theta: float | None) -> float | None:
+    def _wrong_sign(self, mu: float, rate: float, theta: float | None) -> float | None:
         """θ from m_0 < 0: the drift m^{ℓ−1} leads to 0 and noise must carry m across, unless one step jumps over."""
         if self.ell % 2 == 0 or self.ell == 1 or theta is None:
             return None
-        rate = max(delta, 0.0) if self.self_interaction == "saturating" else delta
         if theta < TOLERANCE:
             return theta
         return max(theta, ((self.ell - 2) * mu + 2 * (self.ell - 1) * rate) / self.ell)
@@ -313,9 +316,12 @@ class PhaseDiagram:
         return ""
 
     def _repr_html_(self) -> str:
-        from twolayer.analysis.notebook import diagram_html
-
-        return diagram_html(self)
+        rows = [(name, escaped(f"{line.equation}, μ from {line.start:g}")) for name, line in self.lines.items()]
+        rows += [(name, f"μ = {mu:g}, δ = {delta:g}") for name, (mu, delta) in self.points.items()]
+        _, top, floor = window(self)
+        note = f"δ from {floor:g} to {top:g}. {self.caveat}".strip()
+        title = f"Phase diagram, ℓ = {self.ell}, {self.loss} loss, {self.geometry}"
+        return card(title, "", rows, picture(self), note)
 
     def __str__(self) -> str:
         points = ", ".join(f"{name} μ = {mu:g}, δ = {delta:g}" for name, (mu, delta) in self.points.items())

@@ -28,7 +28,7 @@ from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.nodes import vanishes
 from twolayer.numerics.arguments import Array, finite_array
 from twolayer.numerics.errors import InputError, choice, expect, positive_integer, reject, require
-from twolayer.numerics.html import field_summary
+from twolayer.numerics.html import card, curves, field_summary
 from twolayer.numerics.precision import float64
 from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.losses import Loss
@@ -48,10 +48,8 @@ def critical_alpha(dim: int, ell: int) -> float:
 
     Parameters
     ----------
-    dim : int
-        N ≥ 2, the dimension.
-    ell : int
-        ℓ ≥ 1, the information exponent.
+    dim, ell : int
+        N ≥ 2, the dimension, and ℓ ≥ 1, the information exponent.
 
     Examples
     --------
@@ -70,10 +68,8 @@ def sufficient_alpha(dim: int, ell: int) -> float:
 
     Parameters
     ----------
-    dim : int
-        N ≥ 2, the dimension.
-    ell : int
-        ℓ ≥ 1, the information exponent.
+    dim, ell : int
+        As for `critical_alpha`.
 
     Examples
     --------
@@ -145,19 +141,13 @@ class PopulationLoss:
     engine: Engine
 
     def __repr__(self) -> str:
-        return field_summary(
-            self,
-            (
-                "problem",
-                "information",
-                "growth",
-            ),
-        )
+        return field_summary(self, ("problem", "information", "growth"))
 
     def _repr_html_(self) -> str:
-        from twolayer.analysis.notebook import landscape_html
-
-        return landscape_html(self)
+        m = np.linspace(0.0, 0.995, 60)
+        rows = [("information exponent", str(self.information)), ("growth", f"{self.growth:.4g}")]
+        rows.append(("descends to m = 1", "yes" if self.descends else "no"))
+        return card("Population loss", "", rows, curves(m, [self.phi(m, "series")], ("m", "φ")))
 
     @staticmethod
     def _checked(m: Array) -> np.ndarray:
@@ -165,21 +155,15 @@ class PopulationLoss:
         require(bool((np.abs(x) <= 1).all()), "m", m, "an overlap, from −1 to 1")
         return x
 
-    def _at(self, m: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """E[h aσ] and its derivative by averages, at m."""
-        x = self._checked(m)
+    def _at(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """E[h aσ] and its derivative by averages."""
         value, slope = float64(_averages)(self.engine, x.reshape(-1), self.problem.a())
-        return x, np.asarray(value).reshape(x.shape), np.asarray(slope).reshape(x.shape)
+        return np.asarray(value).reshape(x.shape), np.asarray(slope).reshape(x.shape)
 
     def phi(self, m: Array, route: str = "averages") -> np.ndarray:
-        """φ at m; by its series it is precise away from |m| = 1 only, unless σ or h is a polynomial.
+        """φ at ``m``, by a ``route`` as for `derivative`.
 
-        Parameters
-        ----------
-        m : float or array
-            Overlaps, from −1 to 1.
-        route : str
-            ``"averages"`` or ``"series"``.
+        By its series it is precise away from |m| = 1 only, unless σ or h is a polynomial.
         """
         return self.derivative(m, 0, route)
 
@@ -195,31 +179,23 @@ class PopulationLoss:
         route : str
             ``"averages"`` or ``"series"``.
         """
-        n = positive_integer("n", n, 0)
-        if choice("route", route, ROUTES) == "series":
-            x = self._checked(m)
-            series = Polynomial(self.products)
-            return np.asarray((0.0 if n else self.constant) - (series.deriv(n) if n else series)(x))
+        n, series = positive_integer("n", n, 0), choice("route", route, ROUTES) == "series"
+        x = self._checked(m)
+        if series:
+            return np.asarray((0.0 if n else self.constant) - Polynomial(self.products).deriv(n)(x))
         if n >= 2:
-            x = self._checked(m)
             require(bool((np.abs(x) <= 0.5).all()), "m", m, "an overlap from −½ to ½ for n ≥ 2")
             return np.asarray(self._interpolation.deriv(n - 1)(x))
-        _, value, slope = self._at(m)
+        value, slope = self._at(x)
         return np.asarray(-slope if n else self.constant - value)
 
     @cached_property
     def _interpolation(self) -> Chebyshev:
         """φ' on |m| ≤ RADIUS."""
-        return Chebyshev.interpolate(lambda x: -self._at(x)[2], POINTS, domain=[-RADIUS, RADIUS])
+        return Chebyshev.interpolate(lambda x: -self._at(x)[1], POINTS, domain=[-RADIUS, RADIUS])
 
     def information_by(self, route: str) -> int:
-        """The information exponent from the derivatives of φ at 0, by either route.
-
-        Parameters
-        ----------
-        route : str
-            ``"averages"`` or ``"series"``.
-        """
+        """The information exponent from the derivatives of φ at 0, by either ``route``."""
         if choice("route", route, ROUTES) == "series":
             terms = self.products[1:]
         else:
@@ -258,28 +234,13 @@ class PopulationLoss:
         return bool((self.derivative(m) < 0).all())
 
     def flow(self, m: Array, step: float = 0.0) -> np.ndarray:
-        """ṁ per unit of τ = (δ/N)·steps as N → ∞, for a given δ or for δ → 0.
-
-        Parameters
-        ----------
-        m : float or array
-            Overlaps, from −1 to 1.
-        step : float
-            δ = N·lr; 0 for the limit of small steps.
-        """
+        """ṁ at ``m``, per unit of τ = (δ/N)·steps as N → ∞; ``step`` is δ = N·lr, 0 for the limit of small steps."""
         x = self._checked(m)
         free = -self.derivative(x) * (1 - x**2)
         return np.asarray(free - step / 2 * self.noise(x) * x if step else free)
 
     def time(self, start: float, end: float, step: float = 0.0) -> float:
-        """The τ that the flow takes from one overlap to another, for a given δ or for δ → 0.
-
-        Parameters
-        ----------
-        start, end : float
-            Overlaps, start < end, inside (−1, 1).
-        step : float
-            δ = N·lr; 0 for the limit of small steps.
+        """The τ that the flow takes from overlap ``start`` to ``end`` > start inside (−1, 1); ``step`` as for `flow`.
 
         Examples
         --------
@@ -303,13 +264,7 @@ class PopulationLoss:
         return float((half[:, None] * weights / speed).sum())
 
     def noise(self, m: Array = 0.0) -> np.ndarray:
-        """V(m) = a² E[σ'² e²], label noise included.
-
-        Parameters
-        ----------
-        m : float or array
-            Overlaps, from −1 to 1; 0 is a random start.
-        """
+        """V(m) = a² E[σ'² e²] at overlaps ``m``, label noise included; 0 is a random start."""
         x = self._checked(m)
         engine = select(self.problem, self.loss, order=ORDER).engine
         values = float64(_noises)(engine, x.reshape(-1), self.problem.a(), self.problem.noise)
@@ -318,12 +273,7 @@ class PopulationLoss:
     def largest_step(self, dim: int) -> float:
         """δ up to which m grows from N^{−1/2} against the pull of the normalisation; infinite for k = 1.
 
-        Refused where m does not grow at all, `growth` < 0.
-
-        Parameters
-        ----------
-        dim : int
-            N.
+        Refused where m does not grow at all, `growth` < 0; ``dim`` is N.
 
         Examples
         --------

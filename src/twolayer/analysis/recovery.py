@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from twolayer.analysis.passage_times import first_passage
+from twolayer.analysis.passage_times import crossing_curves, first_passage
 from twolayer.analysis.population_loss import PopulationLoss, critical_alpha, population_loss, sufficient_alpha
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.chain import Chain
 from twolayer.numerics.arguments import Options, Progress
 from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require
-from twolayer.numerics.html import field_summary
+from twolayer.numerics.html import card, escaped, field_summary
 from twolayer.numerics.random import check_seed
 from twolayer.numerics.statistics import Fraction, Median, median, told, wilson
 from twolayer.running.cost import Cost, cost_of
@@ -141,22 +141,14 @@ class Recovery:
         return self.dim * sufficient_alpha(self.dim, self.information)
 
     def __repr__(self) -> str:
-        return field_summary(
-            self,
-            (
-                "weak",
-                "strong",
-                "thresholds",
-                "dim",
-                "information",
-                "samples",
-            ),
-        )
+        return field_summary(self, ("weak", "strong", "thresholds", "dim", "information", "samples"))
 
     def _repr_html_(self) -> str:
-        from twolayer.analysis.notebook import recovery_html
-
-        return recovery_html(self)
+        weak, strong, descent = (escaped(line.split(": ", 1)[1]) for line in str(self).splitlines())
+        levels = [f"m ≥ {level:g}" for level in self.thresholds]
+        rows = list(zip((*levels, "descent"), (weak, strong, descent), strict=True))
+        picture = crossing_curves((self.weak, self.strong), "samples", ("weak", "strong"))
+        return card("Recovery", "", rows, picture)
 
     def __str__(self) -> str:
         (a, b), (p, q) = self.thresholds, (self.weak_probability, self.strong_probability)
@@ -310,13 +302,7 @@ def foreseen_recovery(
     seeds: int = 64,
     seed: int = 0,
 ) -> Cost:
-    """What `recovery` with these arguments would take: runs end when the last one has recovered, or are censored.
-
-    Examples
-    --------
-    >>> foreseen_recovery(Problem("z1", "linear"), SGD(lr="0.2/d", geometry="spherical"), dim=200, seeds=16).runs
-    16
-    """
+    """What `recovery` with these arguments would take: runs end when the last one has recovered, or are censored."""
     thresholds, landscape, starts, steps = _prepared(problem, algorithm, dim, threshold, start, samples, seeds, seed)
     with contextlib.suppress(InputError):
         expected = _expected(landscape, algorithm, dim, thresholds[1]) / algorithm.batch_at(dim)
@@ -363,17 +349,16 @@ def _prepared(
         Q, M = (np.broadcast_to(x, (seeds, 1, 1)) for x in (start.Q, start.M))
         starts = Overlaps(Q, M, dim=dim)
     else:
-        starts = Overlaps.random(problem, dim, seed, seeds, STARTS[choice("start", start, STARTS)])
+        starts = Overlaps.random(problem, dim, seed, seeds, STARTS[start])
     return thresholds, landscape, starts, steps
 
 
 def thresholds_of(threshold: object) -> tuple[float, float]:
     """The thresholds of weak and strong recovery."""
     if not isinstance(threshold, tuple | list | np.ndarray):
-        weak = finite_number(
-            "threshold", threshold, accepted="a number in (0, ½): recovery is weak at η and strong at 1 − η"
-        )
-        require(0 < weak < 0.5, "threshold", threshold, "a number in (0, ½): recovery is weak at η and strong at 1 − η")
+        accepted = "a number in (0, ½): recovery is weak at η and strong at 1 − η"
+        weak = finite_number("threshold", threshold, accepted=accepted)
+        require(0 < weak < 0.5, "threshold", threshold, accepted)
         return weak, 1 - weak
     accepted = "a number in (0, ½), or two values of the overlap, increasing, in (0, 1)"
     try:

@@ -13,15 +13,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from twolayer.analysis.escape_formulas import check_threshold
 from twolayer.analysis.small_overlap import expansion
 from twolayer.gaussian.moments import moments
-from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject
+from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject, require
 from twolayer.running.support import check_description
 from twolayer.task.algorithm import SGD
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
-__all__ = ["RecoverySteps", "check_threshold", "recovery_steps"]
+__all__ = ["RecoverySteps", "recovery_steps"]
 
 
 @dataclass(frozen=True)
@@ -108,11 +109,9 @@ def recovery_steps(
             f"decay, but got {algorithm!r}."
         )
     m = finite_number("start", dim**-0.5 if start is None else start, accepted=f"a number in (0, {eta})")
-    if not 0 < m < eta:
-        reject("start", start, f"a number in (0, {eta})")
+    require(0 < m < eta, "start", start, f"a number in (0, {eta})")
     found, a, gamma = expansion(problem.target, problem.activation), float(problem.a()[0]), algorithm.lr(dim)
-    own = (found.kappa * a**2 if algorithm.loss.name == "squared" else 0.0) - found.tilt * a
-    own = gamma * own if algorithm.geometry == "projected" else 0.0
+    own = gamma * found.self_interaction(algorithm.loss.name, a) if algorithm.geometry == "projected" else 0.0
     ell, drift = found.ell, found.drift * a
     if ell % 2:
         drift = abs(drift)  # towards the target for one sign of m_0, which is the one meant
@@ -135,11 +134,3 @@ def recovery_steps(
         contracted = 2 / (order * contraction) * math.log1p(ratio)
     unstable = (contraction / (2 * growth)) ** (1 / order) if ell > 2 else 0.0
     return RecoverySteps(ell, steps, contracted, growth, contraction, own, unstable)
-
-
-def check_threshold(threshold: object) -> float:
-    """η of weak recovery, a number in (0, 1)."""
-    eta = finite_number("threshold", threshold, accepted="a number in (0, 1)")
-    if not 0 < eta < 1:
-        reject("threshold", threshold, "a number in (0, 1)")
-    return eta

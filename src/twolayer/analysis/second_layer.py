@@ -71,24 +71,10 @@ class SecondLayer:
     excess_per_sample: np.ndarray
 
     def __repr__(self) -> str:
-        return field_summary(
-            self,
-            (
-                "a",
-                "risk",
-                "excess_risk",
-                "excess_per_sample",
-            ),
-        )
+        return field_summary(self, ("a", "risk", "excess_risk", "excess_per_sample"))
 
     def risk_at(self, samples: int) -> np.ndarray:
-        """Mean test risk of a fit to so many samples, to first order in 1/n₂.
-
-        Parameters
-        ----------
-        samples : int
-            n₂.
-        """
+        """Mean test risk of a fit to n₂ = ``samples``, to first order in 1/n₂."""
         n = positive_integer("samples", samples)
         require(n > self.a.shape[-1], "samples", n, f"more than the width {self.a.shape[-1]}")
         return np.asarray(self.risk + self.excess_per_sample / n)
@@ -105,13 +91,15 @@ def _linear(engine: Engine, Q: Real, M: Real, layers: Real) -> Tree:
     return jax.lax.map(at, (Q, M))
 
 
-def _check(problem: Problem, start: Overlaps) -> None:
+def _checked(problem: Problem, start: Overlaps, ridge: float) -> tuple[Overlaps, float]:
+    """The overlaps of the fields, and ρ."""
     expect(Problem, "problem", problem)
     expect(Overlaps, "start", start)
     check_start(problem, start)
     why = infinite(problem, Loss.of("squared"), 2)
     if why is not None:
         raise InputError(f"Argument `problem` has no ridge fit of finite risk: {why}.")
+    return start.fields(problem.inputs), finite_number("ridge", ridge, minimum=0.0, accepted="a finite number ≥ 0")
 
 
 def _statistics(problem: Problem, Q: np.ndarray, M: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -144,9 +132,7 @@ def fit_second_layer(problem: Problem, start: Overlaps, ridge: float = 0.0) -> S
     >>> fit.a.round(4).tolist(), round(float(fit.risk), 4), round(float(fit.risk_at(1000)), 4)
     ([0.76], 0.6836, 0.6861)
     """
-    _check(problem, start)
-    start = start.fields(problem.inputs)
-    rho = finite_number("ridge", ridge, minimum=0.0, accepted="a finite number ≥ 0")
+    start, rho = _checked(problem, start, ridge)
     lead, p = start.batch, problem.p
     Q, M = start.Q.reshape(-1, p, p), start.M.reshape(-1, p, problem.k)
     K, b, square = _statistics(problem, Q, M)
@@ -211,21 +197,15 @@ def simulate_second_layer(
     force : bool
         As for `solve`.
 
-    Returns
-    -------
-    array (seeds,)
-
     Examples
     --------
     >>> risks = simulate_second_layer(Problem("z1**2", "square"), Overlaps([[1.0]], [[0.8]]), samples=100, seeds=3)
     >>> bool((risks >= fit_second_layer(Problem("z1**2", "square"), Overlaps([[1.0]], [[0.8]])).risk).all())
     True
     """
-    _check(problem, start)
-    start = start.fields(problem.inputs)
+    start, rho = _checked(problem, start, ridge)
     if start.batch:
         raise InputError(f"Argument `start` must be a single point, but holds {start.batch[0]}.")
-    rho = finite_number("ridge", ridge, minimum=0.0, accepted="a finite number ≥ 0")
     n, p = positive_integer("samples", samples), problem.p
     require(rho > 0 or n > p, "samples", n, f"more than the width {p} where ridge = 0")
     seed, seeds = check_seed(seed), positive_integer("seeds", seeds)

@@ -26,40 +26,21 @@ ZERO = 1e-8  # a Hermite coefficient of σ below this share of the largest count
 
 @dataclass(frozen=True)
 class Expansion:
-    """Drift and self-interaction of one neuron with a = 1 near m = 0.
+    """Drift and self-interaction of one neuron with a = 1 near m = 0."""
 
-    Attributes
-    ----------
-    ell : int
-        Smallest order that target and activation share.
-    drift : float
-        c for a target of one direction; of several, ℓ c_ℓ times the norm of the target's tensor of order ℓ.
-    lower : tuple of int
-        Orders 1 ≤ q < ℓ that the activation contains.
-    kappa, tilt : float
-        κ = E[λ σ σ'], and r(0), which a target with E[y] ≠ 0 adds.
-    """
+    ell: int  # smallest order that target and activation share
+    drift: float  # c for a target of one direction; of several, ℓ c_ℓ times the norm of its tensor of order ℓ
+    lower: tuple[int, ...]  # orders 1 ≤ q < ℓ that the activation contains
+    kappa: float  # E[λ σ σ']
+    tilt: float  # r(0), which a target with E[y] ≠ 0 adds
 
-    ell: int
-    drift: float
-    lower: tuple[int, ...]
-    kappa: float
-    tilt: float
-
-    def self_interaction(self, loss: str) -> float:
+    def self_interaction(self, loss: str, a: float = 1.0) -> float:
         """κ of a step projected back to the sphere: 1 − γκ multiplies the neuron's own direction."""
-        return (self.kappa if loss == "squared" else 0.0) - self.tilt
+        return (self.kappa * a**2 if loss == "squared" else 0.0) - self.tilt * a
 
 
 def expansion(target: TargetLike, activation: ActivationLike, directions: int | None = None) -> Expansion:
-    """Expand what one neuron sees of a target near m = 0.
-
-    Examples
-    --------
-    >>> found = expansion("He3(z1)", "He3")
-    >>> found.ell, round(found.drift, 6), round(found.kappa, 6)
-    (3, 18.0, 18.0)
-    """
+    """Expand what one neuron sees of a target near m = 0."""
     seen, sigma = analyse(target, directions), Activation.of(activation)
     orders = sorted({sum(alpha) for alpha in seen.hermite if any(alpha)})
     if not orders:

@@ -17,17 +17,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from twolayer.analysis.escape_formulas import check_threshold
 from twolayer.analysis.passage_times import first_passage
 from twolayer.analysis.phases import phase_diagram
-from twolayer.analysis.recovery_steps import RecoverySteps, check_threshold, recovery_steps
+from twolayer.analysis.recovery_steps import RecoverySteps, recovery_steps
 from twolayer.analysis.small_overlap import expansion
 from twolayer.functions.activation import Activation
 from twolayer.functions.exponents import analyse
 from twolayer.methods.chain import Chain, tail_of
 from twolayer.methods.vectors import Vectors
 from twolayer.numerics.arguments import End, Options, Progress
-from twolayer.numerics.errors import InputError, choice, positive_integer, reject
-from twolayer.numerics.html import field_summary
+from twolayer.numerics.errors import InputError, choice, positive_integer, reject, require
+from twolayer.numerics.html import card, curves, field_summary
 from twolayer.numerics.random import check_seed
 from twolayer.numerics.statistics import Fit, Median, median, median_power_law, resolved, told
 from twolayer.running.cost import Cost, cost_of
@@ -147,20 +148,21 @@ class WeakRecovery:
         return None if fit is None else fit.error
 
     def __repr__(self) -> str:
-        return field_summary(
-            self,
-            (
-                "threshold",
-                "dims",
-                "steps",
-                "growth",
-            ),
-        )
+        return field_summary(self, ("threshold", "dims", "steps", "growth"))
 
     def _repr_html_(self) -> str:
-        from twolayer.analysis.notebook import weak_html
-
-        return weak_html(self)
+        rows = [
+            (f"d = {d}", f"T = {m.value:.5g} (95 %: {m.low:.5g} to {m.high:.5g})")
+            for d, m in zip(self.dims, self.medians, strict=True)
+        ]
+        if self.theta is not None:
+            rows.append(("θ", f"{self.theta:.3g} ± {self.theta_error:.2g}"))
+        known = [(d, m.value) for d, m in zip(self.dims, self.medians, strict=True) if math.isfinite(m.value)]
+        picture = ""
+        if len(known) > 1:
+            at, medians = np.log10(np.array(known)).T
+            picture = curves(at, [medians], ("log₁₀ d", "log₁₀ T"), marks=list(zip(at, medians, strict=True)))
+        return card(f"Weak recovery at m = {self.threshold:g}", "", rows, picture)
 
     def __str__(self) -> str:
         rows = [
@@ -169,16 +171,9 @@ class WeakRecovery:
             for dim, m, lost, limit in zip(self.dims, self.medians, self.censored, self.limits, strict=True)
         ]
         fit = self.fit()
-        return "\n".join(
-            [
-                *rows,
-                *(
-                    []
-                    if fit is None
-                    else [f"theta = {fit.slope:.4g} ± {fit.error:.2g}" + (" of T/log d" if self.logarithmic else "")]
-                ),
-            ]
-        )
+        if fit is not None:
+            rows.append(f"theta = {fit.slope:.4g} ± {fit.error:.2g}" + (" of T/log d" if self.logarithmic else ""))
+        return "\n".join(rows)
 
 
 def weak_recovery(
@@ -242,21 +237,21 @@ def weak_recovery(
     limits = tuple(_limit(problem, algorithm, size, eta, sign, start, steps) for size in sizes)
     facing = sign if not algorithm.reused or _draws(problem) else "random"
     rows, sums, each = [], [], []
-    parts: list[tuple[Overlaps, Chain | Vectors]] = []
-    for size in sizes:
+    parts: list[tuple[Overlaps, Chain | Vectors, int]] = []
+    for size, limit in zip(sizes, limits, strict=True):
         starts = _starts(problem, size, seeds, seed, facing, start)
         chosen, batch = batch_sums, algorithm.batch_at(size)
         if chosen == "auto" and batch > GAUSSIAN_ABOVE and not algorithm.reused:
             a = problem.a(seed) if starts.a is None else np.atleast_2d(starts.a)[0]
             chosen = "gaussian" if batch > tail_of(problem, algorithm, starts.Q[0], starts.M[0], a) else "exact"
         sums.append("gaussian" if chosen == "gaussian" else "exact")
-        parts.append((starts, Vectors(size) if algorithm.reused else Chain(size, batch_sums=chosen)))
-    tasks = [
-        make_task(problem, algorithm, method, starts, steps=limit, save=1, seed=seed)
-        for (starts, method), limit in zip(parts, limits, strict=True)
+        parts.append((starts, Vectors(size) if algorithm.reused else Chain(size, batch_sums=chosen), limit))
+    work = [
+        (make_task(problem, algorithm, method, starts, steps=limit, save=1, seed=seed), method)
+        for starts, method, limit in parts
     ]
-    check_work([(task, method) for task, (_, method) in zip(tasks, parts, strict=True)], force)
-    for (starts, method), limit in zip(parts, limits, strict=True):
+    check_work(work, force)
+    for starts, method, limit in parts:
         common: Options = {"steps": limit, "seed": seed, "progress": progress, "force": force}
         if per_direction:
             looks = np.unique(np.round(np.geomspace(1, limit, min(LOOKS, limit)))).astype(int)
@@ -289,23 +284,9 @@ def _passed(steps: np.ndarray, sizes: np.ndarray, eta: float) -> np.ndarray:
 
 
 def foreseen_recovery(
-    problem: Problem,
-    algorithm: SGD,
-    dim: Sequence[int] | int,
-    *,
-    threshold: float = 0.5,
-    seeds: int = 32,
-    seed: int = 0,
-    sign: str = "positive",
+    problem: Problem, algorithm: SGD, dim: Sequence[int] | int, *, threshold: float, seeds: int, seed: int, sign: str
 ) -> Cost:
-    """What `weak_recovery` with these arguments would take: half of the steps after which runs are given up.
-
-    Examples
-    --------
-    >>> algorithm = SGD(lr="0.2", batch="2*d", loss="correlation", geometry="projected")
-    >>> foreseen_recovery(Problem("h2(z1)", "h2"), algorithm, dim=(100, 200), seeds=16).runs
-    32
-    """
+    """What `weak_recovery` with these arguments would take: half of the steps after which runs are given up."""
     eta, seeds, sizes = _checked(problem, algorithm, dim, threshold, seeds, sign, "random", "auto")
     parts = []
     for size in sizes:
@@ -329,8 +310,7 @@ def _checked(
     choice("batch_sums", batch_sums, ("auto", "exact", "gaussian"))
     seeds = positive_integer("seeds", seeds)
     sizes = tuple(positive_integer("dim", n, 2) for n in np.atleast_1d(np.asarray(dim, dtype=object)))
-    if not sizes:
-        reject("dim", dim, "at least one dimension")
+    require(len(sizes) > 0, "dim", dim, "at least one dimension")
     if algorithm.loss.student is None:
         raise InputError(
             f"Argument `loss` must be 'squared' or 'correlation', for which it is known where starts are drawn to and "
@@ -400,12 +380,6 @@ def oriented(problem: Problem, starts: Overlaps, away: bool = False) -> Overlaps
     """Starts with every neuron turned so that its first drift leads to the target, or away from it.
 
     Turning w to −w changes the sign of the drift along the target only for odd ℓ; for even ℓ nothing is changed.
-
-    Examples
-    --------
-    >>> problem = Problem("He3(z1)", "He3")
-    >>> oriented(problem, Overlaps([[1.0]], [[-0.1]])).M.tolist()
-    [[0.1]]
     """
     ell = expansion(problem.target, problem.activation).ell
     if ell % 2 == 0:

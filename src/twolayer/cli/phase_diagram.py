@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
     choice("--plane", args.plane, ("delta", "theta", "both"))
     if args.measure is not None:  # the diagram itself is known without JAX
-        from twolayer.analysis.recovery_steps import check_threshold
+        from twolayer.analysis.escape_formulas import check_threshold
         from twolayer.analysis.weak_recovery import SIGNS
 
         choice("--sign", args.sign, SIGNS)

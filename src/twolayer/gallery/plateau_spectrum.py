@@ -136,7 +136,7 @@ def draw(data: xr.Dataset) -> Figure:
     counts, names = data["count"].values, ("from the plateau", "from small overlaps")
     right.plot(1, 1, "*", color=COLOURS["theory"], ms=8, label="one variance")
     for i, v in enumerate(data.spread.values):
-        colour = DIRECTIONS[i % len(DIRECTIONS)]
+        colour = DIRECTIONS[i]
         right.plot([1, counts[-1]], np.full(2, 1 / (1 + v**2)), color=colour, lw=1, label=f"$1/(1 + v^2)$, $v = {v:g}$")
         for j, (marker, face) in enumerate((("o", colour), ("s", "none"))):
             length = data.length[i, :, j] / data.one[j]

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from twolayer.gaussian.moments import Moments
-from twolayer.numerics.errors import reject
-from twolayer.plot.canvas import canvas
-from twolayer.plot.style import house_style, house_title
+from twolayer.numerics.errors import require
+from twolayer.plot.canvas import canvas, in_house_style
+from twolayer.plot.style import house_title
 
 __all__ = ["moments"]
 
@@ -24,6 +24,7 @@ MEANING = {
 NUMBERS_UP_TO = 6  # rows and columns
 
 
+@in_house_style
 def moments(result: Moments, figure: Figure | None = None, ax: Sequence[Axes] | None = None) -> Figure:
     """The averages psi, phi and chi as matrices.
 
@@ -31,10 +32,6 @@ def moments(result: Moments, figure: Figure | None = None, ax: Sequence[Axes] | 
     ----------
     result : Moments
         From `moments`.
-    figure : matplotlib Figure, optional
-        Where to draw: an empty figure.
-    ax : three Axes, optional
-        The panels, in a figure of your own.
 
     Examples
     --------
@@ -44,30 +41,26 @@ def moments(result: Moments, figure: Figure | None = None, ax: Sequence[Axes] | 
     >>> [ax.get_xlabel() for ax in figure.axes[:3]]
     ['direction $r$', 'neuron $l$', 'neuron $l$']
     """
-    if not isinstance(result, Moments):
-        reject("result", type(result).__name__, "a result of moments")
-    with house_style():
-        figure, panels, whole = canvas(3, (9.2, 3.1), figure, ax)
-        for panel, name in zip(panels, ("psi", "phi", "chi"), strict=True):
-            matrix = getattr(result, name)
-            rows, columns = matrix.shape
-            bound = float(np.abs(matrix).max()) or 1.0
-            # cells are numbered from 1, like neurons and directions
-            edges = (0.5, columns + 0.5, rows + 0.5, 0.5)
-            image = panel.imshow(matrix, cmap="RdBu_r", vmin=-bound, vmax=bound, aspect="auto", extent=edges)
-            if max(rows, columns) <= NUMBERS_UP_TO:
-                size = 7 if columns <= 4 else 6
-                for (row, column), value in np.ndenumerate(matrix):
-                    colour = "white" if abs(value) > 0.6 * bound else "#333333"
-                    panel.text(
-                        column + 1, row + 1, f"{value:.2g}", ha="center", va="center", fontsize=size, color=colour
-                    )
-            panel.grid(False)
-            panel.set_title(f"{name}   {MEANING[name]}", fontsize=8.5)
-            panel.set(xlabel="direction $r$" if name == "psi" else "neuron $l$", ylabel="neuron $j$")
-            for axis, count in ((panel.xaxis, columns), (panel.yaxis, rows)):
-                axis.set_major_locator(MaxNLocator(min(count, 10), integer=True, min_n_ticks=1))
-            figure.colorbar(image, ax=panel)
-        if whole:
-            house_title(figure, f"risk {result.risk:.4g}   {result.engine}, error {result.error:.1e}")
+    require(isinstance(result, Moments), "result", type(result).__name__, "a result of moments")
+    figure, panels, whole = canvas(3, (9.2, 3.1), figure, ax)
+    for panel, name in zip(panels, ("psi", "phi", "chi"), strict=True):
+        matrix = getattr(result, name)
+        rows, columns = matrix.shape
+        bound = float(np.abs(matrix).max()) or 1.0
+        # cells are numbered from 1, like neurons and directions
+        edges = (0.5, columns + 0.5, rows + 0.5, 0.5)
+        image = panel.imshow(matrix, cmap="RdBu_r", vmin=-bound, vmax=bound, aspect="auto", extent=edges)
+        if max(rows, columns) <= NUMBERS_UP_TO:
+            size = 7 if columns <= 4 else 6
+            for (row, column), value in np.ndenumerate(matrix):
+                colour = "white" if abs(value) > 0.6 * bound else "#333333"
+                panel.text(column + 1, row + 1, f"{value:.2g}", ha="center", va="center", fontsize=size, color=colour)
+        panel.grid(False)
+        panel.set_title(f"{name}   {MEANING[name]}", fontsize=8.5)
+        panel.set(xlabel="direction $r$" if name == "psi" else "neuron $l$", ylabel="neuron $j$")
+        for axis, count in ((panel.xaxis, columns), (panel.yaxis, rows)):
+            axis.set_major_locator(MaxNLocator(min(count, 10), integer=True, min_n_ticks=1))
+        figure.colorbar(image, ax=panel)
+    if whole:
+        house_title(figure, f"risk {result.risk:.4g}   {result.engine}, error {result.error:.1e}")
     return figure

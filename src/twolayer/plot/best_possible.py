@@ -18,9 +18,9 @@ from twolayer.analysis.thresholds.alpha_c import Thresholds, written
 from twolayer.analysis.thresholds.amp import MessagePassing
 from twolayer.analysis.thresholds.best_possible import BestPossible
 from twolayer.numerics.arguments import Options
-from twolayer.numerics.errors import reject
-from twolayer.plot.canvas import canvas
-from twolayer.plot.style import DIRECTIONS, GREY, house_style
+from twolayer.numerics.errors import require
+from twolayer.plot.canvas import canvas, in_house_style
+from twolayer.plot.style import DIRECTIONS, GREY
 
 __all__ = ["best_line", "best_possible", "message_passing", "thresholds"]
 
@@ -32,6 +32,7 @@ LOOKS: Options = {
 NAMES = {"informed": "from full knowledge", "equilibrium": "best possible", "uninformed": "from nothing"}
 
 
+@in_house_style
 def thresholds(result: Thresholds, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
     """How many directions n = αd samples show, against α.
 
@@ -39,10 +40,6 @@ def thresholds(result: Thresholds, figure: Figure | None = None, ax: Axes | None
     ----------
     result : Thresholds
         From `thresholds`.
-    figure : matplotlib Figure, optional
-        Where to draw: an empty figure.
-    ax : Axes, optional
-        A panel of a figure of your own.
 
     Examples
     --------
@@ -50,45 +47,44 @@ def thresholds(result: Thresholds, figure: Figure | None = None, ax: Axes | None
     >>> len(thresholds(tl.thresholds("z1**2")).axes)
     1
     """
-    if not isinstance(result, Thresholds):
-        reject("result", result, "a result of thresholds")
-    with house_style():
-        drawing, (panel,), _ = canvas(1, (5.2, 3.2), figure, ax)
-        finite = [s for s in result.staircase if np.isfinite(s.alpha)]
-        right = 1.6 * max([s.alpha for s in finite], default=0.0) or 1.0
-        known, x, y = 0, [0.0], [0]
-        for i, step in enumerate(finite):
-            x += [step.alpha, step.alpha]
-            y += [known, known := known + len(step.directions)]
-            panel.annotate(
-                f" {written(step.directions)}" + (f"\n α = {step.alpha:.4g}" if step.alpha else "\n at every α > 0"),
-                (step.alpha, known),
-                color=DIRECTIONS[i % len(DIRECTIONS)],
-                va="bottom",
-                fontsize=8.5,
-            )
-        panel.plot([*x, right], [*y, known], color="#1a1a1a")
-        never = [s for s in result.staircase if not np.isfinite(s.alpha)]
-        if never:
-            rows = "; ".join(written(s.directions) for s in never)
-            panel.text(
-                0.98,
-                0.04,
-                f"never with n = O(d): {rows}",
-                transform=panel.transAxes,
-                ha="right",
-                color=GREY,
-                fontsize=8.5,
-            )
-        panel.set(
-            xlabel="α = n/d", ylabel="directions that show", xlim=(0, right), ylim=(0, result.target.directions + 0.6)
+    require(isinstance(result, Thresholds), "result", result, "a result of thresholds")
+    drawing, (panel,), _ = canvas(1, (5.2, 3.2), figure, ax)
+    finite = [s for s in result.staircase if np.isfinite(s.alpha)]
+    right = 1.6 * max([s.alpha for s in finite], default=0.0) or 1.0
+    known, x, y = 0, [0.0], [0]
+    for i, step in enumerate(finite):
+        x += [step.alpha, step.alpha]
+        y += [known, known := known + len(step.directions)]
+        panel.annotate(
+            f" {written(step.directions)}" + (f"\n α = {step.alpha:.4g}" if step.alpha else "\n at every α > 0"),
+            (step.alpha, known),
+            color=DIRECTIONS[i],
+            va="bottom",
+            fontsize=8.5,
         )
-        panel.set_yticks(range(result.target.directions + 1))
-        noise = f", noise {result.noise:g}" if result.noise else ""
-        panel.set_title(f"{result.target.name}{noise}")
+    panel.plot([*x, right], [*y, known], color="#1a1a1a")
+    never = [s for s in result.staircase if not np.isfinite(s.alpha)]
+    if never:
+        rows = "; ".join(written(s.directions) for s in never)
+        panel.text(
+            0.98,
+            0.04,
+            f"never with n = O(d): {rows}",
+            transform=panel.transAxes,
+            ha="right",
+            color=GREY,
+            fontsize=8.5,
+        )
+    panel.set(
+        xlabel="α = n/d", ylabel="directions that show", xlim=(0, right), ylim=(0, result.target.directions + 0.6)
+    )
+    panel.set_yticks(range(result.target.directions + 1))
+    noise = f", noise {result.noise:g}" if result.noise else ""
+    panel.set_title(f"{result.target.name}{noise}")
     return drawing
 
 
+@in_house_style
 def best_possible(result: BestPossible, figure: Figure | None = None, ax: Sequence[Axes] | None = None) -> Figure:
     """Overlap and prediction error of the best possible against α, with the hard phase shaded.
 
@@ -96,10 +92,6 @@ def best_possible(result: BestPossible, figure: Figure | None = None, ax: Sequen
     ----------
     result : BestPossible
         From `best_possible`.
-    figure : matplotlib Figure, optional
-        Where to draw: an empty figure.
-    ax : sequence of Axes, optional
-        Two panels of a figure of your own.
 
     Examples
     --------
@@ -107,29 +99,27 @@ def best_possible(result: BestPossible, figure: Figure | None = None, ax: Sequen
     >>> len(best_possible(tl.best_possible("tanh(z1)", [0.5, 1.0], noise=0.1)).axes)
     2
     """
-    if not isinstance(result, BestPossible):
-        reject("result", result, "a result of best_possible")
-    with house_style():
-        drawing, (left, right), _ = canvas(2, (8.4, 3.3), figure, ax)
-        for branch, look in LOOKS.items():
-            if branch not in result.data.branch:  # of an interrupted search
-                continue
-            part = result.data.sel(branch=branch)
-            values = np.linalg.eigvalsh(part.overlap.values)[:, ::-1][:, : result.law.k]
-            for r in range(values.shape[1]):
-                left.plot(result.alphas, values[:, r], color=DIRECTIONS[r % len(DIRECTIONS)], **look)
-            right.plot(result.alphas, part.mmse.values, color="#1a1a1a", label=NAMES[branch], **look)
-        if result.hard is not None and np.isfinite(result.hard[0]):
-            for panel in (left, right):
-                low, high = result.hard
-                high = high if np.isfinite(high) else result.alphas[-1]
-                panel.axvspan(low, high, color="#f2d9d9", lw=0, zorder=0)
-            right.plot([], [], color="#f2d9d9", lw=7, label="hard")
-        left.set(xlabel="α = n/d", ylabel="eigenvalues of the overlap", ylim=(-0.03, 1.03))
-        right.set(xlabel="α = n/d", ylabel="mmse", ylim=(0, None))
-        right.legend()
-        noise = f", noise {result.noise:g}" if result.noise else ""
-        left.set_title(f"{result.target.name}{noise}")
+    require(isinstance(result, BestPossible), "result", result, "a result of best_possible")
+    drawing, (left, right), _ = canvas(2, (8.4, 3.3), figure, ax)
+    for branch, look in LOOKS.items():
+        if branch not in result.data.branch:  # of an interrupted search
+            continue
+        part = result.data.sel(branch=branch)
+        values = np.linalg.eigvalsh(part.overlap.values)[:, ::-1][:, : result.law.k]
+        for r in range(values.shape[1]):
+            left.plot(result.alphas, values[:, r], color=DIRECTIONS[r], **look)
+        right.plot(result.alphas, part.mmse.values, color="#1a1a1a", label=NAMES[branch], **look)
+    if result.hard is not None and np.isfinite(result.hard[0]):
+        for panel in (left, right):
+            low, high = result.hard
+            high = high if np.isfinite(high) else result.alphas[-1]
+            panel.axvspan(low, high, color="#f2d9d9", lw=0, zorder=0)
+        right.plot([], [], color="#f2d9d9", lw=7, label="hard")
+    left.set(xlabel="α = n/d", ylabel="eigenvalues of the overlap", ylim=(-0.03, 1.03))
+    right.set(xlabel="α = n/d", ylabel="mmse", ylim=(0, None))
+    right.legend()
+    noise = f", noise {result.noise:g}" if result.noise else ""
+    left.set_title(f"{result.target.name}{noise}")
     return drawing
 
 
@@ -156,14 +146,14 @@ def best_line(ax: Axes, alphas: object, values: object, label: str = "best possi
     """
     look: Options = {"color": GREY, "ls": "--", "lw": 1.4, "label": label}
     x, y = np.ravel(np.asarray(alphas, float)), np.ravel(np.asarray(values, float))
-    if x.shape != y.shape or not len(x):
-        reject("values", values, "as many numbers as `alphas`")
+    require(x.shape == y.shape and len(x) > 0, "values", values, "as many numbers as `alphas`")
     if len(x) == 1:
         ax.axhline(float(y[0]), **look)
     else:
         ax.plot(x, y, **look)
 
 
+@in_house_style
 def message_passing(result: MessagePassing, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
     """Overlaps with the target along runs of message passing on explicit data.
 
@@ -171,10 +161,6 @@ def message_passing(result: MessagePassing, figure: Figure | None = None, ax: Ax
     ----------
     result : MessagePassing
         From `simulate` of `best_possible`.
-    figure : matplotlib Figure, optional
-        Where to draw: an empty figure.
-    ax : Axes, optional
-        A panel of a figure of your own.
 
     Examples
     --------
@@ -182,18 +168,16 @@ def message_passing(result: MessagePassing, figure: Figure | None = None, ax: Ax
     >>> len(message_passing(runs).axes[0].get_lines())
     3
     """
-    if not isinstance(result, MessagePassing):
-        reject("result", type(result).__name__, "a result of BestPossible.simulate")
-    with house_style():
-        drawing, (panel,), whole = canvas(1, (5.2, 3.2), figure, ax)
-        seeds, length, k = result.path.shape
-        for r, colour in zip(range(k), DIRECTIONS, strict=False):
-            panel.plot(np.arange(length), result.path[:, :, r].T, color=colour, alpha=0.35, lw=0.9)
-            panel.plot(np.arange(length), result.path[:, :, r].mean(0), color=colour, label=f"singular value {r + 1}")
-        panel.set(xlabel="iteration", ylabel="overlap with the target", ylim=(0, 1.02))
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-        if k > 1:
-            panel.legend()
-        if whole:
-            panel.set_title(f"α = {result.alpha:.4g}, d = {result.dim}, {seeds} runs and their mean")
+    require(isinstance(result, MessagePassing), "result", type(result).__name__, "a result of BestPossible.simulate")
+    drawing, (panel,), whole = canvas(1, (5.2, 3.2), figure, ax)
+    seeds, length, k = result.path.shape
+    for r, colour in zip(range(k), DIRECTIONS, strict=False):
+        panel.plot(np.arange(length), result.path[:, :, r].T, color=colour, alpha=0.35, lw=0.9)
+        panel.plot(np.arange(length), result.path[:, :, r].mean(0), color=colour, label=f"singular value {r + 1}")
+    panel.set(xlabel="iteration", ylabel="overlap with the target", ylim=(0, 1.02))
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if k > 1:
+        panel.legend()
+    if whole:
+        panel.set_title(f"α = {result.alpha:.4g}, d = {result.dim}, {seeds} runs and their mean")
     return drawing

@@ -12,10 +12,12 @@ behind.
 from __future__ import annotations
 
 import base64
+import functools
+import inspect
 import io
 import weakref
-from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, ParamSpec, cast
 
 import matplotlib as mpl
 import numpy as np
@@ -26,9 +28,16 @@ from twolayer.numerics.errors import InputError, reject
 from twolayer.plot.screen import inline, pyplot, watched
 from twolayer.plot.style import house_style, panel_size
 
-__all__ = ["Canvas", "Drawing", "canvas"]
+__all__ = ["Canvas", "Drawing", "canvas", "in_house_style"]
 
+P = ParamSpec("P")
 MOST = 10  # figures that a script leaves to plt.show(): the last ones
+PLACE = """
+figure : matplotlib Figure, optional
+    Where to draw: an empty figure.
+ax : Axes, or sequence of Axes, optional
+    The panel, or all panels from left to right, in a figure of your own.
+"""
 
 
 class Drawing(Figure):
@@ -84,21 +93,7 @@ def canvas(
 ) -> Canvas:
     """Panels side by side: new ones, those of a figure, or given axes.
 
-    Parameters
-    ----------
-    columns : int
-    size : pair of float
-        Inches of a new figure.
-    figure : matplotlib Figure, optional
-        Where to draw: an empty one is divided into panels; one with as many panels is drawn into, if ``overlay``.
-    ax : Axes or sequence of Axes, optional
-        The panels themselves.
-
-    Examples
-    --------
-    >>> made = canvas(2, (6.0, 3.0))
-    >>> canvas(2, (6.0, 3.0), figure=made.figure, overlay=True).axes == made.axes
-    True
+    An empty figure is divided into panels; one with as many panels is drawn into, if ``overlay``.
     """
     if ax is not None:
         axes = list(np.ravel(np.asarray(ax, dtype=object)))
@@ -121,3 +116,16 @@ def canvas(
             "give `ax`."
         )
     return Canvas(figure, there, True)
+
+
+def in_house_style(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Let a function draw in the style of the house, and say what its ``figure`` and ``ax`` are."""
+
+    @functools.wraps(draw)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with house_style():
+            return draw(*args, **kwargs)
+
+    words, examples, rest = inspect.cleandoc(draw.__doc__ or "").partition("\nExamples\n")
+    drawn.__doc__ = f"{words.rstrip()}{PLACE}{examples}{rest}"
+    return drawn

@@ -1,8 +1,9 @@
 """Figures of runs: the risk (or loss, or error) on the left, the overlaps on the right, against any of the clocks.
 
 Theory is a line in ink. A simulation is the mean over its seeds with a band that holds the central 80 % of them. What
-is not positive is a gap on a logarithmic axis, and save points in geometric progression have a logarithmic clock. Runs
-in stages have no common clock: their seeds are drawn one by one (stages.py).
+is not positive is a gap on a logarithmic axis, and save points in geometric progression have a logarithmic clock. Seeds
+of a run in stages leave them at steps of their own, so that there is no common time at which a mean could be taken:
+each is drawn along its own clock, with a mark where it goes on to the next stage.
 """
 
 from __future__ import annotations
@@ -20,9 +21,8 @@ from matplotlib.figure import Figure
 from twolayer.numerics.arguments import Json, Options
 from twolayer.numerics.errors import InputError, choice
 from twolayer.numerics.foreign_files import reading
-from twolayer.plot.canvas import canvas
+from twolayer.plot.canvas import canvas, in_house_style
 from twolayer.plot.entries import curves_of, symbol
-from twolayer.plot.stages import draw_stages, is_staged
 from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, house_style, house_title, positive
 from twolayer.plot.titles import algorithm_line, problem_line
 from twolayer.running.comparison import Comparison
@@ -46,6 +46,7 @@ CLOCKS = {
 }
 THEORY_LINES = ("--", ":", "-.")
 SIMULATION_LINES = ("-", "-.", ":")
+FAINT = 3.0  # seeds of a run in stages that can be told apart; of more, each is drawn fainter
 
 
 def _told(dataset: xr.Dataset) -> Json:
@@ -132,7 +133,7 @@ def _risk_axis(ax: Axes, dataset: xr.Dataset, quantity: str) -> None:
     ax.set_ylabel(quantity.replace("_", " "))
     bands = any(isinstance(collection, PolyCollection) for collection in ax.collections)
     notes = [f"bands: {BAND[1] - BAND[0]:.0%} of the seeds"] if bands else []
-    if is_staged(dataset):
+    if "stage" in dataset.coords:
         notes.append("dots: the end of a stage")
     ax.legend(title="\n".join(notes) or None, title_fontsize=8, alignment="left")
 
@@ -207,13 +208,14 @@ def trajectory(
         colour = COLOURS.get(_word(dataset), COLOURS["other"])
         number = len({line.get_gid() for line in left.get_lines() if str(line.get_gid()).startswith("result")})
         style: Options = {"ls": LINES[number % 4]} if number else {}
-        if is_staged(dataset):
-            draw_stages(left, right, dataset, colour, _label(dataset), style, quantity, clock)
+        if "stage" in dataset.coords:
+            _stages(left, dataset, clock, [(dataset[quantity].values, colour, _label(dataset))], style)
+            _stages(right, dataset, clock, _coloured(curves), style)
         else:
             times = dataset[clock].values
             _band(left, times, dataset[quantity].values, colour, _label(dataset), **style)
             if quantity == "risk":
-                _training(left, times, dataset, colour, _label(dataset))
+                _training(left, times, dataset, _label(dataset), color=colour)
             _curves(right, times, curves, style)
         for line in left.get_lines():
             if line.get_gid() is None:
@@ -227,22 +229,39 @@ def trajectory(
     return figure
 
 
-def _training(ax: Axes, times: np.ndarray, dataset: xr.Dataset, colour: str, label: str) -> None:
+def _training(ax: Axes, times: np.ndarray, dataset: xr.Dataset, label: str, **line: Any) -> None:
     """The risk on the samples that are trained on, where they are reused."""
     if "train_risk" in dataset:
-        ax.plot(
-            times, dataset.train_risk.values.mean(0), color=colour, ls=(0, (1, 1)), lw=1.4, label=f"{label}: training"
-        )
+        look = {"ls": (0, (1, 1)), "lw": 1.4, **line}
+        ax.plot(times, dataset.train_risk.values.mean(axis=0), label=f"{label}: training", **look)
+
+
+def _stages(
+    ax: Axes, dataset: xr.Dataset, clock: str, curves: list[tuple[np.ndarray, str, str]], style: Options
+) -> None:
+    """Values, colours and names of curves, every seed along its own clock."""
+    times, seeds, stage = dataset[clock].values, dataset.sizes["seed"], dataset.stage.values
+    ends = np.flatnonzero(stage[1:] > stage[:-1])  # last save points of all stages but the last
+    line: Options = {"lw": 1.0, "alpha": max(0.15, min(1.0, FAINT / seeds)), **style}
+    for values, colour, name in curves:
+        for i in range(seeds):
+            ax.plot(times[i], values[i], color=colour, label=None if i else name, **line)
+        if len(ends):
+            ax.scatter(times[:, ends], values[:, ends], s=14, color=colour, zorder=4)
+
+
+def _coloured(curves: list[tuple[str, np.ndarray]]) -> list[tuple[np.ndarray, str, str]]:
+    """Entries with their colours, one for each direction or for each entry of Q, and their symbols."""
+    return [(values, DIRECTIONS[_number(name, i)], symbol(name)) for i, (name, values) in enumerate(curves)]
 
 
 def _curves(ax: Axes, times: np.ndarray, curves: list[tuple[str, np.ndarray]], style: Options) -> None:
-    """Every entry: bands of a few, thin lines of many; one colour for each direction, or for each entry of Q."""
-    for i, (name, values) in enumerate(curves):
-        colour = DIRECTIONS[_number(name, i)]
+    """Every entry: bands of a few, thin lines of many."""
+    for values, colour, name in _coloured(curves):
         if len(curves) > MANY:
-            ax.plot(times, values.mean(axis=0), color=colour, lw=0.8, label=symbol(name), **style)
+            ax.plot(times, values.mean(axis=0), color=colour, lw=0.8, label=name, **style)
         else:
-            _band(ax, times, values, colour, symbol(name), **style)
+            _band(ax, times, values, colour, name, **style)
 
 
 def _number(name: str, i: int) -> int:
@@ -284,6 +303,7 @@ def _colours(words: dict[str, str]) -> dict[str, str]:
     return out
 
 
+@in_house_style
 def compare(
     comparison: Comparison | xr.DataTree,
     figure: Figure | None = None,
@@ -299,17 +319,8 @@ def compare(
     ----------
     comparison : Comparison or xarray.DataTree
         From `compare`.
-    figure : matplotlib Figure, optional
-        Where to draw: an empty figure.
-    ax : pair of Axes, optional
-        The panels for risk and overlaps, in a figure of your own.
-    entries : str or sequence of str
-        What the right panel shows: ``"m"``, the root mean square over the neurons; ``"M"``, ``"Q"`` or ``"a"`` with
-        all their entries; single ones such as ``"M12"`` (neuron 1, direction 2) or ``"Q11"``.
-    clock : str
-        ``"time"``, ``"step"``, ``"sample"`` or ``"alpha"``.
-    quantity : str
-        What is drawn on the left: ``"risk"``, ``"excess_risk"``, ``"loss"`` or, for labels ±1, ``"error"``.
+    entries, clock, quantity : str
+        What the right panel shows, the clock, and what is drawn on the left, as for `trajectory`.
 
     Examples
     --------
@@ -333,33 +344,31 @@ def compare(
     colours = _colours({name: _word(results[name]) for name in simulations})
     shown = {name: curves_of(dataset, entries) for name, dataset in results.items()}
     count = len(shown[known.reference])
-    with house_style():
-        figure, (left, right), whole = canvas(2, (9.2, 3.6), figure, ax)
-        for i, name in enumerate(simulations):
-            times, marks = results[name][clock].values, _marks(i, results[name].sizes["time"])
-            _band(left, times, results[name][quantity].values, colours[name], labels[name], **marks)
-            if quantity == "risk":
-                _training(left, times, results[name], colours[name], labels[name])
-            for r, (entry, values) in enumerate(shown[name]):
-                # with several entries colours tell these, so dashes and markers have to tell the simulations
-                colour = colours[name] if count == 1 else DIRECTIONS[_number(entry, r)]
-                _band(right, times, values, colour, None, **marks)
-        for i, name in enumerate(theories):
-            times = results[name][clock].values
-            line: Options = {"color": COLOURS["theory"], "ls": THEORY_LINES[i % 3], "lw": 1.4, "zorder": 5}
-            left.plot(times, results[name][quantity].values.mean(axis=0), label=labels[name], **line)
-            if quantity == "risk" and "train_risk" in results[name]:
-                training = results[name].train_risk.values.mean(axis=0)
-                left.plot(times, training, label=f"{labels[name]}: training", **{**line, "lw": 0.9})
-            for j, (_, values) in enumerate(shown[name]):
-                right.plot(times, values.mean(axis=0), label=labels[name] if j == 0 and count > 1 else None, **line)
-        _risk_axis(left, reference, quantity)
-        if count > 1:
-            for r, (entry, _) in enumerate(shown[known.reference]):
-                right.plot([], [], color=DIRECTIONS[_number(entry, r)], label=symbol(entry))
-        _entry_axis(right, [name for name, _ in shown[known.reference]])
-        for panel in (left, right):
-            _clock_axis(panel, reference, clock)
-        if whole:
-            house_title(figure, *_title(reference))
+    figure, (left, right), whole = canvas(2, (9.2, 3.6), figure, ax)
+    for i, name in enumerate(simulations):
+        times, marks = results[name][clock].values, _marks(i, results[name].sizes["time"])
+        _band(left, times, results[name][quantity].values, colours[name], labels[name], **marks)
+        if quantity == "risk":
+            _training(left, times, results[name], labels[name], color=colours[name])
+        for r, (entry, values) in enumerate(shown[name]):
+            # with several entries colours tell these, so dashes and markers have to tell the simulations
+            colour = colours[name] if count == 1 else DIRECTIONS[_number(entry, r)]
+            _band(right, times, values, colour, None, **marks)
+    for i, name in enumerate(theories):
+        times = results[name][clock].values
+        line: Options = {"color": COLOURS["theory"], "ls": THEORY_LINES[i % 3], "lw": 1.4, "zorder": 5}
+        left.plot(times, results[name][quantity].values.mean(axis=0), label=labels[name], **line)
+        if quantity == "risk":
+            _training(left, times, results[name], labels[name], **{**line, "lw": 0.9})
+        for j, (_, values) in enumerate(shown[name]):
+            right.plot(times, values.mean(axis=0), label=labels[name] if j == 0 and count > 1 else None, **line)
+    _risk_axis(left, reference, quantity)
+    if count > 1:
+        for r, (entry, _) in enumerate(shown[known.reference]):
+            right.plot([], [], color=DIRECTIONS[_number(entry, r)], label=symbol(entry))
+    _entry_axis(right, [name for name, _ in shown[known.reference]])
+    for panel in (left, right):
+        _clock_axis(panel, reference, clock)
+    if whole:
+        house_title(figure, *_title(reference))
     return figure

@@ -23,14 +23,7 @@ ACCEPTED = "'m', 'M', 'Q', 'a', or entries such as 'M12' and 'Q11' with indices 
 
 
 def curves_of(dataset: xr.Dataset, entries: str | Sequence[str]) -> list[tuple[str, np.ndarray]]:
-    """Name and values (seed, time) of every entry asked for; names have their indices after the letter.
-
-    Examples
-    --------
-    >>> M = xr.DataArray(np.zeros((1, 3, 2, 2)), dims=("seed", "time", "neuron", "direction"))
-    >>> [name for name, _ in curves_of(xr.Dataset({"M": M}), ["M", "M21"])]
-    ['M1,1', 'M2,1', 'M1,2', 'M2,2', 'M2,1']
-    """
+    """Name and values (seed, time) of every entry asked for; names have their indices after the letter."""
     asked = [entries] if isinstance(entries, str) else list(entries) if isinstance(entries, Sequence) else []
     if not asked or not all(isinstance(name, str) and name for name in asked):
         reject("entries", entries, ACCEPTED)
@@ -71,9 +64,7 @@ def _one(dataset: xr.Dataset, name: str) -> list[tuple[str, np.ndarray]]:
         chosen = [(j, l) for j in range(shape[0]) for l in range(j, shape[1])]
     else:
         chosen = [(i,) for i in range(shape[0])]
-    return [(letter + ",".join(str(i + 1) for i in index), _entry(values, index)) for index in chosen]
-
-
-def _entry(values: np.ndarray, index: tuple[int, ...]) -> np.ndarray:
-    """One entry of arrays (seed, time, …)."""
-    return np.asarray(values.reshape(*values.shape[:2], -1)[:, :, np.ravel_multi_index(index, values.shape[2:])])
+    flat = values.reshape(*values.shape[:2], -1)
+    places = [np.ravel_multi_index(index, shape) for index in chosen]
+    names = [letter + ",".join(str(i + 1) for i in index) for index in chosen]
+    return [(name, flat[:, :, place]) for name, place in zip(names, places, strict=True)]

@@ -12,15 +12,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from twolayer.analysis.population_loss import PopulationLoss
-from twolayer.numerics.errors import reject
-from twolayer.plot.canvas import canvas
-from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, house_style, house_title
+from twolayer.numerics.errors import require
+from twolayer.plot.canvas import canvas, in_house_style
+from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, house_title
 
 __all__ = ["landscape"]
 
 POINTS = 200
 
 
+@in_house_style
 def landscape(
     result: PopulationLoss, step: float = 0.0, figure: Figure | None = None, ax: Sequence[Axes] | None = None
 ) -> Figure:
@@ -32,10 +33,6 @@ def landscape(
         From `tl.single_index.population_loss`.
     step : float
         δ = N·lr of a second curve of the velocity; 0 for the limit of small steps alone.
-    figure : matplotlib Figure, optional
-        Where to draw: an empty figure.
-    ax : sequence of Axes, optional
-        Two panels of a figure of your own.
 
     Examples
     --------
@@ -44,21 +41,19 @@ def landscape(
     >>> len(landscape(found, step=0.2).axes[1].get_lines())
     3
     """
-    if not isinstance(result, PopulationLoss):
-        reject("result", result, "a result of population_loss")
-    with house_style():
-        drawing, (left, right), whole = canvas(2, (8.4, 3.3), figure, ax)
-        m = np.sin(np.linspace(-1, 1, POINTS) * np.pi / 2) * 0.9999  # φ of kinks is steep near ±1
-        left.plot(m, result.phi(m), color=COLOURS["theory"])
-        right.plot(m, result.flow(m), color=COLOURS["theory"], label="small steps, $\\delta \\to 0$")
-        if step:
-            right.plot(m, result.flow(m, step), color=DIRECTIONS[0], ls="--", label=f"$\\delta = {step:g}$")
-            right.legend()
-        right.axhline(0.0, color=GREY, lw=0.8)
-        left.set(xlabel="overlap $m$", ylabel="population loss $\\varphi(m)$")
-        right.set(xlabel="overlap $m$", ylabel="velocity $dm/d\\tau$")
-        if whole:
-            problem = result.problem
-            task = f"target {problem.target.name}, student {problem.activation.name}, {result.loss.name} loss"
-            house_title(drawing, task, f"information exponent {result.information}")
+    require(isinstance(result, PopulationLoss), "result", result, "a result of population_loss")
+    drawing, (left, right), whole = canvas(2, (8.4, 3.3), figure, ax)
+    m = np.sin(np.linspace(-1, 1, POINTS) * np.pi / 2) * 0.9999  # φ of kinks is steep near ±1
+    left.plot(m, result.phi(m), color=COLOURS["theory"])
+    right.plot(m, result.flow(m), color=COLOURS["theory"], label="small steps, $\\delta \\to 0$")
+    if step:
+        right.plot(m, result.flow(m, step), color=DIRECTIONS[0], ls="--", label=f"$\\delta = {step:g}$")
+        right.legend()
+    right.axhline(0.0, color=GREY, lw=0.8)
+    left.set(xlabel="overlap $m$", ylabel="population loss $\\varphi(m)$")
+    right.set(xlabel="overlap $m$", ylabel="velocity $dm/d\\tau$")
+    if whole:
+        problem = result.problem
+        task = f"target {problem.target.name}, student {problem.activation.name}, {result.loss.name} loss"
+        house_title(drawing, task, f"information exponent {result.information}")
     return drawing

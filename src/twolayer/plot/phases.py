@@ -19,9 +19,9 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import Normal, Stroke
 
 from twolayer.numerics.arguments import Options
-from twolayer.numerics.errors import choice, reject
-from twolayer.plot.canvas import canvas
-from twolayer.plot.style import house_style, house_title
+from twolayer.numerics.errors import choice, reject, require
+from twolayer.plot.canvas import canvas, in_house_style
+from twolayer.plot.style import house_title
 
 if TYPE_CHECKING:
     from twolayer.analysis.phases import PhaseDiagram
@@ -47,6 +47,7 @@ ALPHA = 0.45
 COLUMN = 2.55  # inches that a column of the legend takes
 
 
+@in_house_style
 def phases(
     diagram: PhaseDiagram,
     plane: str = "both",
@@ -65,10 +66,6 @@ def phases(
     measured : sequence of WeakRecovery
         Points to draw: filled where most runs recovered, crosses where not, with the measured θ. A point that lies
         beyond the axes is an arrow at their edge with its numbers.
-    figure : matplotlib Figure, optional
-        Where to draw: an empty figure.
-    ax : Axes or pair of Axes, optional
-        The panels, in a figure of your own.
 
     Examples
     --------
@@ -77,19 +74,17 @@ def phases(
     2
     """
     planes = PLANES[choice("plane", plane, PLANES)]
-    if not hasattr(diagram, "ell"):
-        reject("diagram", diagram, "a PhaseDiagram")
+    require(hasattr(diagram, "ell"), "diagram", diagram, "a PhaseDiagram")
     if not isinstance(measured, Sequence) or not all(hasattr(point, "theta_error") for point in measured):
         reject("measured", measured, "a list of results of weak_recovery")
-    with house_style():
-        size = (5.2 * len(planes), 4.6 if len(planes) > 1 else 5.0)
-        figure, axes, whole = canvas(len(planes), size, figure, ax)
-        for panel, name in zip(axes, planes, strict=True):
-            draw_phases(panel, diagram, name, measured)
-        if whole:
-            add_legend(figure, bool(measured))
-            told = rf"Information exponent $\ell = {diagram.ell}$: {diagram.loss} loss, {diagram.geometry}"
-            house_title(figure, told)
+    size = (5.2 * len(planes), 4.6 if len(planes) > 1 else 5.0)
+    figure, axes, whole = canvas(len(planes), size, figure, ax)
+    for panel, name in zip(axes, planes, strict=True):
+        draw_phases(panel, diagram, name, measured)
+    if whole:
+        add_legend(figure, bool(measured))
+        told = rf"Information exponent $\ell = {diagram.ell}$: {diagram.loss} loss, {diagram.geometry}"
+        house_title(figure, told)
     return figure
 
 

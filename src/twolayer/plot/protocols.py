@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from twolayer.analysis.protocols.contest import Contest
 from twolayer.analysis.protocols.optimise import Optimum
 from twolayer.numerics.arguments import Options
-from twolayer.numerics.errors import reject
-from twolayer.plot.canvas import canvas
-from twolayer.plot.style import COLOURS, DIRECTIONS, house_style, house_title
+from twolayer.numerics.errors import require
+from twolayer.plot.canvas import canvas, in_house_style
+from twolayer.plot.style import COLOURS, DIRECTIONS, house_title
 
 __all__ = ["contest", "optimum"]
 
@@ -31,6 +31,7 @@ SAID = {"wins": "beaten", "loses": "better", "undecided": "undecided"}
 """A rival of the optimum, by the verdict on the optimum."""
 
 
+@in_house_style
 def optimum(result: Optimum, figure: Figure | None = None, ax: Sequence[Axes] | None = None) -> Figure:
     """Rate and excess risk of an optimum, of the best constant and of the best named schedule.
 
@@ -38,10 +39,6 @@ def optimum(result: Optimum, figure: Figure | None = None, ax: Sequence[Axes] | 
     ----------
     result : Optimum
         From `optimise`.
-    figure : matplotlib Figure, optional
-        Where to draw: an empty figure.
-    ax : sequence of Axes, optional
-        Two panels of a figure of your own.
 
     Examples
     --------
@@ -51,25 +48,24 @@ def optimum(result: Optimum, figure: Figure | None = None, ax: Sequence[Axes] | 
     >>> len(optimum(best).axes)
     2
     """
-    if not isinstance(result, Optimum):
-        reject("result", result, "a result of optimise")
-    with house_style():
-        drawing, (left, right), _ = canvas(2, (8.4, 3.3), figure, ax)
-        units, dim = result.path.lr.attrs.get("units") or "", result.start.dim
-        # where d is known the rate is a number, and small
-        scale = dim if not units and dim is not None and result.algorithm.lr.exponent == -1 else 1
-        for (name, path), look in zip(result.paths.items(), LOOKS, strict=False):
-            x = path[result.clock]
-            left.plot(x, scale * path.lr, label=name, **look)
-            right.plot(x, path.excess_risk.mean("seed"), **look)
-        rate = "d·lr" if units == "d**-1" or scale != 1 else "lr" + (f" / {units}" if units else "")
-        label = {"alpha": "samples/d", "time": "time t = lr·step/N", "step": "step"}[result.clock]
-        left.set(xlabel=label, ylabel=rate, ylim=(0, None))
-        right.set(xlabel=label, ylabel="excess risk", yscale="log")
-        left.legend()
+    require(isinstance(result, Optimum), "result", result, "a result of optimise")
+    drawing, (left, right), _ = canvas(2, (8.4, 3.3), figure, ax)
+    units, dim = result.path.lr.attrs.get("units") or "", result.start.dim
+    # where d is known the rate is a number, and small
+    scale = dim if not units and dim is not None and result.algorithm.lr.exponent == -1 else 1
+    for (name, path), look in zip(result.paths.items(), LOOKS, strict=False):
+        x = path[result.clock]
+        left.plot(x, scale * path.lr, label=name, **look)
+        right.plot(x, path.excess_risk.mean("seed"), **look)
+    rate = "d·lr" if units == "d**-1" or scale != 1 else "lr" + (f" / {units}" if units else "")
+    label = {"alpha": "samples/d", "time": "time t = lr·step/N", "step": "step"}[result.clock]
+    left.set(xlabel=label, ylabel=rate, ylim=(0, None))
+    right.set(xlabel=label, ylabel="excess risk", yscale="log")
+    left.legend()
     return drawing
 
 
+@in_house_style
 def contest(result: Contest, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
     """What each protocol reached at finite d: every run, means with two standard errors, and who wins.
 
@@ -77,10 +73,6 @@ def contest(result: Contest, figure: Figure | None = None, ax: Axes | None = Non
     ----------
     result : Contest
         From `compare` of an optimum.
-    figure : matplotlib Figure, optional
-        Where to draw: an empty figure.
-    ax : Axes, optional
-        A panel of a figure of your own.
 
     Examples
     --------
@@ -90,19 +82,15 @@ def contest(result: Contest, figure: Figure | None = None, ax: Axes | None = Non
     >>> [label.get_text() for label in drawn.axes[0].get_yticklabels()]
     ['optimum', 'constant: undecided']
     """
-    if not isinstance(result, Contest):
-        reject("result", type(result).__name__, "a result of Optimum.compare")
-    with house_style():
-        drawing, (panel,), whole = canvas(1, (5.6, 1.4 + 0.5 * len(result.values)), figure, ax)
-        for row, (name, values) in enumerate(result.values.items()):
-            mean, error = result.means[name]
-            panel.plot(values, [row] * len(values), "|", color=COLOURS["chain"], alpha=0.5, ms=11)
-            panel.errorbar(mean, row, xerr=2 * error, fmt="o", color=COLOURS["theory"], ms=5, capsize=3)
-        told = [
-            name + (f": {said}" if (said := SAID.get(result.verdicts.get(name, ""))) else "") for name in result.values
-        ]
-        panel.set_yticks(range(len(told)), told)
-        panel.set(xlabel=result.objective.replace("_", " "), ylim=(len(told) - 0.5, -0.5))
-        if whole:
-            house_title(drawing, f"$d = {result.dim}$, {result.seeds} runs of each", "bars: two standard errors")
+    require(isinstance(result, Contest), "result", type(result).__name__, "a result of Optimum.compare")
+    drawing, (panel,), whole = canvas(1, (5.6, 1.4 + 0.5 * len(result.values)), figure, ax)
+    for row, (name, values) in enumerate(result.values.items()):
+        mean, error = result.means[name]
+        panel.plot(values, [row] * len(values), "|", color=COLOURS["chain"], alpha=0.5, ms=11)
+        panel.errorbar(mean, row, xerr=2 * error, fmt="o", color=COLOURS["theory"], ms=5, capsize=3)
+    told = [name + (f": {said}" if (said := SAID.get(result.verdicts.get(name, ""))) else "") for name in result.values]
+    panel.set_yticks(range(len(told)), told)
+    panel.set(xlabel=result.objective.replace("_", " "), ylim=(len(told) - 0.5, -0.5))
+    if whole:
+        house_title(drawing, f"$d = {result.dim}$, {result.seeds} runs of each", "bars: two standard errors")
     return drawing

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 
 from twolayer.analysis.stability.plateaus import Plateaus
 from twolayer.analysis.stability.points import FixedPoints
-from twolayer.numerics.errors import reject
-from twolayer.plot.canvas import canvas
-from twolayer.plot.style import DIRECTIONS, GREY, house_style
+from twolayer.numerics.errors import reject, require
+from twolayer.plot.canvas import canvas, in_house_style
+from twolayer.plot.style import DIRECTIONS, GREY
 
 __all__ = ["fixed_points", "plateaus"]
 
@@ -23,6 +23,7 @@ SHADES = ("#e8eef6", "#f6ece2")
 FLAT = 1e-5  # growth rates below this share of the largest are drawn on the line
 
 
+@in_house_style
 def fixed_points(result: FixedPoints, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
     """Real parts of all eigenvalues at each fixed point, growing ones above zero.
 
@@ -30,10 +31,6 @@ def fixed_points(result: FixedPoints, figure: Figure | None = None, ax: Axes | N
     ----------
     result : FixedPoints
         From `fixed_points`.
-    figure : matplotlib Figure, optional
-        Where to draw: an empty figure.
-    ax : Axes, optional
-        A panel of a figure of your own.
 
     Examples
     --------
@@ -45,25 +42,25 @@ def fixed_points(result: FixedPoints, figure: Figure | None = None, ax: Axes | N
     """
     if not isinstance(result, FixedPoints) or not result:
         reject("result", result, "a result of fixed_points with at least one point")
-    with house_style():
-        drawing, (panel,), _ = canvas(1, (5.2, 3.4), figure, ax)
-        for i, point in enumerate(result):
-            values = np.real(point.eigenvalues)
-            for sign, colour in ((1, DIRECTIONS[1]), (-1, DIRECTIONS[0])):
-                here = values[np.sign(values) == sign]
-                panel.scatter(np.full(len(here), i), here, marker="_", s=340, color=colour, lw=1.6)
-        panel.axhline(0.0, color=GREY, lw=0.8)
-        every = np.concatenate([np.real(x.eigenvalues) for x in result])
-        top = max(float(np.abs(every).max()), 1e-12)
-        small = np.abs(every)[np.abs(every) > FLAT * top].min(initial=top)
-        # a power of ten below all that grows or decays: no labels crowd around zero
-        panel.set_yscale("symlog", linthresh=10.0 ** np.floor(np.log10(small)))
-        panel.set_ylim(min(2.5 * every.min(), -small), max(2.5 * every.max(), small))
-        panel.set_xticks(range(len(result)), [f"{x.kind}\n{x.excess_risk:.3g}" for x in result])
-        panel.set(xlim=(-0.7, len(result) - 0.3), ylabel="growth rates per unit of t", xlabel="excess risk")
+    drawing, (panel,), _ = canvas(1, (5.2, 3.4), figure, ax)
+    for i, point in enumerate(result):
+        values = np.real(point.eigenvalues)
+        for sign, colour in ((1, DIRECTIONS[1]), (-1, DIRECTIONS[0])):
+            here = values[np.sign(values) == sign]
+            panel.scatter(np.full(len(here), i), here, marker="_", s=340, color=colour, lw=1.6)
+    panel.axhline(0.0, color=GREY, lw=0.8)
+    every = np.concatenate([np.real(x.eigenvalues) for x in result])
+    top = max(float(np.abs(every).max()), 1e-12)
+    small = np.abs(every)[np.abs(every) > FLAT * top].min(initial=top)
+    # a power of ten below all that grows or decays: no labels crowd around zero
+    panel.set_yscale("symlog", linthresh=10.0 ** np.floor(np.log10(small)))
+    panel.set_ylim(min(2.5 * every.min(), -small), max(2.5 * every.max(), small))
+    panel.set_xticks(range(len(result)), [f"{x.kind}\n{x.excess_risk:.3g}" for x in result])
+    panel.set(xlim=(-0.7, len(result) - 0.3), ylabel="growth rates per unit of t", xlabel="excess risk")
     return drawing
 
 
+@in_house_style
 def plateaus(result: Plateaus, run: xr.Dataset, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
     """Excess risk of a run against time, with its plateaus shaded and the risks of their saddles dashed.
 
@@ -73,10 +70,6 @@ def plateaus(result: Plateaus, run: xr.Dataset, figure: Figure | None = None, ax
         From `stability.plateaus`.
     run : Dataset
         The run.
-    figure : matplotlib Figure, optional
-        Where to draw: an empty figure.
-    ax : Axes, optional
-        A panel of a figure of your own.
 
     Examples
     --------
@@ -86,33 +79,28 @@ def plateaus(result: Plateaus, run: xr.Dataset, figure: Figure | None = None, ax
     >>> len(plateaus(tl.stability.plateaus(problem, algorithm, run), run).axes)
     1
     """
-    if not isinstance(result, Plateaus):
-        reject("result", result, "a result of stability.plateaus")
-    if not isinstance(run, xr.Dataset) or "excess_risk" not in run:
-        reject("run", run, "the run that the plateaus are those of")
-    with house_style():
-        drawing, (panel,), _ = canvas(1, (5.2, 3.4), figure, ax)
-        last = float(run.time[-1])
-        for i, one in enumerate(result):
-            end = min(one.end, last)
-            panel.axvspan(one.begin, end, color=SHADES[i % 2], lw=0, zorder=0)
-            panel.hlines(one.point.excess_risk, one.begin, end, color=GREY, ls="--", lw=1.2)
-            panel.annotate(
-                f"κ = {one.point.rate:.3g}",
-                (0.5 * (one.begin + end), one.point.excess_risk),
-                (0, 6),
-                textcoords="offset points",
-                ha="center",
-                color=GREY,
-                fontsize=8.5,
-            )
-        panel.plot(run.time, run.excess_risk.isel(seed=0), color="#1a1a1a")
-        for i, (when, (order, _)) in enumerate(zip(result.learned, result.chain, strict=True)):
-            if np.isfinite(when):
-                panel.axvline(
-                    when, color=DIRECTIONS[i % len(DIRECTIONS)], lw=1.0, ls=":", label=f"order {order} learned"
-                )
-        if any(np.isfinite(result.learned)):
-            panel.legend()
-        panel.set(xlabel="time t = lr·step/N", ylabel="excess risk", yscale="log", xlim=(0, last))
+    require(isinstance(result, Plateaus), "result", result, "a result of stability.plateaus")
+    require(isinstance(run, xr.Dataset) and "excess_risk" in run, "run", run, "the run that the plateaus are those of")
+    drawing, (panel,), _ = canvas(1, (5.2, 3.4), figure, ax)
+    last = float(run.time[-1])
+    for i, one in enumerate(result):
+        end = min(one.end, last)
+        panel.axvspan(one.begin, end, color=SHADES[i % 2], lw=0, zorder=0)
+        panel.hlines(one.point.excess_risk, one.begin, end, color=GREY, ls="--", lw=1.2)
+        panel.annotate(
+            f"κ = {one.point.rate:.3g}",
+            (0.5 * (one.begin + end), one.point.excess_risk),
+            (0, 6),
+            textcoords="offset points",
+            ha="center",
+            color=GREY,
+            fontsize=8.5,
+        )
+    panel.plot(run.time, run.excess_risk.isel(seed=0), color="#1a1a1a")
+    for i, (when, (order, _)) in enumerate(zip(result.learned, result.chain, strict=True)):
+        if np.isfinite(when):
+            panel.axvline(when, color=DIRECTIONS[i], lw=1.0, ls=":", label=f"order {order} learned")
+    if any(np.isfinite(result.learned)):
+        panel.legend()
+    panel.set(xlabel="time t = lr·step/N", ylabel="excess risk", yscale="log", xlim=(0, last))
     return drawing

@@ -12,13 +12,14 @@ each of them is simulated. Theory is drawn in ink, which is black, or nearly whi
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.font_manager import FontProperties
 from matplotlib.text import Text
@@ -27,9 +28,6 @@ from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import InputError, choice, expect, path_of, short
 from twolayer.numerics.writing import write_atomically
 from twolayer.plot.screen import watched
-
-if TYPE_CHECKING:
-    import numpy as np
 
 __all__ = [
     "COLOURS",
@@ -142,26 +140,15 @@ class _Colours(Mapping[str, str]):
         return len(MEANING)
 
 
-class _Directions(Sequence[str]):
-    """Colours by number, again from the first after the last."""
+class _Directions:
+    """Colours by number, again from the first after the last; going through them ends at the last."""
 
-    def _all(self) -> tuple[str, ...]:
-        return DARK_DIRECTIONS if _current == "dark" else LIGHT_DIRECTIONS
-
-    @overload
-    def __getitem__(self, i: int) -> str: ...
-
-    @overload
-    def __getitem__(self, i: slice) -> Sequence[str]: ...
-
-    def __getitem__(self, i: int | slice) -> str | Sequence[str]:
-        return self._all()[i] if isinstance(i, slice) else self._all()[i % len(self._all())]
-
-    def __len__(self) -> int:
-        return len(self._all())
+    def __getitem__(self, i: int) -> str:
+        every = tuple(self)
+        return every[i % len(every)]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._all())
+        return iter(DARK_DIRECTIONS if _current == "dark" else LIGHT_DIRECTIONS)
 
 
 COLOURS = _Colours()
@@ -215,14 +202,7 @@ def panel_size(columns: int, size: tuple[float, float]) -> tuple[float, float]:
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Draw in the style of the package without touching the user's settings.
-
-    Examples
-    --------
-    >>> with house_style():
-    ...     mpl.rcParams["axes.spines.top"]
-    False
-    """
+    """Draw in the style of the package without touching the user's settings."""
     watched()  # pyplot is imported before settings are changed, for it keeps some of its own among them
     settings: Any = {**HOUSE, **STYLES[_current]}
     with mpl.rc_context(settings):
@@ -266,15 +246,7 @@ def _width(text: Text) -> float:
 
 
 def positive(values: object) -> np.ndarray:
-    """Values for a logarithmic axis: what is not positive is a gap.
-
-    Examples
-    --------
-    >>> positive([1.0, 0.0, 2.0])
-    array([ 1., nan,  2.])
-    """
-    import numpy as np
-
+    """Values for a logarithmic axis: what is not positive is a gap."""
     array = np.asarray(values, dtype=float)
     return np.where(array > 0, array, np.nan)
 

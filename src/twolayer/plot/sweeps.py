@@ -6,7 +6,6 @@ Laws such as 0.1/d are drawn at their values where the sweep has one dimension d
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import numpy as np
 import xarray as xr
@@ -14,9 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
-from twolayer.numerics.errors import InputError, reject
-from twolayer.plot.canvas import canvas
-from twolayer.plot.style import DIRECTIONS, house_style
+from twolayer.numerics.errors import InputError, reject, require
+from twolayer.plot.canvas import canvas, in_house_style
+from twolayer.plot.style import DIRECTIONS
 from twolayer.plot.titles import problem_line
 
 __all__ = ["heatmap", "swept"]
@@ -28,6 +27,7 @@ FEW = 3  # values of an axis from which two of them make a map
 MARKS = "os^Dv<>P"
 
 
+@in_house_style
 def swept(dataset: xr.Dataset, of: str | None = None, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
     """A sweep as it is best seen: curves along one axis, or a heat map of two.
 
@@ -37,10 +37,6 @@ def swept(dataset: xr.Dataset, of: str | None = None, figure: Figure | None = No
         From `sweep`, or a store read by `load`. Of three axes or more some have to be chosen first, by ``.sel``.
     of : str, optional
         The variable; by default exit time or excess risk.
-    figure : matplotlib Figure, optional
-        Where to draw: an empty figure.
-    ax : Axes, optional
-        A panel of a figure of your own.
 
     Examples
     --------
@@ -56,24 +52,24 @@ def swept(dataset: xr.Dataset, of: str | None = None, figure: Figure | None = No
         return heatmap(dataset, str(values.name), figure=figure, ax=ax)
     if len(axes) > (1 if along else 2):
         raise InputError(f"Argument `dataset` must be cut to fewer axes by .sel, but has {', '.join(axes)}.")
-    with house_style():
-        figure, (ax,), _ = canvas(1, (5.6, 3.6), figure, ax)
-        if along:
-            _trajectories(ax, dataset, values, axes)
-        elif axes:
-            _curves(ax, dataset, values, axes)
-        else:
-            raise InputError("Argument `dataset` must have an axis of two values or more.")
-        ax.set_ylabel(str(values.name).replace("_", " "))
-        ax.set_title(_task(dataset))
-        positive = values.values[values.values > 0]
-        if positive.size == np.isfinite(values.values).sum() and _wide(positive):
-            ax.set_yscale("log")
-        if len(ax.get_legend_handles_labels()[1]) > 1:
-            ax.legend(title=axes[-1] if axes else None)
+    figure, (ax,), _ = canvas(1, (5.6, 3.6), figure, ax)
+    if along:
+        _trajectories(ax, dataset, values, axes)
+    elif axes:
+        _curves(ax, dataset, values, axes)
+    else:
+        raise InputError("Argument `dataset` must have an axis of two values or more.")
+    ax.set_ylabel(str(values.name).replace("_", " "))
+    ax.set_title(_task(dataset))
+    positive = values.values[values.values > 0]
+    if positive.size == np.isfinite(values.values).sum() and _wide(positive):
+        ax.set_yscale("log")
+    if len(ax.get_legend_handles_labels()[1]) > 1:
+        ax.legend(title=axes[-1] if axes else None)
     return figure
 
 
+@in_house_style
 def heatmap(
     dataset: xr.Dataset,
     of: str | None = None,
@@ -86,16 +82,10 @@ def heatmap(
 
     Parameters
     ----------
-    dataset : xarray.Dataset
-        From `sweep`, or a store read by `load`.
-    of : str, optional
-        The variable; by default exit time or excess risk.
+    dataset, of
+        As for `swept`.
     x, y : str, optional
         The axes; by default the last and the first one of the sweep that have several values.
-    figure : matplotlib Figure, optional
-        Where to draw: an empty figure.
-    ax : Axes, optional
-        A panel of a figure of your own.
 
     Examples
     --------
@@ -110,21 +100,19 @@ def heatmap(
     if len(axes) != 2 or "save_point" in values.dims:
         raise InputError(f"Argument `dataset` must have two axes with several values, but has {axes or 'none'}.")
     x, y = x or (axes[0] if y == axes[1] else axes[1]), y or (axes[1] if x == axes[0] else axes[0])
-    if {x, y} != set(axes):
-        reject("x", (x, y), f"the axes of the sweep, {' and '.join(axes)}")
+    require({x, y} == set(axes), "x", (x, y), f"the axes of the sweep, {' and '.join(axes)}")
     mean = _mean(values).transpose(y, x).values
-    with house_style():
-        figure, (ax,), _ = canvas(1, (5.6, 4.2), figure, ax)
-        columns, rows = _Axis(dataset, x), _Axis(dataset, y)
-        picture = ax.pcolormesh(columns.edges, rows.edges, mean, norm=_norm(mean), cmap="viridis")
-        columns.label(ax.set_xscale, ax.set_xticks, ax.set_xlabel)
-        rows.label(ax.set_yscale, ax.set_yticks, ax.set_ylabel)
-        ax.minorticks_off()
-        ax.grid(False)
-        lost = int(np.isnan(mean).sum())
-        said = str(values.name).replace("_", " ") + (f"  ({lost} cells without a value are white)" if lost else "")
-        figure.colorbar(picture, ax=ax, label=said)
-        ax.set_title(_task(dataset))
+    figure, (ax,), _ = canvas(1, (5.6, 4.2), figure, ax)
+    columns, rows = _Axis(dataset, x), _Axis(dataset, y)
+    picture = ax.pcolormesh(columns.edges, rows.edges, mean, norm=_norm(mean), cmap="viridis")
+    columns.label(ax, "x")
+    rows.label(ax, "y")
+    ax.minorticks_off()
+    ax.grid(False)
+    lost = int(np.isnan(mean).sum())
+    said = str(values.name).replace("_", " ") + (f"  ({lost} cells without a value are white)" if lost else "")
+    figure.colorbar(picture, ax=ax, label=said)
+    ax.set_title(_task(dataset))
     return figure
 
 
@@ -158,17 +146,13 @@ class _Axis:
         ends = np.concatenate([[2 * at[0] - middle[0]], middle, [2 * at[-1] - middle[-1]]])
         return np.exp(ends) if self.log else ends
 
-    def label(
-        self,
-        scale: Callable[[str], object],
-        ticks: Callable[[np.ndarray, list[str]], object],
-        name: Callable[[str], object],
-    ) -> None:
-        """Write the scale, the values and the name."""
+    def label(self, ax: Axes, letter: str) -> None:
+        """Write the scale, the values and the name along x or y."""
         if self.log:
-            scale("log")
-        ticks(self.at, self.texts)
-        name(self.name)
+            ax.set(**{f"{letter}scale": "log"})
+        axis = ax.xaxis if letter == "x" else ax.yaxis
+        axis.set_ticks(self.at, self.texts)
+        axis.set_label_text(self.name)
 
 
 def _wide(values: np.ndarray) -> bool:
@@ -230,10 +214,10 @@ def _curves(ax: Axes, dataset: xr.Dataset, values: xr.DataArray, axes: list[str]
             ms=4,
             lw=1.2,
             capsize=2.5,
-            color=DIRECTIONS[i % len(DIRECTIONS)],
+            color=DIRECTIONS[i],
             label=text or "mean, two standard errors",
         )
-    place.label(ax.set_xscale, ax.set_xticks, ax.set_xlabel)
+    place.label(ax, "x")
     ax.minorticks_off()
 
 
@@ -243,7 +227,7 @@ def _trajectories(ax: Axes, dataset: xr.Dataset, values: xr.DataArray, axes: lis
     time = dataset.time.squeeze([a for a in _swept_dims(dataset) if dataset.sizes.get(a) == 1], drop=True)
     for i, text in enumerate(texts):
         part, clock = (x.isel({axes[0]: i}) if axes else x for x in (values, time))
-        colour = DIRECTIONS[i % len(DIRECTIONS)]
+        colour = DIRECTIONS[i]
         ax.plot(_mean(clock).values, _mean(part).values, color=colour, lw=1.4, label=text or "mean")
     ax.set_xlabel("time  $t = \\mathrm{lr}\\cdot\\mathrm{step}\\,/\\,p$")
 

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 
 from twolayer.functions.exponents import Analysis
 from twolayer.numerics.arguments import Options
-from twolayer.numerics.errors import reject
-from twolayer.plot.canvas import canvas
-from twolayer.plot.style import DIRECTIONS, GREY, house_style
+from twolayer.numerics.errors import require
+from twolayer.plot.canvas import canvas, in_house_style
+from twolayer.plot.style import DIRECTIONS, GREY
 
 __all__ = ["analysis"]
 
@@ -25,6 +25,7 @@ def _product(alpha: tuple[int, ...]) -> str:
     return "$" + "\\,".join(factors) + "$"
 
 
+@in_house_style
 def analysis(result: Analysis, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
     r"""Hermite coefficients of a target by order, with its exponents.
 
@@ -32,10 +33,6 @@ def analysis(result: Analysis, figure: Figure | None = None, ax: Axes | None = N
     ----------
     result : Analysis
         From `analyse`.
-    figure : matplotlib Figure, optional
-        Where to draw: an empty figure.
-    ax : Axes, optional
-        A panel of a figure of your own.
 
     Examples
     --------
@@ -43,36 +40,34 @@ def analysis(result: Analysis, figure: Figure | None = None, ax: Axes | None = N
     >>> [label.get_text() for label in analysis(analyse("z1 + 2*z1*z2")).axes[0].get_xticklabels()]
     ['$z_{1}$', '$z_{1}\\,z_{2}$']
     """
-    if not isinstance(result, Analysis):
-        reject("result", type(result).__name__, "a result of analyse")
+    require(isinstance(result, Analysis), "result", type(result).__name__, "a result of analyse")
     coefficients = [(alpha, c) for alpha, c in result.hermite.items() if any(alpha)]
     shown = sorted(coefficients, key=lambda item: -abs(item[1]))[:MOST]
     shown.sort(key=lambda item: (sum(item[0]), [-n for n in item[0]]))
-    with house_style():
-        figure, (ax,), _ = canvas(1, (6.4, 3.4), figure, ax)
-        orders: set[int] = set()
-        for i, (alpha, c) in enumerate(shown):
-            order = sum(alpha)
-            label = None if order in orders else f"order {order}"
-            orders.add(order)
-            ax.bar(i, c, color=DIRECTIONS[order - 1], width=0.7, label=label)
-        tilt: Options = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"} if len(shown) > 6 else {}
-        ax.set_xticks(range(len(shown)), [_product(alpha) for alpha, _ in shown], fontsize=8.5, **tilt)
-        middle, half = (len(shown) - 1) / 2, max(len(shown), 6) / 2 + 0.2  # few bars stay slim
-        ax.set_xlim(middle - half, middle + half)
-        ax.axhline(0, color=GREY, lw=0.8)
-        ax.grid(False, axis="x")
-        some = (
-            f"coefficients: the {MOST} largest of {len(coefficients)}"
-            if len(shown) < len(coefficients)
-            else "Hermite coefficients"
-        )
-        ax.set_ylabel(some)
-        if shown:
-            ax.legend()
-        name = result.target.name
-        ax.set_title(
-            f"{name if len(name) < 80 else name[:79] + '…'}\n"
-            f"information {result.information}, leap {result.leap}, generative {result.generative}"
-        )
+    figure, (ax,), _ = canvas(1, (6.4, 3.4), figure, ax)
+    orders: set[int] = set()
+    for i, (alpha, c) in enumerate(shown):
+        order = sum(alpha)
+        label = None if order in orders else f"order {order}"
+        orders.add(order)
+        ax.bar(i, c, color=DIRECTIONS[order - 1], width=0.7, label=label)
+    tilt: Options = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"} if len(shown) > 6 else {}
+    ax.set_xticks(range(len(shown)), [_product(alpha) for alpha, _ in shown], fontsize=8.5, **tilt)
+    middle, half = (len(shown) - 1) / 2, max(len(shown), 6) / 2 + 0.2  # few bars stay slim
+    ax.set_xlim(middle - half, middle + half)
+    ax.axhline(0, color=GREY, lw=0.8)
+    ax.grid(False, axis="x")
+    some = (
+        f"coefficients: the {MOST} largest of {len(coefficients)}"
+        if len(shown) < len(coefficients)
+        else "Hermite coefficients"
+    )
+    ax.set_ylabel(some)
+    if shown:
+        ax.legend()
+    name = result.target.name
+    ax.set_title(
+        f"{name if len(name) < 80 else name[:79] + '…'}\n"
+        f"information {result.information}, leap {result.leap}, generative {result.generative}"
+    )
     return figure

@@ -70,9 +70,8 @@ def inputs_text(inputs: Json) -> str:
     'inputs with variances j^−a'
     """
     if inputs["kind"] == "power_law":
-        return (
-            f"inputs with variances j^−{inputs['exponent']:g}" if "exponent" in inputs else "inputs with variances j^−a"
-        )
+        power = f"{inputs['exponent']:g}" if "exponent" in inputs else "a"
+        return f"inputs with variances j^−{power}"
     if "variances" not in inputs:
         return "inputs in blocks"
     values = inputs["variances"]

@@ -8,7 +8,6 @@ Weak recovery: the steps of every run, their medians, and the power law through 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,14 +16,12 @@ from matplotlib.figure import Figure
 from twolayer.analysis.escape import EscapeTime
 from twolayer.analysis.passage_times import Passage
 from twolayer.analysis.population_loss import PopulationLoss
-from twolayer.numerics.errors import reject
-from twolayer.plot.canvas import canvas
-from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, house_style, house_title
-
-if TYPE_CHECKING:
-    from twolayer.analysis.recovery import Recovery
-    from twolayer.analysis.weak_recovery import WeakRecovery
-    from twolayer.task.algorithm import SGD
+from twolayer.analysis.recovery import Recovery
+from twolayer.analysis.weak_recovery import WeakRecovery
+from twolayer.numerics.errors import require
+from twolayer.plot.canvas import canvas, in_house_style
+from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, house_title
+from twolayer.task.algorithm import SGD
 
 __all__ = ["passage", "recovery", "weak_recovery"]
 
@@ -44,6 +41,7 @@ BESIDE = 0.97  # where runs stand, by the median of their dimension
 CURVE = 80
 
 
+@in_house_style
 def passage(
     times: EscapeTime,
     law: object = None,
@@ -64,10 +62,6 @@ def passage(
         From `tl.escape.first_passage`.
     title : str
         What was solved.
-    figure : matplotlib Figure, optional
-        Where to draw: an empty figure.
-    ax : Axes, optional
-        A panel of a figure of your own.
 
     Examples
     --------
@@ -77,43 +71,42 @@ def passage(
     >>> drawn.axes[0].get_legend_handles_labels()[1][0]
     'annealed, 1.109'
     """
-    if not isinstance(times, EscapeTime):
-        reject("times", type(times).__name__, "a result of escape_time")
-    with house_style():
-        figure, (ax,), whole = canvas(1, (6.8, 3.8), figure, ax)
-        known = {name: value for name in LINES if (value := getattr(times, name)) is not None}
-        drawn = [np.asarray(x, dtype=float) for x in (law, None if measured is None else measured.reached)]
-        every = np.concatenate([np.array(list(known.values())), *(x[np.isfinite(x)] for x in drawn if x.ndim)])
-        edges = np.linspace(0.0, float(np.quantile(every, 0.998)) * 1.05, BINS + 1)
-        if law is not None:
-            height, _ = np.histogram(drawn[0], edges)
-            share = height / len(drawn[0]) / np.diff(edges)
-            ax.stairs(share, edges, color=DIRECTIONS[2], lw=1.4, label="quenched formula over random starts")
-        if measured is not None:
-            few = np.linspace(edges[0], edges[-1], min(BINS, max(6, round(2 * len(measured.times) ** 0.5))) + 1)
-            height, _ = np.histogram(measured.reached, few)
-            ax.stairs(
-                height / len(measured.times) / np.diff(few),
-                few,
-                fill=True,
-                color=COLOURS["chain"],
-                alpha=0.35,
-                label=f"Chain, {measured}",
-            )
-        for name, value in known.items():
-            colour, dash = LINES[name]
-            label = f"{NAMES.get(name, name)}, {value:.4g}"
-            ax.axvline(value, color=colour, ls=dash, lw=1.5, label=label)
-        ax.set(xlabel="time of escape  $t = \\mathrm{lr}\\cdot\\mathrm{step}\\,/\\,p$", xlim=(edges[0], edges[-1]))
-        ax.set_ylabel("density" if law is not None or measured is not None else "")
-        if law is None and measured is None:
-            ax.set_yticks([])
-        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=7.5)
-        if whole and title:
-            house_title(figure, *title.split("\n"))
+    require(isinstance(times, EscapeTime), "times", type(times).__name__, "a result of escape_time")
+    figure, (ax,), whole = canvas(1, (6.8, 3.8), figure, ax)
+    known = {name: value for name in LINES if (value := getattr(times, name)) is not None}
+    drawn = [np.asarray(x, dtype=float) for x in (law, None if measured is None else measured.reached)]
+    every = np.concatenate([np.array(list(known.values())), *(x[np.isfinite(x)] for x in drawn if x.ndim)])
+    edges = np.linspace(0.0, float(np.quantile(every, 0.998)) * 1.05, BINS + 1)
+    if law is not None:
+        height, _ = np.histogram(drawn[0], edges)
+        share = height / len(drawn[0]) / np.diff(edges)
+        ax.stairs(share, edges, color=DIRECTIONS[2], lw=1.4, label="quenched formula over random starts")
+    if measured is not None:
+        few = np.linspace(edges[0], edges[-1], min(BINS, max(6, round(2 * len(measured.times) ** 0.5))) + 1)
+        height, _ = np.histogram(measured.reached, few)
+        ax.stairs(
+            height / len(measured.times) / np.diff(few),
+            few,
+            fill=True,
+            color=COLOURS["chain"],
+            alpha=0.35,
+            label=f"Chain, {measured}",
+        )
+    for name, value in known.items():
+        colour, dash = LINES[name]
+        label = f"{NAMES.get(name, name)}, {value:.4g}"
+        ax.axvline(value, color=colour, ls=dash, lw=1.5, label=label)
+    ax.set(xlabel="time of escape  $t = \\mathrm{lr}\\cdot\\mathrm{step}\\,/\\,p$", xlim=(edges[0], edges[-1]))
+    ax.set_ylabel("density" if law is not None or measured is not None else "")
+    if law is None and measured is None:
+        ax.set_yticks([])
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=7.5)
+    if whole and title:
+        house_title(figure, *title.split("\n"))
     return figure
 
 
+@in_house_style
 def recovery(
     landscape: PopulationLoss,
     algorithm: SGD,
@@ -140,10 +133,6 @@ def recovery(
         From `recovery`; its fractions have a panel of their own.
     title : str
         What was solved.
-    figure : matplotlib Figure, optional
-        Where to draw: an empty figure.
-    ax : one or two Axes, optional
-        The panels, in a figure of your own.
 
     Examples
     --------
@@ -153,23 +142,21 @@ def recovery(
     >>> drawn.axes[0].get_ylabel()
     'overlap $m$'
     """
-    if not isinstance(landscape, PopulationLoss):
-        reject("landscape", type(landscape).__name__, "a result of population_loss")
+    require(isinstance(landscape, PopulationLoss), "landscape", type(landscape).__name__, "a result of population_loss")
     panels = 1 if measured is None else 2
-    with house_style():
-        figure, axes, whole = canvas(panels, (4.6 * panels, 3.5), figure, ax)
-        left = axes[0]
-        samples, m = _flow(landscape, algorithm, dim)
-        label = "flow of this step from $m = N^{-1/2}$" if len(m) > 1 else "the flow does not leave a random start"
-        left.plot(samples, m, color=COLOURS["theory"], label=label)
-        for level, name, colour in zip(levels, ("weak", "strong"), DIRECTIONS, strict=False):
-            left.axhline(level, color=colour, ls="--", lw=1.0, label=f"{name} recovery, $m = {level:g}$")
-        left.set(xlabel="samples", ylabel="overlap $m$", ylim=(0, 1.02))
-        left.legend(fontsize=7.5)
-        if measured is not None:
-            _fractions(axes[1], measured, samples, m)
-        if whole and title:
-            house_title(figure, *title.split("\n"))
+    figure, axes, whole = canvas(panels, (4.6 * panels, 3.5), figure, ax)
+    left = axes[0]
+    samples, m = _flow(landscape, algorithm, dim)
+    label = "flow of this step from $m = N^{-1/2}$" if len(m) > 1 else "the flow does not leave a random start"
+    left.plot(samples, m, color=COLOURS["theory"], label=label)
+    for level, name, colour in zip(levels, ("weak", "strong"), DIRECTIONS, strict=False):
+        left.axhline(level, color=colour, ls="--", lw=1.0, label=f"{name} recovery, $m = {level:g}$")
+    left.set(xlabel="samples", ylabel="overlap $m$", ylim=(0, 1.02))
+    left.legend(fontsize=7.5)
+    if measured is not None:
+        _fractions(axes[1], measured, samples, m)
+    if whole and title:
+        house_title(figure, *title.split("\n"))
     return figure
 
 
@@ -204,6 +191,7 @@ def _fractions(ax: Axes, measured: Recovery, samples: np.ndarray, m: np.ndarray)
     ax.legend(title="dashed: the flow", title_fontsize=7.5, fontsize=7.5)
 
 
+@in_house_style
 def weak_recovery(result: WeakRecovery, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
     """Steps of weak recovery against the dimension: every run, the medians, and the fitted power law.
 
@@ -211,10 +199,6 @@ def weak_recovery(result: WeakRecovery, figure: Figure | None = None, ax: Axes |
     ----------
     result : WeakRecovery
         From `weak_recovery`.
-    figure : matplotlib Figure, optional
-        Where to draw: an empty figure.
-    ax : Axes, optional
-        A panel of a figure of your own.
 
     Examples
     --------
@@ -224,40 +208,32 @@ def weak_recovery(result: WeakRecovery, figure: Figure | None = None, ax: Axes |
     >>> weak_recovery(found).axes[0].get_xlabel()
     'dimension $d$'
     """
-    from twolayer.analysis.weak_recovery import WeakRecovery
-
-    if not isinstance(result, WeakRecovery):
-        reject("result", type(result).__name__, "a result of weak_recovery")
-    with house_style():
-        figure, (panel,), whole = canvas(1, (5.4, 3.7), figure, ax)
-        dims, runs = np.array(result.dims, dtype=float), result.steps
-        shown = np.broadcast_to(BESIDE * dims[:, None], runs.shape)
-        kept = np.isfinite(runs) & (runs > 0)
-        panel.plot(shown[kept], runs[kept], ".", color=COLOURS["chain"], alpha=0.3, ms=5, mew=0, label="runs")
-        for dim, found, limit in zip(dims, result.medians, result.limits, strict=True):
-            panel.plot([dim, dim], [found.low, min(found.high, limit)], color=COLOURS["theory"], lw=1.2)
-        panel.plot(dims, [x.value for x in result.medians], "o", color=COLOURS["theory"], ms=5, label="median, 95 %")
-        fit = result.fit()
-        if fit is not None:
-            x = np.geomspace(dims.min(), dims.max(), CURVE)
-            law = np.exp(fit.intercept) * x**fit.slope * (np.log(x) if result.logarithmic else 1.0)
-            unit = "$T/\\log d$" if result.logarithmic else "$T$"
-            named = f"{unit} ~ $d^\\theta$, $\\theta = {fit.slope:.3g} \\pm {fit.error:.1g}$"
-            panel.plot(x, law, "--", color=DIRECTIONS[1], lw=1.4, label=named)
-        lost = [(dim, limit, n) for dim, limit, n in zip(dims, result.limits, result.censored, strict=True) if n]
-        for i, (dim, limit, n) in enumerate(lost):
-            label = None if i else "given up"
-            panel.plot(dim, limit, "^", color=GREY, ms=6, label=label)
-            panel.annotate(
-                f"{n}", (dim, limit), (0, 5), textcoords="offset points", ha="center", color=GREY, fontsize=8
-            )
-        panel.set(
-            xscale="log", yscale="log", xlabel="dimension $d$", ylabel=f"steps $T$ until $|m| = {result.threshold:g}$"
-        )
-        panel.legend(fontsize=8)
-        if whole:
-            foreseen = "nothing is foreseen" if result.growth is None else f"foreseen: $T$ ~ {result.growth}"
-            house_title(
-                figure, f"target {result.problem.target.name}, student {result.problem.activation.name}", foreseen
-            )
+    require(isinstance(result, WeakRecovery), "result", type(result).__name__, "a result of weak_recovery")
+    figure, (panel,), whole = canvas(1, (5.4, 3.7), figure, ax)
+    dims, runs = np.array(result.dims, dtype=float), result.steps
+    shown = np.broadcast_to(BESIDE * dims[:, None], runs.shape)
+    kept = np.isfinite(runs) & (runs > 0)
+    panel.plot(shown[kept], runs[kept], ".", color=COLOURS["chain"], alpha=0.3, ms=5, mew=0, label="runs")
+    for dim, found, limit in zip(dims, result.medians, result.limits, strict=True):
+        panel.plot([dim, dim], [found.low, min(found.high, limit)], color=COLOURS["theory"], lw=1.2)
+    panel.plot(dims, [x.value for x in result.medians], "o", color=COLOURS["theory"], ms=5, label="median, 95 %")
+    fit = result.fit()
+    if fit is not None:
+        x = np.geomspace(dims.min(), dims.max(), CURVE)
+        law = np.exp(fit.intercept) * x**fit.slope * (np.log(x) if result.logarithmic else 1.0)
+        unit = "$T/\\log d$" if result.logarithmic else "$T$"
+        named = f"{unit} ~ $d^\\theta$, $\\theta = {fit.slope:.3g} \\pm {fit.error:.1g}$"
+        panel.plot(x, law, "--", color=DIRECTIONS[1], lw=1.4, label=named)
+    lost = [(dim, limit, n) for dim, limit, n in zip(dims, result.limits, result.censored, strict=True) if n]
+    for i, (dim, limit, n) in enumerate(lost):
+        label = None if i else "given up"
+        panel.plot(dim, limit, "^", color=GREY, ms=6, label=label)
+        panel.annotate(f"{n}", (dim, limit), (0, 5), textcoords="offset points", ha="center", color=GREY, fontsize=8)
+    panel.set(
+        xscale="log", yscale="log", xlabel="dimension $d$", ylabel=f"steps $T$ until $|m| = {result.threshold:g}$"
+    )
+    panel.legend(fontsize=8)
+    if whole:
+        foreseen = "nothing is foreseen" if result.growth is None else f"foreseen: $T$ ~ {result.growth}"
+        house_title(figure, f"target {result.problem.target.name}, student {result.problem.activation.name}", foreseen)
     return figure

@@ -30,13 +30,7 @@ OBJECTIVES = ("excess_risk", "overlap", "integrated_risk")
 
 
 def objective_of(objective: object, start: Overlaps) -> Objective:
-    """An objective by its name, or a function of the overlaps at the end.
-
-    Examples
-    --------
-    >>> objective_of("overlap", Overlaps([[1.0]], [[0.0]])).large
-    True
-    """
+    """An objective by its name, or a function of the overlaps at the end."""
     if callable(objective):
         name = getattr(objective, "__name__", "objective")
         one = start[0] if start.batch else start

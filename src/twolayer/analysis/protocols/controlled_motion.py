@@ -27,7 +27,7 @@ from twolayer.equations.state import Overlap
 from twolayer.methods.giant import GiantSteps
 from twolayer.methods.map import Map
 from twolayer.methods.ode import ODE
-from twolayer.numerics.errors import InputError, Refused, reject
+from twolayer.numerics.errors import InputError, Refused, reject, require
 from twolayer.numerics.types import Number, Real, Tree
 from twolayer.pure import Mean, MeanAverages, VectorField, averages, mean_step, vector_field
 from twolayer.task.algorithm import SGD
@@ -184,22 +184,13 @@ def _slope(way: Flowing | Stepping, mean: MeanAverages, objective: Objective, P:
 
 @dataclass(frozen=True, eq=False)
 class ControlledRun:
-    """A problem, an algorithm, a method and a start as a function of the controls on a grid.
-
-    Attributes
-    ----------
-    grid : array (G,)
-        Positions on the clock at which controls are asked for.
-    steps : bool
-        Whether they are those of single steps.
-    """
+    """A problem, an algorithm, a method and a start as a function of the controls on a grid."""
 
     problem: Problem
     objective: Objective
     way: Flowing | Stepping
     mean: MeanAverages
-    grid: np.ndarray
-    steps: bool
+    grid: np.ndarray  # positions on the clock at which controls are asked for
 
     def __call__(self, controls: Controls) -> tuple[float, Controls]:
         """The objective and its derivatives with respect to all controls on the grid."""
@@ -242,14 +233,13 @@ def course_of(
             )
         field = vector_field(problem, algorithm, at=first)
         way = Flowing(field, starts, jnp.asarray(horizon / steps), jnp.asarray(one[0]), problem.divisor, clock)
-        return ControlledRun(problem, objective, way, mean, np.linspace(0.0, horizon, 2 * steps + 1), False)
+        return ControlledRun(problem, objective, way, mean, np.linspace(0.0, horizon, 2 * steps + 1))
     if not isinstance(method, GiantSteps | Map):
         reject("method", method, "ODE(), GiantSteps() or Map(dim), whose runs have derivatives")
-    if clock != "step":
-        reject("clock", clock, "'step' for a method that takes steps")
+    require(clock == "step", "clock", clock, "'step' for a method that takes steps")
     reason = method.objection(problem, algorithm)
     if reason is not None:
         raise Refused(type(method).__name__, reason)
     whole = mean_step(problem, algorithm, method.dim if isinstance(method, Map) else None, at=first)
     stepping = Stepping(whole, starts, problem.divisor)
-    return ControlledRun(problem, objective, stepping, mean, np.arange(round(horizon), dtype=float), True)
+    return ControlledRun(problem, objective, stepping, mean, np.arange(round(horizon), dtype=float))

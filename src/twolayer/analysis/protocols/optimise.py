@@ -135,16 +135,9 @@ class Optimum:
     def compare(self, dim: int, seeds: int = 64, seed: int = 0, progress: Progress = None) -> Contest:
         """Run optimum, best constant and best named schedule by the exact chain at a finite d, and say who wins.
 
-        All protocols have the same random numbers, and differences are taken seed by seed.
-
-        Parameters
-        ----------
-        dim : int
-            d.
-        seeds : int
-            How many runs of each; where there are several starts, as many as these.
-        seed : int
-        progress : bool, optional
+        All protocols have the same random numbers, and differences are taken seed by seed. ``dim`` is d; ``seeds`` are
+        the runs of each protocol, where there are several starts as many as these; ``seed`` and ``progress`` are those
+        of `solve`.
         """
         dim = positive_integer("dim", dim)
         seeds = positive_integer("seeds", seeds, 2)
@@ -156,15 +149,12 @@ class Optimum:
         many = None if start.batch else seeds
         runs = {
             name: solve(
-                self.problem, algorithm, Chain(dim), start, **self._length(), save=save, seeds=many, seed=seed,
-                progress=progress,
+                self.problem, algorithm, Chain(dim), start, **length_of(self.clock, self.horizon), save=save,
+                seeds=many, seed=seed, progress=progress,
             )
             for name, algorithm in protocols.items()
         }  # fmt: skip
         return contest_of(self._goal, self.problem, runs, dim, self.clock)
-
-    def _length(self) -> Options:
-        return length_of(self.clock, self.horizon)
 
     def __str__(self) -> str:
         known = self._goal.positive and self.constant.value > 0  # what may be negative has no share
@@ -200,13 +190,7 @@ def _told(algorithm: SGD) -> str:
 
 
 def length_of(clock: str, horizon: float) -> Options:
-    """The argument of `solve` that ends a run.
-
-    Examples
-    --------
-    >>> length_of("step", 5.0)
-    {'steps': 5}
-    """
+    """The argument of `solve` that ends a run."""
     return {"steps": round(horizon)} if clock == "step" else {clock: horizon}
 
 
@@ -286,15 +270,13 @@ def optimise(
     algorithm.check_constant("optimise")
     forms = _forms(over, form)
     method = ODE() if method is None else method
-    if not isinstance(method, Method):
-        reject("method", method, "ODE(), GiantSteps() or Map(dim)")
+    require(isinstance(method, Method), "method", method, "ODE(), GiantSteps() or Map(dim)")
     clock = choice("clock", ("step" if method.stepwise else "alpha") if clock is None else clock, CLOCKS)
     horizon = finite_number("horizon", horizon, minimum=0.0, accepted="a positive number")
     require(horizon > 0, "horizon", horizon, "a positive number")
     require(clock != "step" or horizon == round(horizon), "horizon", horizon, "a whole number of steps")
     seed = check_seed(seed)
-    if not isinstance(start, Overlaps):
-        reject("start", start, "Overlaps, such as Overlaps.random(problem, dim=1000)")
+    require(isinstance(start, Overlaps), "start", start, "Overlaps, such as Overlaps.random(problem, dim=1000)")
     check_start(problem, start)
     goal = objective_of(objective, start)
     limits = _bounds(algorithm, forms, bounds)
@@ -324,9 +306,9 @@ def _forms(over: object, form: str) -> dict[str, str]:
 def _bounds(algorithm: SGD, forms: dict[str, str], bounds: object) -> dict[str, tuple[float, float]]:
     """Bounds of each control relative to its reference; those that were not given are wide."""
     n = algorithm.batch
-    found = {"lr": (LEAST, math.inf), "batch": (1 / n.coefficient if n.exponent == 0 else LEAST, math.inf)}
-    found = {**found, "weight_decay": (0.0, 10.0)}
-    found = {name: found[name] for name in forms}
+    one = 1 / n.coefficient if n.exponent == 0 else LEAST
+    wide = {"lr": (LEAST, math.inf), "batch": (one, math.inf), "weight_decay": (0.0, 10.0)}
+    found = {name: wide[name] for name in forms}
     if bounds is None:
         return found
     given = bounds if isinstance(bounds, Mapping) else dict.fromkeys(forms, bounds)
@@ -488,8 +470,7 @@ class _Task:
 
     def _free(self, search: Search, state: Options, moving: list[str]) -> None:
         """Free functions from several first guesses, then finer ones."""
-        levels = [n for n in (self.pieces // 8, self.pieces // 4, self.pieces // 2, self.pieces) if n >= 2]
-        levels = levels or [self.pieces]
+        levels = [n for n in (self.pieces // 8, self.pieces // 4, self.pieces // 2) if n >= 2] + [self.pieces]
         base, rng = state["constant"], np.random.default_rng(self.seed)
 
         def refined(n: int, guess: Found, noise: float = 0.0) -> Found:
@@ -541,13 +522,10 @@ class _Task:
         if "batch" not in found.numbers or not self._counts or not math.isfinite(found.value):
             return found
         n, numbers = self.algorithm.batch.coefficient, dict(found.numbers)
-        first = numbers["batch"].copy()
-        top = float(first.max()) if found.shapes["batch"].name == "free" else float(first[0])
-        scale = max(1, round(top * n)) / (top * n)
-        first = (
-            first * scale if found.shapes["batch"].name == "free" else np.concatenate([first[:1] * scale, first[1:]])
-        )
-        numbers["batch"] = first
+        first = numbers["batch"] = numbers["batch"].copy()
+        sizes = first if found.shapes["batch"].name == "free" else first[:1]  # others have a scale, and numbers beside
+        top = float(sizes.max())
+        sizes *= max(1, round(top * n)) / (top * n)
         shapes = {**found.shapes, "batch": dataclasses.replace(found.shapes["batch"], low=first, high=first)}
         rounded = Found(shapes, numbers, search.scanned.value(search.controls(shapes, numbers, search.scanned)))
         return rounded if len(shapes) == 1 else self._better(search.descend(shapes, numbers), rounded)

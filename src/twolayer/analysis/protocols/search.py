@@ -62,12 +62,12 @@ class Search:
         decay = float(numbers["weight_decay"][0]) if "weight_decay" in shapes else self.decay
         return Controls(at.get("lr", 1.0), at.get("batch", 1.0), decay)
 
-    def spend(self, cost: int = 1) -> None:
+    def spend(self) -> None:
         """Count an evaluation."""
         if self.count >= self.budget:
             self.spent = True
             raise Spent
-        self.count += cost
+        self.count += 1
         self.monitor.update(float(self.count))
 
     def value(self, shapes: dict[str, CurveForm], numbers: dict[str, np.ndarray]) -> float:
@@ -102,9 +102,9 @@ class Search:
                 self.constant = found
             return found.value
 
-        values = [at(x) for x in ([0.0] if name == "weight_decay" and low == 0 else []) + points.tolist()]
         if name == "weight_decay" and low == 0:
-            values = values[1:]
+            at(0.0)
+        values = [at(x) for x in points.tolist()]
         losses = [self.loss(v)[0] if math.isfinite(v) else math.inf for v in values]
         i = int(np.argmin(losses))
         if math.isfinite(losses[i]) and len(points) > 1:

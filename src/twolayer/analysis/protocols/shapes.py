@@ -25,24 +25,14 @@ NAMED = ("cosine", "linear", "power", "inverse")
 
 @dataclass(frozen=True, eq=False)
 class CurveForm:
-    """A control as a function of numbers θ (n,).
-
-    Attributes
-    ----------
-    values : callable
-        (θ, x) → values at positions x (G,).
-    first, low, high : array (n,)
-        Where to begin, and bounds.
-    law : callable
-        (θ, reference law) → the law that a method can run.
-    """
+    """A control as a function of numbers θ (n,), with where to begin and their bounds."""
 
     name: str
-    values: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    values: Callable[[np.ndarray, np.ndarray], np.ndarray]  # (θ, x) → values at positions x (G,)
     first: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    law: Callable[[np.ndarray, Scaling], Scaling]
+    law: Callable[[np.ndarray, Scaling], Scaling]  # (θ, reference law) → the law that a method can run
 
     def at(self, theta: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values (G,) and their derivatives (G, n), by central differences: linear shapes have exact ones."""
@@ -76,8 +66,7 @@ def named(name: str, first: float, bounds: tuple[float, float], horizon: float, 
         words, own = ("exponent", "scale"), ([0.5, horizon / 4], [-3.0, horizon / 1000], [3.0, 10 * horizon])
     else:
         words, own = ("scale",), ([horizon / 4], [horizon / 1000], [100 * horizon])
-    defaults = {"cosine": {"after": 0.0}, "linear": {"after": 0.0}, "power": {"after": 0.0}}
-    fixed = defaults.get(name, {"after": 0.0, "exponent": 1.0})
+    fixed = {"after": 0.0} | ({"exponent": 1.0} if name == "inverse" else {})
 
     def values(theta: np.ndarray, x: np.ndarray) -> np.ndarray:
         return theta[0] * FORMS[name](x, **dict(zip(words, theta[1:], strict=True)), **fixed)

@@ -75,13 +75,7 @@ class Plateau:
         return self.length - self.point.lasts(float(self.dim or 1)) if known else math.nan
 
     def at(self, dim: float) -> float:
-        """The length log(d)/(2κ) + constant at another dimension; without a constant where that is not known.
-
-        Parameters
-        ----------
-        dim : float
-            d.
-        """
+        """The length log(d)/(2κ) + constant at another d = ``dim``; without a constant where that is not known."""
         return self.point.lasts(dim, 0.0 if math.isnan(self.constant) else self.constant)
 
     def __repr__(self) -> str:

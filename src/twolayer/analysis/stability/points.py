@@ -19,7 +19,7 @@ from twolayer.analysis.stability.linear import SINGULAR, Flow
 from twolayer.analysis.stability.newton import settle
 from twolayer.equations.state import Overlap
 from twolayer.numerics.arguments import Progress
-from twolayer.numerics.errors import InputError, Interrupted, Refused, finite_number, positive_integer, reject
+from twolayer.numerics.errors import InputError, Interrupted, Refused, finite_number, positive_integer, reject, require
 from twolayer.numerics.html import card, matrix, table
 from twolayer.numerics.precision import float64
 from twolayer.running.progress import monitor_for
@@ -64,8 +64,8 @@ class FixedPoint:
     >>> import twolayer as tl
     >>> problem, algorithm = tl.Problem("He2(z1)", "He2", noise=0.2), tl.SGD(lr="0.05/d", geometry="projected")
     >>> point = tl.fixed_points(problem, algorithm, near=tl.Overlaps([[1.0]], [[0.0]]))[0]
-    >>> point.unstable, round(point.rate, 6), round(point.excess_risk, 6)
-    (1, 2.78, 2.0)
+    >>> point.unstable, round(point.rate, 6), round(point.excess_risk, 6), round(point.lasts(10_000), 3)
+    (1, 2.78, 2.0, 1.657)
     """
 
     overlaps: Overlaps
@@ -88,40 +88,19 @@ class FixedPoint:
     def mode(self, number: int = 0) -> Overlap:
         """The eigenvector that belongs to an eigenvalue, as changes Q (p, p), M (p, k) and a (p,).
 
-        Its largest entry is 1. Number 0 is the way out of a saddle.
-
-        Parameters
-        ----------
-        number : int
-            Which eigenvalue, counted from the one with the largest real part.
+        Its largest entry is 1. The ``number`` counts from the largest real part: 0 is the way out of a saddle.
         """
         number = positive_integer("number", number, 0)
-        if number >= len(self.eigenvalues):
-            reject("number", number, f"less than {len(self.eigenvalues)}, the number of eigenvalues")
+        count = len(self.eigenvalues)
+        require(number < count, "number", number, f"less than {count}, the number of eigenvalues")
         v = self._vectors[:, number]
         v = v / v[np.abs(v).argmax()]
         return self._flow.direction(v if np.abs(v.imag).max() > 1e-9 else v.real)
 
     def lasts(self, dim: float, constant: float = 0.0) -> float:
-        """The time log(d)/(2κ) + constant that a run spends here; infinite where nothing leads away.
+        """The time log(d)/(2κ) + constant that a run with d = ``dim`` spends here; infinite where nothing leads away.
 
-        The constant depends on the start and on what counts as the end; `stability.plateaus` measures it.
-
-        Parameters
-        ----------
-        dim : float
-            d.
-        constant : float
-            What is added; 0 by default.
-
-        Examples
-        --------
-        >>> import twolayer as tl
-        >>> problem = tl.Problem("He2(z1)", "He2", noise=0.2)
-        >>> algorithm = tl.SGD(lr="0.05/d", geometry="projected")
-        >>> point = tl.fixed_points(problem, algorithm, near=tl.Overlaps([[1.0]], [[0.0]]))[0]
-        >>> round(point.rate, 6), round(point.lasts(10_000), 3)
-        (2.78, 1.657)
+        The ``constant`` depends on the start and on what counts as the end; `stability.plateaus` measures it.
         """
         dim = finite_number("dim", dim, minimum=1.0, accepted="a dimension, a number from 1 on")
         return math.log(dim) / (2 * self.rate) + constant if self.unstable else math.inf
@@ -156,12 +135,7 @@ class FixedPoints(list[FixedPoint]):
     points : sequence of FixedPoint
         The list itself.
     missed : sequence of str
-        What became of the starting points that led to no fixed point.
-
-    Attributes
-    ----------
-    missed : list of str
-        What became of the starting points that led to no fixed point.
+        What became of the starting points that led to no fixed point; an attribute, too.
 
     Examples
     --------
@@ -236,20 +210,24 @@ def fixed_points(
     check_description(problem, algorithm)
     algorithm.check_constant("fixed_points")
     tolerance = finite_number("tolerance", tolerance, minimum=1e-13, accepted="a number from 1e-13 on")
-    run = near if isinstance(near, xr.Dataset) else None
-    starts, times = _stalled(problem, algorithm, run, seed) if run is not None else _given(problem, near)
-    path = None if run is None else _path(problem, run, seed)
+    path = times = None
+    if isinstance(near, xr.Dataset):
+        path, times = _path(problem, near, seed), near.time.values
+        stalled = _stalled(problem, algorithm, path)
+        starts = [Overlaps.unchecked(path.Q[i], path.M[i], problem.P, path.a[i]) for i in stalled]
+        places = [f"from t = {times[i]:.4g}" for i in stalled]
+    else:
+        starts = _given(problem, near)
+        places = [f"from start {i}" for i in range(len(starts))]
     found: list[FixedPoint] = []
     missed: list[str] = []
     monitor = monitor_for(progress)
     monitor.begin("fixed points", float(len(starts)))
     try:
         for i, start in enumerate(starts):
-            flow = Flow.at(problem, algorithm, start)
-            one, why = _fixed(flow, tolerance, path, None if run is None else run.time.values)
-            where = f"from t = {times[i]:.4g}" if run is not None else f"from start {i}"
+            one, why = _fixed(Flow.at(problem, algorithm, start), tolerance, path, times)
             if one is None:
-                missed.append(f"{where}, {why}")
+                missed.append(f"{places[i]}, {why}")
             elif not any(_same(one, other) for other in found):
                 found.append(one)
             monitor.update(i + 1.0)
@@ -257,10 +235,10 @@ def fixed_points(
         raise Interrupted(FixedPoints(found, missed)) from None
     finally:
         monitor.finish()
-    return FixedPoints(sorted(found, key=lambda x: x.time) if run is not None else found, missed)
+    return FixedPoints(found if times is None else sorted(found, key=lambda x: x.time), missed)
 
 
-def _given(problem: Problem, near: object) -> tuple[list[Overlaps], list[float]]:
+def _given(problem: Problem, near: object) -> list[Overlaps]:
     """Starting points as they were given."""
     many = [near] if isinstance(near, Overlaps) else near
     if not isinstance(many, Sequence) or not many or not all(isinstance(x, Overlaps) for x in many):
@@ -268,8 +246,7 @@ def _given(problem: Problem, near: object) -> tuple[list[Overlaps], list[float]]
     other = next((x for x in many if (x.p, x.k) != (problem.p, problem.k)), None)
     if other is not None:
         reject("near", other, f"overlaps of {problem.p} × {problem.k} neurons and directions, like the problem")
-    singles = [one for x in many for one in ([x[i] for i in range(x.batch[0])] if x.batch else [x])]
-    return singles, [math.nan] * len(singles)
+    return [one for x in many for one in ([x[i] for i in range(x.batch[0])] if x.batch else [x])]
 
 
 def _path(problem: Problem, run: xr.Dataset, seed: int) -> Overlap:
@@ -283,8 +260,7 @@ def _path(problem: Problem, run: xr.Dataset, seed: int) -> Overlap:
             "a run does not hold how the target lies in the blocks of the inputs: give overlaps in blocks",
         )
     seed = positive_integer("seed", seed, 0)
-    if seed >= run.sizes["seed"]:
-        reject("seed", seed, f"less than {run.sizes['seed']}, the number of runs")
+    require(seed < run.sizes["seed"], "seed", seed, f"less than {run.sizes['seed']}, the number of runs")
     one = run.isel(seed=seed)
     Q, M = one.Q.values, one.M.values
     if M.shape[-2:] != (problem.p, problem.k):
@@ -297,12 +273,11 @@ def _path(problem: Problem, run: xr.Dataset, seed: int) -> Overlap:
     return Overlap(Q[keep], M[keep], a[keep])
 
 
-def _stalled(problem: Problem, algorithm: SGD, run: xr.Dataset, seed: int) -> tuple[list[Overlaps], list[float]]:
+def _stalled(problem: Problem, algorithm: SGD, path: Overlap) -> np.ndarray:
     """Where |F| is smaller than at the save points beside, ends included; of many the slowest that lie apart, in order.
 
     A run that has come to rest, or whose noise keeps it moving, has many such points at one place.
     """
-    path = _path(problem, run, seed)
     if not len(path.M):
         raise InputError("Argument `near` must be a run with finite overlaps, but has none.")
     flow = Flow.at(problem, algorithm, Overlaps.unchecked(path.Q[0], path.M[0], problem.P, path.a[0]))
@@ -315,10 +290,7 @@ def _stalled(problem: Problem, algorithm: SGD, run: xr.Dataset, seed: int) -> tu
     for i in lows[np.argsort(speeds[lows], kind="stable")]:
         if all(np.linalg.norm(way[i] - way[j]) > APART * extent for j in chosen):
             chosen.append(int(i))
-    lows = np.sort(chosen[:CANDIDATES])
-    times = np.asarray(run.time.values, float)
-    starts = [Overlaps.unchecked(path.Q[i], path.M[i], problem.P, path.a[i]) for i in lows]
-    return starts, [float(times[i]) for i in lows]
+    return np.sort(chosen[:CANDIDATES])
 
 
 def _fixed(

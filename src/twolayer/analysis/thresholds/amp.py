@@ -11,8 +11,9 @@ singular values are compared.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -133,12 +134,11 @@ def simulate(
     paths: list[np.ndarray] = []
     try:
         for run in range(seeds):
-            rng = np.random.default_rng([53, seed, run])
-            paths.append(
-                _run(
-                    law, posterior, n, dim, rng, start, iterations, lambda t, r=run: monitor.update(r * iterations + t)
-                )
-            )
+            path = []
+            for t, overlap in enumerate(_iterates(posterior, n, dim, [53, seed, run], start, iterations)):
+                path.append(overlap)
+                monitor.update(run * iterations + t)
+            paths.append(np.array(path))
     except KeyboardInterrupt:
         if not paths:
             raise
@@ -148,16 +148,11 @@ def simulate(
     return MessagePassing(n / dim, dim, np.array(paths))
 
 
-def _run(
-    law: LabelLaw,
-    posterior: Posterior,
-    n: int,
-    d: int,
-    rng: np.random.Generator,
-    start: float | None,
-    iterations: int,
-    tick: Any,
-) -> np.ndarray:
+def _iterates(
+    posterior: Posterior, n: int, d: int, seed: list[int], start: float | None, iterations: int
+) -> Iterator[np.ndarray]:
+    """Singular values of ŴW*ᵀ at the start and after each iteration, on data drawn for this run."""
+    law, rng = posterior.law, np.random.default_rng(seed)
     k, eye = law.k, np.eye(law.k)
     W_star = np.linalg.qr(rng.normal(size=(d, k)))[0].T
     X = rng.normal(size=(n, d))
@@ -169,7 +164,7 @@ def _run(
         W, V = start * W_star + math.sqrt(start * (1 - start)) * noise, (1 - start) * eye
     new = 1.0 if k == 1 else DAMPED
     g, A = np.zeros((n, k)), np.zeros((k, k))
-    path = [np.linalg.svd(W @ W_star.T, compute_uv=False)]
+    yield np.linalg.svd(W @ W_star.T, compute_uv=False)
     for t in range(iterations):
         omega = X @ W.T - g @ V
         seen = posterior(y, omega, V)
@@ -181,9 +176,7 @@ def _run(
         S = np.linalg.inv(eye + A)
         W = share * (S @ (A @ W + g.T @ X / d)) + (1 - share) * W
         V = (S + S.T) / 2
-        path.append(np.linalg.svd(W @ W_star.T, compute_uv=False))
-        tick(t + 1)
-    return np.array(path)
+        yield np.linalg.svd(W @ W_star.T, compute_uv=False)
 
 
 def _positive(A: np.ndarray) -> np.ndarray:

@@ -28,7 +28,7 @@ from twolayer.analysis.thresholds.prediction_error import mmse_of
 from twolayer.analysis.thresholds.state_evolution import FULL, StateEvolution
 from twolayer.functions.target import Target, TargetLike
 from twolayer.numerics.arguments import Array, Progress
-from twolayer.numerics.errors import Interrupted, reject
+from twolayer.numerics.errors import Interrupted, reject, require
 from twolayer.numerics.statistics import standard_error
 from twolayer.running.progress import monitor_for
 
@@ -150,16 +150,10 @@ def best_possible(
 
     Parameters
     ----------
-    target : str or callable or Target
-        As for `Problem`; the rows of W* are taken as orthonormal.
+    target, noise, directions, progress
+        As for `thresholds`.
     alphas : float or sequence of float
         n/d, positive.
-    noise : float
-        Δ, the variance of the labels' noise.
-    directions : int, optional
-        k, for a callable.
-    progress : bool, optional
-        As in `solve`.
 
     Examples
     --------
@@ -184,8 +178,7 @@ def _checked(alphas: Array) -> np.ndarray:
         grid = np.unique(np.asarray(alphas, dtype=float).ravel())
     except (TypeError, ValueError):
         reject("alphas", alphas, accepted)
-    if not len(grid) or not (np.isfinite(grid) & (grid > 0)).all():
-        reject("alphas", alphas, accepted)
+    require(len(grid) > 0 and bool((np.isfinite(grid) & (grid > 0)).all()), "alphas", alphas, accepted)
     return grid
 
 
@@ -219,13 +212,14 @@ def _iterated(law: LabelLaw, grid: np.ndarray, tick: Callable[[float], None]) ->
             now = [m.fixed_point(q, float(alpha)) for m, q in zip(maps, now, strict=True)]
             down.append(now)
             tick(0.5 + 0.5 * len(down) / n)
-        ends = _parted(maps, grid, np.array(up), np.array(down[::-1]))
+        climbed, fallen = np.array(up), np.array(down[::-1])
+        ends = _parted(maps, grid, climbed, fallen)
     except KeyboardInterrupt:
-        done = len(up)
-        if not done:
+        if not up:
             raise
-        raise Interrupted(_sampled(law, grid[:done], up, [], maps, None)) from None
-    return _sampled(law, grid, up, down[::-1], maps, ends)
+        means, errors = np.mean(up, 1)[None], standard_error(up, 1)[None]
+        raise Interrupted(_result(law, grid[: len(up)], means, errors, (None, None, None), 0.0, None)) from None
+    return _sampled(law, grid, climbed, fallen, maps, ends)
 
 
 def _parted(
@@ -258,18 +252,12 @@ def _parted(
 def _sampled(
     law: LabelLaw,
     grid: np.ndarray,
-    up: list[list[np.ndarray]],
-    down: list[list[np.ndarray]],
+    climbed: np.ndarray,
+    fallen: np.ndarray,
     maps: list[StateEvolution],
     ends: tuple[float, float, float] | None,
 ) -> BestPossible:
-    """Means over the replicates; without the informed branch (an interrupted search) only the other one is there."""
-    climbed = np.array(up)
-    if not down:
-        return _result(
-            law, grid, climbed.mean(1)[None], standard_error(climbed, 1)[None], (None, None, None), 0.0, None
-        )
-    fallen = np.array(down)
+    """Means over the replicates, and the equilibrium where the branches differ."""
     best = fallen.copy()
     apart = np.flatnonzero(np.trace(fallen - climbed, axis1=2, axis2=3).mean(1) > APART)
     leads = np.array(

@@ -37,35 +37,10 @@ def cross_fitted(
     bins: int,
     seed: int,
 ) -> np.ndarray:
-    """E over ω and y of the outer product of E[statistic(u) | y, ω] with itself, for fields ω + u @ root.
+    """E over ω and y of the outer product of E[statistic(u) | y, ω] with itself, for fields ω + u √V.
 
-    Parameters
-    ----------
-    law : LabelLaw
-    omega : array (n, k)
-        Guesses, averaged over.
-    root : array (k, k)
-        √V.
-    statistic : callable
-        From u (..., k) to (..., m).
-    log2_points : int
-        Samples of each half for each ω.
-    bins : int
-        The smaller number of bins.
-    seed : int
-
-    Returns
-    -------
-    array (m, m)
-        Symmetric.
-
-    Examples
-    --------
-    >>> from twolayer.analysis.thresholds.label_law import law_of
-    >>> law = law_of("abs(z1)", 0)
-    >>> found = cross_fitted(law, np.zeros((1, 1)), np.eye(1), second_moments, 16, 256, 0)
-    >>> bool(abs(found[0, 0] - 2.0) < 0.01)
-    True
+    The guesses ω (n, k) are averaged over. The statistic leads from u (..., k) to (..., m), the result is a symmetric
+    (m, m). Each half has 2^log2_points samples for each ω; ``bins`` is the smaller number of bins.
     """
     k, n = law.k, 2**log2_points
     halves = np.concatenate(

@@ -58,14 +58,7 @@ def as_operator(products: np.ndarray) -> np.ndarray:
 
 
 def growth_of(replicates: list[np.ndarray]) -> Growth:
-    """Spectral radius and eigenmatrix from repeated estimates of E[G ⊗ G].
-
-    Examples
-    --------
-    >>> growth = growth_of([np.array([[2.0]]), np.array([[2.0]])])
-    >>> growth.alpha, growth.directions.tolist()
-    (0.5, [[1.0]])
-    """
+    """Spectral radius and eigenmatrix from repeated estimates of E[G ⊗ G]."""
     operators = [as_operator(x) for x in replicates]
     mean = np.mean(operators, 0)
     mean = (mean + mean.T) / 2

@@ -30,20 +30,11 @@ ALIKE = 1e-9  # labels closer than this, in standard deviations, are the same
 
 @dataclass(frozen=True, eq=False)
 class LabelLaw:
-    """A target as a function of the directions that enter, with the noise of its labels.
-
-    Attributes
-    ----------
-    target : Target
-    noise : float
-        Δ.
-    basis : array (k, number of fields of the target)
-        Orthonormal rows.
-    """
+    """A target as a function of the directions that enter, with the noise of its labels."""
 
     target: Target
-    noise: float
-    basis: np.ndarray
+    noise: float  # Δ
+    basis: np.ndarray  # orthonormal rows (k, number of fields of the target)
 
     @property
     def k(self) -> int:
@@ -128,7 +119,7 @@ def law_of(target: TargetLike, noise: object, directions: int | None = None) -> 
     """
     target = Target.of(target, directions)
     delta = finite_number("noise", noise, minimum=0.0, accepted="a variance: a finite number, zero or more")
-    enters = _entering(target)
+    enters = complement(analyse(target).unused, target.directions)  # along coordinate axes wherever possible
     if not len(enters):
         raise InputError(
             f"Argument `target` must vary with the inputs, for nothing can be learned from labels that are all the "
@@ -141,8 +132,3 @@ def law_of(target: TargetLike, noise: object, directions: int | None = None) -> 
             f"variance of {target.name}."
         )
     return law
-
-
-def _entering(target: Target) -> np.ndarray:
-    """Orthonormal rows that span what h depends on, along coordinate axes wherever possible."""
-    return complement(analyse(target).unused, target.directions)

@@ -46,14 +46,7 @@ class MonotonePieces:
 
 
 def pieces_of(law: LabelLaw) -> MonotonePieces:
-    """Cut the line at the kinks of h and at the zeros of h'.
-
-    Examples
-    --------
-    >>> from twolayer.analysis.thresholds.label_law import law_of
-    >>> pieces_of(law_of("z1**4 - 2*z1**2", 0)).ends.round(9).tolist()
-    [-1.0, 0.0, 1.0]
-    """
+    """Cut the line at the kinks of h and at the zeros of h'."""
     kinks = np.array([x for x in law.kinks if abs(x) < REACH])
     grid = np.unique(np.concatenate([np.linspace(-REACH, REACH, GRID) + 1e-5 / math.pi, kinks + 1e-9, kinks - 1e-9]))
     slope = law.slope(grid)
@@ -78,21 +71,7 @@ def pieces_of(law: LabelLaw) -> MonotonePieces:
 
 
 class LevelSets:
-    """Averages over (ω, y) for one direction without noise.
-
-    Parameters
-    ----------
-    law : LabelLaw
-    order : int
-        Nodes of a panel.
-
-    Examples
-    --------
-    >>> from twolayer.analysis.thresholds.label_law import law_of
-    >>> first, second = LevelSets(law_of("abs(z1)", 0)).visible()
-    >>> round(first, 9) + 0.0, round(second, 9)
-    (0.0, 2.0)
-    """
+    """Averages over (ω, y) for one direction without noise, by panels of ``order`` nodes."""
 
     def __init__(self, law: LabelLaw, order: int = 8) -> None:
         self.law, self.order, self.pieces = law, order, pieces_of(law)

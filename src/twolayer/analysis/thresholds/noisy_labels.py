@@ -27,15 +27,7 @@ SEEN = 8.0  # √Δ from h, beyond which a label does not come from there
 
 
 class NoisyLine:
-    """Averages over (ω, y) for one direction and labels with noise.
-
-    Examples
-    --------
-    >>> from twolayer.analysis.thresholds.label_law import law_of
-    >>> first, second = NoisyLine(law_of("z1**2", 0.1)).visible()
-    >>> round(1 / second, 6)
-    0.518066
-    """
+    """Averages over (ω, y) for one direction and labels with noise."""
 
     def __init__(self, law: LabelLaw, order: int = 8) -> None:
         self.law, self.order = law, order

@@ -42,25 +42,12 @@ def channel_of(law: LabelLaw, order: int = 8) -> LevelSets | NoisyLine:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """α(q) on a dense grid, with the integral that gives the free entropy.
-
-    Attributes
-    ----------
-    q, alpha : arrays
-        The curve; α(0⁺) first.
-    gain : array
-        ∫_0^q E[g_out²].
-    trivial : bool
-        Whether anything is seen at every α > 0.
-    error : float
-        Relative error of α(q): the change when the points of the table are doubled.
-    """
+    """α(q) on a dense grid, with the integral that gives the free entropy."""
 
     q: np.ndarray
-    alpha: np.ndarray
-    gain: np.ndarray
-    trivial: bool
-    error: float
+    alpha: np.ndarray  # α(0⁺) first
+    gain: np.ndarray  # ∫_0^q E[g_out²]
+    error: float  # of α(q), relative: the change when the points of the table are doubled
     _rate: ArrayFunction
 
     def climb(self, alpha: float) -> float:
@@ -136,15 +123,9 @@ class Curve:
 
 
 def curve_of(law: LabelLaw, tick: Callable[[float], None] = lambda share: None) -> Curve:
-    """Tabulate the curve of one direction.
+    """Tabulate the curve of a law with one direction; ``tick`` is told the share of the work that is done."""
+    from scipy.integrate import cumulative_simpson
 
-    Parameters
-    ----------
-    law : LabelLaw
-        With one direction.
-    tick : callable
-        Told the share of the work that is done.
-    """
     channel = channel_of(law)
     first, second = channel.visible()
     trivial = first > INVISIBLE
@@ -183,7 +164,8 @@ def curve_of(law: LabelLaw, tick: Callable[[float], None] = lambda share: None) 
     if growth == 1.0:
         slope[-1] = slope[-2]  # the integral diverges here, and nobody asks for it
         alpha = np.where(np.abs(alpha * sharp - 1) < 10 * table.error, 1 / sharp, alpha)  # no folds from rounding
-    return Curve(q, alpha, _running_integral(slope, dense[1]), trivial, table.error, rate)
+    gain = np.asarray(cumulative_simpson(slope, dx=dense[1], initial=0.0))
+    return Curve(q, alpha, gain, table.error, rate)
 
 
 class _Table:
@@ -219,10 +201,3 @@ class _Table:
             if mine.any():
                 out[mine] = part(s[mine])
         return out
-
-
-def _running_integral(f: np.ndarray, step: float) -> np.ndarray:
-    """∫ from the first point, by parabolas."""
-    from scipy.integrate import cumulative_simpson
-
-    return np.asarray(cumulative_simpson(f, dx=step, initial=0.0))

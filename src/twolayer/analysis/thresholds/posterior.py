@@ -46,15 +46,7 @@ class PosteriorMoments(NamedTuple):
 
 
 class Posterior:
-    """Moments of the directions given a label and a Gaussian guess.
-
-    Examples
-    --------
-    >>> from twolayer.analysis.thresholds.label_law import law_of
-    >>> sees = Posterior(law_of("z1 + z2", 1.0))  # one direction, (z1 + z2)/√2, with variance 2 in the labels
-    >>> sees(np.array([3.0]), np.zeros((1, 1)), np.eye(1)).mean.round(1).tolist()
-    [[1.4]]
-    """
+    """Moments of the directions given a label and a Gaussian guess."""
 
     def __init__(self, law: LabelLaw) -> None:
         self.law = law

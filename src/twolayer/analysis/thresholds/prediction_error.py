@@ -23,14 +23,7 @@ LOG2_POINTS, SCRAMBLINGS = 15, 4
 
 
 def mmse_of(law: LabelLaw, q: np.ndarray) -> tuple[float, float]:
-    """The mean-square error of the best prediction and the error of this number.
-
-    Examples
-    --------
-    >>> from twolayer.analysis.thresholds.label_law import law_of
-    >>> round(mmse_of(law_of("He2(z1)", 0), np.array([[0.5]]))[0], 9)
-    1.5
-    """
+    """The mean-square error of the best prediction and the error of this number."""
     if law.k == 1:
         r = float(q[0, 0])
         fine, coarse = _on_a_line(law, r, ORDER), _on_a_line(law, r, ORDER - 3)

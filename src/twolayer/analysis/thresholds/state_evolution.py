@@ -34,15 +34,7 @@ PATH = 6  # nodes of the integral between two fixed points
 
 
 class StateEvolution:
-    """The map of state evolution, and averages at fixed q, with their own random numbers.
-
-    Examples
-    --------
-    >>> from twolayer.analysis.thresholds.label_law import law_of
-    >>> evolution = StateEvolution(law_of("z1 + z2**2", 0.5))
-    >>> bool(evolution.step(np.zeros((2, 2)), 1.0)[0, 0] > 0.1)
-    True
-    """
+    """The map of state evolution, and averages at fixed q, with their own random numbers."""
 
     def __init__(self, law: LabelLaw, seed: int = 0) -> None:
         self.law, self.seed = law, seed
