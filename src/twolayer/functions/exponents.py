@@ -67,13 +67,7 @@ class _Nodes:
 
 
 def multi_indices(k: int, order: int) -> list[tuple[int, ...]]:
-    """Multi-indices of k entries with the given sum.
-
-    Examples
-    --------
-    >>> multi_indices(2, 2)
-    [(2, 0), (1, 1), (0, 2)]
-    """
+    """Multi-indices of k entries with the given sum."""
     return [
         tuple(combination.count(i) for i in range(k))
         for combination in itertools.combinations_with_replacement(range(k), order)
@@ -259,8 +253,6 @@ def _leap_chain(nodes: _Nodes, tests: np.ndarray, unused: np.ndarray | None = No
 class Staircase(list[int | None]):
     """Step at which each direction is learned (None: never), with the directions as rows.
 
-    Examples
-    --------
     >>> analyse("z1 + z1*z2").staircase()
     [1, 2]
     >>> print(analyse("He2(z1)*z2").staircase(reuse=True))

@@ -48,11 +48,5 @@ def square_integrable(function: ArrayFunction, k: int, poles: bool = True) -> bo
 
 
 def difference(function: ArrayFunction) -> ArrayFunction:
-    """The slope of a smooth function by a central difference: for its size, without JAX.
-
-    Examples
-    --------
-    >>> round(float(difference(np.sin)(np.array(0.0))), 6)
-    1.0
-    """
+    """The slope of a smooth function by a central difference: for its size, without JAX."""
     return lambda x: (function(x + STEP) - function(x - STEP)) / (2 * STEP)

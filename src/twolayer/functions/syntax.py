@@ -174,13 +174,7 @@ _HERMITE = re.compile(r"(He|h)(\d{1,2})\Z")
 
 
 def hermite_order(name: str) -> tuple[str, int] | None:
-    """("He", n) or ("h", n) for the name of a Hermite polynomial, else None.
-
-    Examples
-    --------
-    >>> hermite_order("He3")
-    ('He', 3)
-    """
+    """("He", n) or ("h", n) for the name of a Hermite polynomial, else None."""
     match = _HERMITE.match(name)
     if match and 0 <= int(match[2]) <= MAX_HERMITE:
         return match[1], int(match[2])

@@ -8,8 +8,6 @@ __all__ = ["lasting"]
 def lasting(seconds: float) -> str:
     """A duration in words.
 
-    Examples
-    --------
     >>> lasting(0.2), lasting(90), lasting(600), lasting(1e5)
     ('1 s', '90 s', '10 min', '28 h')
     """

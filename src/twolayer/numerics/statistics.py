@@ -36,8 +36,6 @@ __all__ = [
 def told(value: float, digits: int = 4) -> str:
     """A number as reports show it: unknown where it is not finite.
 
-    Examples
-    --------
     >>> told(2.0), told(float("inf"))
     ('2', 'unknown')
     """
@@ -88,25 +86,13 @@ def _level(level: float) -> float:
 
 
 def standard_error(values: Array, axis: int = 0) -> np.ndarray:
-    """Standard error of the mean over an axis, by default that of the runs.
-
-    Examples
-    --------
-    >>> float(standard_error([1.0, 3.0])), standard_error(np.ones((2, 5)), 1).tolist()
-    (1.0, [0.0, 0.0])
-    """
+    """Standard error of the mean over an axis, by default that of the runs."""
     x = np.asarray(values)  # scipy.stats.sem is this line, and takes a second to import
     return np.asarray(x.std(axis, ddof=1) / np.sqrt(x.shape[axis]))
 
 
 def wilson(successes: int, trials: int, level: float = 0.95) -> Fraction:
-    """Fraction of successes with the Wilson interval, which stays inside [0, 1] and is honest at 0 and 1.
-
-    Examples
-    --------
-    >>> [round(x, 3) for x in wilson(0, 20)]
-    [0.0, 0.0, 0.161]
-    """
+    """Fraction of successes with the Wilson interval, which stays inside [0, 1] and is honest at 0 and 1."""
     positive_integer("trials", trials)
     if not 0 <= successes <= trials:
         reject("successes", successes, f"an integer from 0 to {trials}")
@@ -121,11 +107,6 @@ def median(values: Array, level: float = 0.95) -> Median:
 
     The interval holds for any law without atoms. With fewer than six values none reaches 95 %: its ends are then
     −∞ and ∞.
-
-    Examples
-    --------
-    >>> median([3.0, 1.0, 2.0, 4.0, 5.0, 6.0, np.inf])
-    Median(value=4.0, low=1.0, high=inf)
     """
     ordered = np.sort(np.asarray(values, dtype=float).ravel())
     n = len(ordered)
@@ -190,8 +171,6 @@ def _line(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[float, floa
 def resolved(values: Array) -> bool:
     """Whether few enough runs are censored for the median: it is infinite in less than 1/8 of all resamples.
 
-    Examples
-    --------
     >>> runs = np.arange(32.0)
     >>> resolved(np.where(runs < 20, runs, np.inf)), resolved(np.where(runs < 18, runs, np.inf))
     (True, False)

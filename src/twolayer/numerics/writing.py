@@ -22,8 +22,6 @@ FIGURES = (".png", ".pdf", ".svg")
 def named(out: str | os.PathLike[str], suffix: str) -> Path:
     """The file with this suffix for a name that a result and its figure share; other dots stay in the name.
 
-    Examples
-    --------
     >>> named("run.nc", ".png").name, named("lr_0.1", ".nc").name
     ('run.png', 'lr_0.1.nc')
     """

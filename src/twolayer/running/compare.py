@@ -182,8 +182,6 @@ def foreseen(
 ) -> list[tuple[Method, Task]]:
     """The runs of `compare` with these arguments, and its pilots as far as they are known beforehand.
 
-    Examples
-    --------
     >>> from twolayer import ODE, Chain
     >>> problem, algorithm, start = Problem("z1", "erf"), SGD(lr="0.1/d"), Overlaps([[1.0]], [[0.5]])
     >>> [m.dimension for m, _ in foreseen(problem, algorithm, [ODE(), Chain(1600)], start, time=1) if m.name == "chain"]

@@ -56,15 +56,7 @@ class Cost:
 
 
 def cost_of(problem: Problem, algorithm: SGD, method: Method, start: Any, **arguments: Any) -> Cost:
-    """What `solve` with these arguments would take; nothing is run.
-
-    Examples
-    --------
-    >>> from twolayer import Chain, Overlaps
-    >>> problem, algorithm = Problem("He2(z1)", "He2"), SGD(lr="0.1/d")
-    >>> cost_of(problem, algorithm, Chain(100), Overlaps([[1.0]], [[0.5]]), time=1, seeds=4).steps
-    1000
-    """
+    """What `solve` with these arguments would take; nothing is run."""
     return _sum([(method, make_task(problem, algorithm, method, start, **arguments))])
 
 

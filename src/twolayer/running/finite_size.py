@@ -58,8 +58,6 @@ TINY = 1e-300
 def slowest(algorithm: SGD) -> float:
     """The smallest ε of the corrections to the limit of an algorithm, at most 1.
 
-    Examples
-    --------
     >>> slowest(SGD(lr="1/d")), slowest(SGD(lr="d**-0.75", batch="d**0.5")), slowest(SGD(lr=1.0, batch="d**1.5"))
     (1.0, 0.25, 0.5)
     """
@@ -78,8 +76,6 @@ def slowest(algorithm: SGD) -> float:
 def left_by_the_mean_step(algorithm: SGD) -> float:
     """ε of what the mean step leaves out: the effect of fluctuations on later drifts.
 
-    Examples
-    --------
     >>> left_by_the_mean_step(SGD(lr="1/d")), left_by_the_mean_step(SGD(lr="d**-0.25", batch="d**0.5"))
     (1.0, 0.5)
     """
@@ -111,8 +107,6 @@ def allowance(here: Measurement, near: Measurement, far: Measurement, ratios: tu
 
     ``ratios`` are (d₁/d)^ε and (d₂/d₁)^ε.
 
-    Examples
-    --------
     >>> from types import SimpleNamespace as Deviation
     >>> y = [Deviation(mean=np.array([[7 + 16 / n]]), error=np.zeros((1, 1))) for n in (1600, 400, 100)]
     >>> allowance(*y, (0.25, 0.25)).round(12)
@@ -136,8 +130,6 @@ def allowance(here: Measurement, near: Measurement, far: Measurement, ratios: tu
 def rounding(algorithm: SGD, dim: int) -> float:
     """By how much the batch, and the set it is drawn from, are off their laws because samples are whole, relative.
 
-    Examples
-    --------
     >>> rounding(SGD(lr="1/d"), 10), round(rounding(SGD(lr="1/d", batch="d**0.5"), 10), 3)
     (0.0, 0.051)
     """
@@ -150,8 +142,6 @@ def rounding(algorithm: SGD, dim: int) -> float:
 def dimensions(algorithms: Sequence[SGD], dim: int) -> tuple[int, int, int]:
     """D, and dimensions near d/4 and d/16 at which the batches of all stages are rounded least.
 
-    Examples
-    --------
     >>> dimensions([SGD(lr="1/d")], 1600), dimensions([SGD(lr="1/d", batch="d**0.5")], 16000)
     ((1600, 400, 100), (16000, 3969, 1024))
     """
@@ -178,8 +168,6 @@ def extrapolate(values: Sequence[np.ndarray], dims: tuple[int, int, int], power:
 
     The error is twice what the same extrapolation from one level below differs by, the largest up to each time.
 
-    Examples
-    --------
     >>> dims = 1600, 400, 100
     >>> found = extrapolate([np.array([2 + n**-0.5 + 3 / n]) for n in dims], dims, 0.5)
     >>> float(found.value[0].round(12)), float(found.error[0].round(12))

@@ -124,8 +124,6 @@ def entries(dataset: xr.Dataset) -> dict[str, np.ndarray]:
 def _label(quantity: str, entry: int, p: int) -> str:
     """An entry as people write it.
 
-    Examples
-    --------
     >>> _label("M2", 0, 3), _label("Q", 1, 3)
     ('M[1,2]', 'Q[1,2]')
     """
@@ -273,8 +271,6 @@ class Trial:
 def _enough(seeds: int, limit: float, noise: float, wanted: float) -> int:
     """How many seeds bring c standard errors down, in steps of √2 and to two digits: c falls with their number too.
 
-    Examples
-    --------
     >>> _enough(16, 7.0, 0.2, 0.1), _enough(4, 60.0, 2.0, 0.1)
     (46, 23)
     """

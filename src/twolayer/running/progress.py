@@ -114,14 +114,7 @@ class Bar(Shown):
 
 
 class Lines(Shown):
-    """Lines on standard error, at growing distances; in a notebook one line that is written again and again.
-
-    Examples
-    --------
-    >>> lines = Lines()
-    >>> lines.begin("ode", 5.0)
-    >>> lines.finish()
-    """
+    """Lines on standard error, at growing distances; in a notebook one line that is written again and again."""
 
     def __init__(self, patience: float = PATIENCE, again: bool = False) -> None:
         super().__init__(patience)

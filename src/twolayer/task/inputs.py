@@ -372,8 +372,6 @@ class Inputs:
 def centred(name: str, X: np.ndarray) -> np.ndarray:
     """Rows (n, d) less their mean, or the error that says why they have no covariance.
 
-    Examples
-    --------
     >>> centred("X", np.full((3, 2), 0.1))
     Traceback (most recent call last):
     twolayer.InputError: Argument `X` must hold rows that differ, but all of them are the same.
@@ -402,8 +400,6 @@ def _power_means(exponent: float, edges: Sequence[int], total: float) -> list[fl
 
     Where j > 2²⁰ a sum is the integral from half a step before it to half a step behind, to a part of 10⁻¹².
 
-    Examples
-    --------
     >>> _power_means(1.0, [0, 1, 3], 11.0)
     [6.0, 2.5]
     """

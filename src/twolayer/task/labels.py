@@ -168,13 +168,7 @@ def _chebyshev(coefficients: np.ndarray, u: Real) -> Real:
 
 @dataclass(frozen=True)
 class LabelNoise:
-    """The law of the label noise, the probability q of a flip, and the variance of what an algorithm adds.
-
-    Examples
-    --------
-    >>> LabelNoise.of("student(5)", 0.1)
-    LabelNoise(law=Law(name='student(5)', nu=5.0), flips=0.1, more=0.0)
-    """
+    """The law of the label noise, the probability q of a flip, and the variance of what an algorithm adds."""
 
     law: Law = Law("gaussian")
     flips: float = 0.0

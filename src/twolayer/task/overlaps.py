@@ -316,24 +316,12 @@ class Overlaps:
 
 
 def pseudo_inverse(P: np.ndarray) -> np.ndarray:
-    """P⁺ of a Gram matrix.
-
-    Examples
-    --------
-    >>> pseudo_inverse(np.diag([4.0, 1e-12])).tolist()
-    [[0.25, 0.0], [0.0, 0.0]]
-    """
+    """P⁺ of a Gram matrix."""
     return np.asarray(np.linalg.pinv(P, rcond=TOLERANCE, hermitian=True))
 
 
 def factor_of(P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """L (k, r) with P = L Lᵀ and its left inverse (r, k).
-
-    Examples
-    --------
-    >>> factor_of(np.ones((2, 2)))[0].shape
-    (2, 1)
-    """
+    """L (k, r) with P = L Lᵀ and its left inverse (r, k)."""
     values, vectors = np.linalg.eigh((P + P.T) / 2)
     keep = values > TOLERANCE * max(values[-1], 1e-300)
     if np.array_equal(P, np.eye(len(P))):
@@ -343,21 +331,13 @@ def factor_of(P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def rank_of(P: np.ndarray) -> int:
-    """The number of independent directions of a Gram matrix.
-
-    Examples
-    --------
-    >>> rank_of(np.diag([4.0, 1e-12]))
-    1
-    """
+    """The number of independent directions of a Gram matrix."""
     return int(np.linalg.matrix_rank(P, rtol=TOLERANCE, hermitian=True))
 
 
 def check_room(name: str, sizes: Sequence[int], ranks: Sequence[int]) -> None:
     """Refuse parts of a target that have more directions than their blocks.
 
-    Examples
-    --------
     >>> check_room("P", (3, 1), (2, 2))
     Traceback (most recent call last):
     twolayer.InputError: Argument `P` must fit into the blocks, but block 2 has 1 dimensions and P⁽2⁾ has rank 2.
@@ -372,8 +352,6 @@ def check_room(name: str, sizes: Sequence[int], ranks: Sequence[int]) -> None:
 def check_target(name: str, problem: Problem, P: np.ndarray) -> None:
     """Refuse parts of a target whose fields have another covariance than the problem says.
 
-    Examples
-    --------
     >>> check_target("P", Problem("z1", "erf", inputs=Inputs.blocks([2, 1], [0.5, 0.5])), np.ones((2, 1, 1)))
     Traceback (most recent call last):
     twolayer.InputError: Argument `P` must have Σ_i s_i P⁽ⁱ⁾ = [[1.0]], the `gram` of the problem, but has [[3.0]].

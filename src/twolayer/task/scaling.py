@@ -204,8 +204,6 @@ def _monomial(node: Node) -> Scaling | None:
 def positive_law(value: object, argument: str) -> Scaling:
     """A scaling law with a finite positive coefficient, or the error that says so.
 
-    Examples
-    --------
     >>> positive_law("-1/d", "lr")
     Traceback (most recent call last):
     twolayer.InputError: Argument `lr` must be a positive number or scaling law such as 0.2/d, but got '-1/d'.

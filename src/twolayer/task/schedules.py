@@ -438,13 +438,7 @@ MAKERS: dict[str, Callable[..., Schedule]] = {
 
 
 def law_of(value: object, argument: str) -> Scaling:
-    """A positive law with or without a schedule, from text too: ``"0.2/d * cosine(horizon=5, clock='alpha')"``.
-
-    Examples
-    --------
-    >>> law_of("0.2/d * warmup(1) * inverse(scale=2*d, clock='step')", "lr")
-    Scaling(0.2/d * warmup(horizon=1, clock='alpha') * inverse(scale=2*d, clock='step'))
-    """
+    """A positive law with or without a schedule, from text too: ``"0.2/d * cosine(horizon=5, clock='alpha')"``."""
     if isinstance(value, Schedule):
         value = Scaling(1.0) * value
     if not isinstance(value, str) or "(" not in value:
