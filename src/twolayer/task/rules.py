@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +31,6 @@ from twolayer.numerics.arguments import ArrayFunction
 from twolayer.numerics.errors import (
     InputError,
     choice,
-    closest,
     finite_number,
     finite_numbers,
     flag,
@@ -42,7 +42,7 @@ from twolayer.numerics.errors import (
 from twolayer.numerics.lazy_modules import Later
 from twolayer.task.losses import Loss
 from twolayer.task.scaling import Scaling
-from twolayer.task.schedules import Law
+from twolayer.task.schedules import Law, called, parsed, written
 
 if TYPE_CHECKING:
     import jax
@@ -241,7 +241,7 @@ class Rule:
         return _read(value)
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(_text(x) for _, x in self.arguments)})"
+        return f"{self.name}({', '.join(repr(x) if isinstance(x, str) else written(x) for _, x in self.arguments)})"
 
     def __repr__(self) -> str:
         return f"Rule({self})"
@@ -271,10 +271,6 @@ def driven(loss: Loss, rule: Rule | None, batch: Scaling, lr: Scaling) -> Loss:
     name = f"{loss.name} with {rule}"
     numbers = (rule, batch.coefficient, lr.coefficient, loss.student)
     return RuledLoss(name, loss.residual, None, loss.kinks, loss.margin, loss.value, *numbers)
-
-
-def _text(value: object) -> str:
-    return repr(value) if isinstance(value, str) else str(value if isinstance(value, Scaling) else Scaling(value))
 
 
 def _positive(name: str, value: object) -> float:
@@ -522,13 +518,16 @@ def formula(text: str) -> Rule:
         reject("text", text, "a formula such as 'g/(1 + norm)'")
     names = ("norm", "g", "e", "r", "p")
     places = {name: f"z{i + 1}" for i, name in enumerate(names)}
-    words = ast_names(text)
+    tree = parsed(text, "rule", "a formula in g, e, r, norm and p, such as 'g/(1 + norm)'")
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    words = {node.id for node in found}
     for word in words - set(names) - set(FUNCTIONS):
         raise InputError(
             f"Argument `rule`: unknown name {short(word)} in {short(text)}; a rule knows {', '.join(names)}."
         )
-    spelled = renamed(text, places)
-    expression = parse(spelled, argument="rule")
+    for node in found:
+        node.id = places.get(node.id, node.id)
+    expression = parse(ast.unparse(tree), argument="rule")
 
     def push(x: Sight) -> Real:
         size = x.length**2
@@ -536,24 +535,6 @@ def formula(text: str) -> Rule:
         return expression(**values) * jnp.ones_like(x.g)
 
     return Rule("formula", (("text", text),), push, sizes="r" in words)
-
-
-def ast_names(text: str) -> set[str]:
-    """The names in a formula."""
-    try:
-        tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        reject("rule", text, "a formula in g, e, r, norm and p, such as 'g/(1 + norm)'")
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-
-
-def renamed(text: str, places: dict[str, str]) -> str:
-    """The formula with other names for its variables."""
-    tree = ast.parse(text.strip(), mode="eval")
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id in places:
-            node.id = places[node.id]
-    return ast.unparse(tree)
 
 
 _BUILT_IN = (
@@ -606,35 +587,15 @@ def register_rule(
 
 def _read(text: str) -> Rule:
     """Read a call such as clip(0.25); nothing is evaluated."""
-    try:
-        node = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        reject("rule", text, "a rule such as 'clip(0.25)'")
-    if isinstance(node, ast.Name):
-        node = ast.Call(node, [], [])
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-        reject("rule", text, "a rule such as 'clip(0.25)'")
-    name, known = node.func.id, [*MAKERS, *_OWN]
-    if name not in known:
-        raise InputError(f"Argument `rule`: unknown rule {name!r}{closest(name, known)}; known are {', '.join(known)}.")
+    accepted = "a rule such as 'clip(0.25)'"
+    node = parsed(text, "rule", accepted)
+    call = ast.Call(node, [], []) if isinstance(node, ast.Name) else node
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        reject("rule", text, accepted)
+    name = call.func.id
     if name in _OWN:
-        require(not node.args and not node.keywords, "rule", text, f"{name}(), which takes no arguments")
+        require(not call.args and not call.keywords, "rule", text, f"{name}(), which takes no arguments")
         return _OWN[name]
-    values = [_value(x) for x in node.args]
-    named = {choice("rule", str(x.arg), _parameters(name)): _value(x.value) for x in node.keywords}
-    try:
-        return MAKERS[name](*values, **named)
-    except TypeError as error:
-        raise InputError(f"Argument `rule`: {error}.") from None
-
-
-def _parameters(name: str) -> tuple[str, ...]:
-    code = MAKERS[name].__code__
-    return code.co_varnames[: code.co_argcount]
-
-
-def _value(node: ast.expr) -> float | str | Scaling:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value
-    law = Scaling.of(ast.unparse(node), "rule")
-    return law if law.exponent else law.coefficient
+    for keyword in call.keywords if name in MAKERS else ():
+        choice("rule", str(keyword.arg), inspect.signature(MAKERS[name]).parameters)
+    return called("rule", {**MAKERS, **dict.fromkeys(_OWN, Rule)}, call, text.strip(), "rule")
