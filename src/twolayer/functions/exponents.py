@@ -24,7 +24,7 @@ from twolayer.functions.activation import Activation
 from twolayer.functions.hermite import gauss_panels, hermite_table
 from twolayer.functions.target import Target, TargetLike
 from twolayer.numerics.errors import reject
-from twolayer.numerics.quadrature_rules import Nodes, draw_sobol_normals, hermite_rule, product_rule
+from twolayer.numerics.quadrature_rules import draw_sobol_normals, hermite_rule, product_rule
 from twolayer.numerics.statistics import standard_error
 
 if TYPE_CHECKING:
@@ -90,16 +90,6 @@ def _hermite_products(x: np.ndarray, orders: range) -> tuple[np.ndarray, list[tu
     return _products(hermite_table(max(orders), x.T), indices), indices
 
 
-def _grid(target: Target, order: int, panels: int) -> Nodes | None:
-    """Tensor grid of 1-d rules split at the kinks."""
-    kinks = target.kinks
-    assert kinks is not None
-    rules = [gauss_panels(ks, order, panels) for ks in kinks]
-    if math.prod(len(x) for x, _ in rules) > MAX_GRID:
-        return None
-    return product_rule(rules, negligible=1e-17)
-
-
 def _exact_nodes(target: Target) -> _Nodes | None:
     """Gauss–Hermite points on which every moment of a polynomial target is exact."""
     assert target.polynomial is not None
@@ -114,7 +104,7 @@ def _exact_nodes(target: Target) -> _Nodes | None:
 
 
 def _quadrature_nodes(target: Target) -> _Nodes | None:
-    """A grid fine enough that the low moments of y do not change on a coarser one, or None."""
+    """A grid of rules split at the kinks, so fine that the low moments of y do not change on a coarser one; or None."""
     if target.kinks is None:
         return None
     k = target.directions
@@ -123,10 +113,10 @@ def _quadrature_nodes(target: Target) -> _Nodes | None:
         return None
     coarse = None
     for n in (max(order * 3 // 4, 2), order):
-        grid = _grid(target, n, panels)
-        if grid is None:
+        rules = [gauss_panels(kinks, n, panels) for kinks in target.kinks]
+        if math.prod(len(x) for x, _ in rules) > MAX_GRID:
             return None
-        points, weights = grid
+        points, weights = product_rule(rules, negligible=1e-17)
         label = _standardised(target.on_host(points), weights)
         low, _ = _hermite_products(points, range(1, 4))
         fine = (low * weights) @ label
@@ -355,7 +345,13 @@ class Analysis:
     @cached_property
     def hermite(self) -> dict[tuple[int, ...], float]:
         """Non-zero coefficients E[h(z) Π_i h_{α_i}(z_i)] by multi-index α, up to order 6 (degree, if polynomial)."""
-        return _hermite_dictionary(self.target, self._nodes)
+        target, nodes = self.target, self._nodes
+        order = min(nodes.max_order, 6) if target.polynomial is None else nodes.max_order
+        y = target.on_host(nodes.points)
+        products, indices = _hermite_products(nodes.points, range(order + 1))
+        values, _ = nodes.moments(y[None], products)
+        least = nodes.tolerance * (float(np.sqrt(nodes.weights @ y**2)) or 1.0)
+        return {alpha: float(c) for alpha, c in zip(indices, values[0], strict=True) if abs(c) > least}
 
     def staircase(self, activation: ActivationLike | None = None, reuse: bool = False) -> Staircase:
         """Step at which giant steps (n = αd samples each) learn each direction.
@@ -397,7 +393,7 @@ class Analysis:
             elif step > 1 or not reuse:
                 break
         never = complement(known, k)
-        never = never[[not _lies_in(row, self.unused) for row in never]]
+        never = never[[float(np.linalg.norm(self.unused @ row)) <= 0.99 for row in never]]
         return Staircase([*steps, *[None] * len(never)], np.concatenate([known, never]))
 
     def __repr__(self) -> str:
@@ -436,19 +432,6 @@ class Analysis:
                 f"or below {self.tolerance:.0e})"
             )
         return "\n".join(lines)
-
-
-def _lies_in(row: np.ndarray, space: np.ndarray) -> bool:
-    return bool(len(space)) and float(np.linalg.norm(space @ row)) > 0.99
-
-
-def _hermite_dictionary(target: Target, nodes: _Nodes) -> dict[tuple[int, ...], float]:
-    order = min(nodes.max_order, 6) if target.polynomial is None else nodes.max_order
-    y = target.on_host(nodes.points)
-    products, indices = _hermite_products(nodes.points, range(order + 1))
-    values, _ = nodes.moments(y[None], products)
-    scale = float(np.sqrt(nodes.weights @ y**2)) or 1.0
-    return {alpha: float(c) for alpha, c in zip(indices, values[0], strict=True) if abs(c) > nodes.tolerance * scale}
 
 
 def _varies(target: Target, hidden: np.ndarray, accuracy: float) -> bool:

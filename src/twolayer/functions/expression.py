@@ -200,9 +200,7 @@ def constant(node: Node) -> float | None:
         poly = _polynomial(node, {})
     except (ArithmeticError, ValueError):
         return math.nan
-    if poly is None:
-        return None
-    return poly.get((), 0.0)
+    return None if poly is None else poly.get((), 0.0)
 
 
 def _multiply(left: Polynomial, right: Polynomial) -> Polynomial:
@@ -354,21 +352,8 @@ class Expression:
 
 
 def parse(text: str, variable: str = "z1", argument: str = "target") -> Expression:
-    """Parse a formula in z1, z2, … (``variable="z1"``), or in the single named variable.
+    """Parse a formula in z1, z2, … (``variable="z1"``), or in one variable of another name; errors name the argument.
 
-    Parameters
-    ----------
-    text : str
-        The formula, at most 2000 characters.
-    variable : str
-        ``"z1"`` admits z1, z2, …; any other word admits just that name.
-    argument : str
-        Name used in error messages.
-
-    Examples
-    --------
-    >>> str(parse("z1+z1*z2"))
-    'z1 + z1*z2'
     >>> parse("z1.real")
     Traceback (most recent call last):
     twolayer.InputError: Argument `target`: cannot read the expression 'z1.real': unexpected character '.'.

@@ -99,12 +99,7 @@ class Target:
         return self.function(fields)
 
     def on_host(self, fields: np.ndarray) -> np.ndarray:
-        """H as an array of NumPy; of formulas and teachers without JAX.
-
-        Parameters
-        ----------
-        fields : array (..., k)
-            λ*.
+        """H at ``fields`` (..., k) as an array of NumPy; of formulas and teachers without JAX.
 
         Examples
         --------
@@ -136,12 +131,7 @@ class Target:
         return ((),) * self.directions if self.smooth else self._kinks
 
     def scaled(self, factor: float) -> Target:
-        """The same target times a number, with all that is known of it.
-
-        Parameters
-        ----------
-        factor : float
-            That number.
+        """The same target times a ``factor``, with all that is known of it.
 
         Examples
         --------

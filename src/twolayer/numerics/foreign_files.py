@@ -69,6 +69,11 @@ def check_format(what: str, found: object, ours: str) -> None:
         raise InputError(f"{what} has the format {found}, but this version reads {ours}: update twolayer.")
 
 
+def memory() -> int:
+    """Bytes of memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36
+
+
 def check_size(what: str, declared: int, held: int | None = None) -> None:
     """Refuse what declares far more than it holds, or more than half of the memory of this machine.
 
@@ -79,7 +84,7 @@ def check_size(what: str, declared: int, held: int | None = None) -> None:
     if held is not None and declared > max(SMALL, RATIO * held):
         size = f"{declared / 2**30:.3g} GiB of data in {held / 1000:.3g} kB"
         raise InputError(f"{what} declares {size}, which is not how twolayer writes.")
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36
-    if declared > max(SMALL, memory // 2):
-        size = f"{declared / 2**30:.3g} GiB, more than half of the {memory / 2**30:.3g} GiB of this machine"
+    whole = memory()
+    if declared > max(SMALL, whole // 2):
+        size = f"{declared / 2**30:.3g} GiB, more than half of the {whole / 2**30:.3g} GiB of this machine"
         raise InputError(f"{what} needs {size}.")

@@ -41,11 +41,8 @@ def card(name: str, formula: str = "", rows: Iterable[tuple[str, str]] = (), pic
     )
     parts = [f"<b>{escaped(name)}</b>"]
     parts += [f'<div style="margin:4px 0;font-size:115%">{formula}</div>'] if formula else []
-    parts += (
-        [f'<table style="border:none;border-collapse:collapse;margin:2px 0;font-size:inherit">{body}</table>']
-        if body
-        else []
-    )
+    frame = "border:none;border-collapse:collapse;margin:2px 0;font-size:inherit"
+    parts += [f'<table style="{frame}">{body}</table>'] if body else []
     parts += [f'<div style="opacity:.65;max-width:44em">{escaped(note)}</div>'] if note else []
     aside = f'<div style="flex:none">{picture}</div>' if picture else ""
     whole = "display:flex;flex-wrap:wrap;gap:1.6em;align-items:flex-start;font-size:13px;line-height:1.4"
@@ -68,7 +65,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], colour: dict[str, 
     return f'<table style="font-size:13px"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
 
 
-def matrix(values: Array, digits: int = 3) -> str:
+def matrix(values: Array) -> str:
     """A matrix or a vector as a table in brackets; of a large one its first rows and columns."""
     array = np.atleast_2d(np.asarray(values, dtype=float))
     cut = array[:MOST, :MOST]
@@ -76,7 +73,7 @@ def matrix(values: Array, digits: int = 3) -> str:
     rows = []
     for row in cut:
         more = f'<td style="{style}">…</td>' if array.shape[1] > MOST else ""
-        written = "".join(f'<td style="{style}">{x + 0.0:.{digits}g}</td>' for x in row)
+        written = "".join(f'<td style="{style}">{x + 0.0:.3g}</td>' for x in row)
         rows.append(f'<tr style="background:none">{written}{more}</tr>')
     below = f"<div>… {array.shape[0]} × {array.shape[1]}</div>" if max(array.shape) > MOST else ""
     edge = "border-left:1px solid currentColor;border-right:1px solid currentColor;border-radius:4px"
@@ -142,7 +139,7 @@ def curves(
     return _svg("".join(found), f"{names[1]} against {names[0]}", (width + room, height))
 
 
-def bars(labels: Sequence[str], values: Array, name: str = "") -> str:
+def bars(labels: Sequence[str], values: Array, name: str) -> str:
     """A bar for each value, from zero, with its label below."""
     heights = np.asarray(values, dtype=float)
     top, bottom = max(0.0, float(heights.max(initial=0.0))), min(0.0, float(heights.min(initial=0.0)))

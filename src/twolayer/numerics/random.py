@@ -190,19 +190,9 @@ def normal_32(key: Key, step: Number, index: Real) -> tuple[Array, Array]:
 
 
 def normal(key: Key, step: Number, index: Real) -> Array:
-    """Standard normals at counters (step, index), uint32 arrays that broadcast; O(1) each, about 4 ns on a core.
+    """Standard normals at counters (step, index), uint32 arrays that broadcast, and keys (..., 2) of `stream`.
 
-    Parameters
-    ----------
-    key : array (..., 2)
-        From `stream`; leading axes broadcast against the counters.
-    step, index : uint32 arrays
-
-    Examples
-    --------
-    >>> draw = float64(lambda: normal(stream(0, Role.FIELDS), np.uint32(0), jnp.arange(5, dtype="uint32")))
-    >>> draw().shape
-    (5,)
+    O(1) each, about 4 ns on a core.
     """
     step, index = jnp.broadcast_arrays(jnp.asarray(step, jnp.uint32), jnp.asarray(index, jnp.uint32))
     return quantile(*threefry((key[..., 0], key[..., 1]), step, index))

@@ -35,7 +35,7 @@ def limit_of(count: int = 1, freedom: float = np.inf, level: float = LEVEL) -> f
     return float(-special.ndtri(tail) if np.isinf(freedom) else -special.stdtrit(freedom, tail))
 
 
-def limit_of_curves(lengths: Array, points: Array, freedom: float, level: float = LEVEL) -> float:
+def limit_of_curves(lengths: Array, points: Array, freedom: float) -> float:
     """The same for the largest deviation of several curves, each with its length κ and its number of points.
 
     >>> round(limit_of_curves([0.0], [200], 63), 3) == round(limit_of(freedom=63), 3)
@@ -50,9 +50,9 @@ def limit_of_curves(lengths: Array, points: Array, freedom: float, level: float 
     def excess(c: float) -> float:
         one = 2 * float(special.ndtr(-c) if np.isinf(freedom) else special.stdtr(freedom, -c))
         tail = -(c**2) / 2 if np.isinf(freedom) else -freedom / 2 * np.log1p(c**2 / freedom)
-        return float(np.minimum(count * one, one + kappa / np.pi * np.exp(tail)).sum()) - level
+        return float(np.minimum(count * one, one + kappa / np.pi * np.exp(tail)).sum()) - LEVEL
 
-    highest = limit_of(max(1, int(count.sum())), freedom, level)
+    highest = limit_of(max(1, int(count.sum())), freedom)
     return highest if excess(highest) >= 0 else float(optimize.brentq(excess, 0.0, highest, xtol=1e-6))
 
 

@@ -1,9 +1,8 @@
-"""Roots, arcsines and error functions that stay differentiable, and fast, where the textbook ones are not.
+"""Roots and arcsines that stay differentiable, and fast, where the textbook ones are not.
 
 C^{1/2}:  dX solves X dX + dX X = dC, so dX_ij = dC_ij/(s_i + s_j) in the eigenbasis of C, whatever coincides there
 √x, arcsin x:  their derivatives are infinite at 0 and ±1; there they are taken as zero, the derivative along
                directions that stay on the boundary (fields that coincide go on coinciding)
-erf x:  x R(x²) up to 1, and 1 − e^(−x²) S(t)/(x + 2), t = x/(x + 2), beyond: the library's takes ten times as long
 """
 
 from __future__ import annotations

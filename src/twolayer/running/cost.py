@@ -23,18 +23,10 @@ __all__ = ["Cost", "cost_of", "cost_of_comparison"]
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What runs will take.
+    """What runs of all seeds and methods will take, steps being those of the longest run that takes them one by one.
 
-    Attributes
-    ----------
-    runs : int
-        Runs of all seeds of all methods.
-    steps : int
-        Steps of SGD of the longest run that takes them one by one; 0 where none does.
-    seconds : float
-        On one core of this machine, compilation included; an order of magnitude.
-    memory : int
-        Bytes of the largest result.
+    Seconds are on one core of this machine, compilation included, an order of magnitude; memory is in bytes, of the
+    largest result.
     """
 
     runs: int

@@ -306,24 +306,12 @@ class Inputs:
         return self.mean_variance**2 / square
 
     def effective_dimension(self, dim: int) -> float:
-        """d_eff = tr Σ/‖Σ‖: overlaps concentrate where it is large.
-
-        Parameters
-        ----------
-        dim : int
-            d.
-        """
+        """d_eff = tr Σ/‖Σ‖ at d = ``dim``: overlaps concentrate where it is large."""
         sizes = self.sizes(dim)
         return math.fsum(s * n for s, n in zip(self.variances, sizes, strict=True)) / max(self.variances)
 
     def sizes(self, dim: int) -> tuple[int, ...]:
-        """d_i, which sum to d: those given, or the fractions of d rounded by largest remainders.
-
-        Parameters
-        ----------
-        dim : int
-            d; where sizes were given it has to be their sum.
-        """
+        """d_i, which sum to d = ``dim``: those given, or the fractions of d rounded by largest remainders."""
         dim = positive_integer("dim", dim)
         if self.dims is not None:
             if sum(self.dims) != dim:

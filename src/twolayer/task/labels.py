@@ -42,16 +42,8 @@ class Spoilt(NamedTuple):
 
 @dataclass(frozen=True)
 class Law:
-    """The law of the label noise ξ.
+    """The law of the label noise ξ; nu are the degrees of freedom of Student's law, infinite where tails are light.
 
-    Attributes
-    ----------
-    name : str
-    nu : float
-        Degrees of freedom of Student's law; infinite for laws with light tails.
-
-    Examples
-    --------
     >>> Law.of("student(5)").moments, Law.of("cauchy").name, Law.of("laplace").moments
     (5.0, 'student(1)', inf)
     """

@@ -142,15 +142,7 @@ class Snapshot(NamedTuple):
 
     @classmethod
     def in_blocks(cls, inputs: Inputs, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> Snapshot:
-        """From overlaps in blocks.
-
-        Parameters
-        ----------
-        inputs : Inputs
-            Their variances weigh the blocks.
-        Q, M, a : arrays
-            Q_block, M_block and the second layer.
-        """
+        """From overlaps in blocks, ``Q`` and ``M``, weighed by the variances of the ``inputs``; and the layer ``a``."""
         one, other = (np.einsum("i,...ijl->...jl", np.asarray(inputs.variances), x) for x in (Q, M))
         return cls(one, other, a, Q_block=Q, M_block=M)
 

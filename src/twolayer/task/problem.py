@@ -158,13 +158,7 @@ class Problem:
         return draws if self.second_layer == "gaussian" else np.where(draws >= 0, 1.0, -1.0)
 
     def require_isotropic(self, what: str) -> None:
-        """Refuse inputs other than N(0, I) for formulas that hold for these alone.
-
-        Parameters
-        ----------
-        what : str
-            Who refuses, as the beginning of the sentence.
-        """
+        """Refuse inputs other than N(0, I) for ``what``, formulas that hold for these alone."""
         if not self.inputs.plain:
             raise InputError(
                 f"{what} holds for inputs N(0, I), but the problem has {self.inputs}: their effective dimension is "

@@ -24,18 +24,10 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Regime:
-    """A row of the table.
+    """A row of the table: its name, and whether the limit is a differential equation.
 
-    Attributes
-    ----------
-    name : str
-        ``"gradient flow"``, ``"Saad–Solla"``, ``"pure noise"``, ``"noise map"``, ``"giant steps"`` or ``"blow-up"``.
-    flow, noise : float
-        Weights of the gradient-flow part and of the chi part (without γ0/(p n0)).
-    unit : float
-        The clock runs in units of d^unit of the time t.
-    continuous : bool
-        Whether the limit is a differential equation.
+    ``flow`` and ``noise`` are the weights of the gradient-flow part and of the chi part (without γ0/(p n0)); the clock
+    runs in units of d^unit of the time t.
     """
 
     name: str

@@ -598,4 +598,5 @@ def _read(text: str) -> Rule:
         return _OWN[name]
     for keyword in call.keywords if name in MAKERS else ():
         choice("rule", str(keyword.arg), inspect.signature(MAKERS[name]).parameters)
-    return called("rule", {**MAKERS, **dict.fromkeys(_OWN, Rule)}, call, text.strip(), "rule")
+    known = {**MAKERS, **dict.fromkeys(_OWN, Rule)}  # own ones for the list of names alone
+    return called("rule", known, call, text.strip(), "rule")
