@@ -99,8 +99,7 @@ def _exact_nodes(target: Target) -> _Nodes | None:
     if count is None or degree < 1:
         return None
     grid, weights = hermite_rule([count] * k)
-    label = _standardised(target.on_host(grid), weights)
-    return _Nodes(grid, weights, label, 1, 1e-9, degree, degree)
+    return _Nodes(grid, weights, _label(target, grid, weights), 1, 1e-9, degree, degree)
 
 
 def _quadrature_nodes(target: Target) -> _Nodes | None:
@@ -117,7 +116,7 @@ def _quadrature_nodes(target: Target) -> _Nodes | None:
         if math.prod(len(x) for x, _ in rules) > MAX_GRID:
             return None
         points, weights = product_rule(rules, negligible=1e-17)
-        label = _standardised(target.on_host(points), weights)
+        label = _label(target, points, weights)
         low, _ = _hermite_products(points, range(1, 4))
         fine = (low * weights) @ label
         if coarse is not None:
@@ -132,11 +131,12 @@ def _sobol_nodes(target: Target) -> _Nodes:
     k = target.directions
     points = np.concatenate([draw_sobol_normals(k, LOG2_POINTS, seed=r, bits=30) for r in range(REPLICATES)])
     weights = np.full(len(points), 1 / len(points))
-    label = _standardised(target.on_host(points), weights)
-    return _Nodes(points, weights, label, REPLICATES, FLOOR, COUPLING, 6 if k <= 3 else 4)
+    return _Nodes(points, weights, _label(target, points, weights), REPLICATES, FLOOR, COUPLING, 6 if k <= 3 else 4)
 
 
-def _standardised(y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _label(target: Target, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Y with mean zero and variance one, or zero where it is constant."""
+    y = target.on_host(points)
     centred = y - weights @ y
     scale = math.sqrt(max(weights @ centred**2, 0.0))
     return centred / scale if scale > 1e-12 else np.zeros_like(y)

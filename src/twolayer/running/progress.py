@@ -82,9 +82,7 @@ class Shown:
 class Bar(Shown):
     """A bar on standard error."""
 
-    def __init__(self, patience: float = PATIENCE) -> None:
-        super().__init__(patience)
-        self._progress: rich.progress.Progress | None = None
+    _progress: rich.progress.Progress | None = None
 
     def show(self) -> None:
         """Move the bar; it keeps the time by itself."""
@@ -116,10 +114,11 @@ class Bar(Shown):
 class Lines(Shown):
     """Lines on standard error, at growing distances; in a notebook one line that is written again and again."""
 
-    def __init__(self, patience: float = PATIENCE, again: bool = False) -> None:
-        super().__init__(patience)
+    _written = False
+
+    def __init__(self, again: bool = False) -> None:
+        super().__init__()
         self.again = again
-        self._next, self._wait, self._written = 0.0, 1.0, False
 
     def begin(self, label: str, end: float) -> None:
         """Note when the run started."""

@@ -205,13 +205,7 @@ class SGD:
 
     @property
     def scheduled(self) -> bool:
-        """Whether lr or batch change along a run.
-
-        Examples
-        --------
-        >>> SGD(lr="0.2/d * cosine(horizon=5)").scheduled
-        True
-        """
+        """Whether lr or batch change along a run."""
         return self.lr.schedule is not None or self.batch.schedule is not None
 
     def check_plain(self, who: str) -> None:
@@ -274,12 +268,7 @@ class SGD:
             )
 
     def replace(self, **changes: object) -> SGD:
-        """The same algorithm with some arguments changed.
-
-        Parameters
-        ----------
-        **changes
-            Arguments of `SGD` by name.
+        """The same algorithm with some arguments changed, by name (``changes``).
 
         Examples
         --------

@@ -66,13 +66,7 @@ class Inputs:
 
     @classmethod
     def isotropic(cls) -> Inputs:
-        """Inputs N(0, I), the default.
-
-        Examples
-        --------
-        >>> Inputs.isotropic().plain
-        True
-        """
+        """Inputs N(0, I), the default."""
         return cls((1.0,), (1.0,), None, (("kind", "isotropic"),))
 
     @classmethod
@@ -99,8 +93,7 @@ class Inputs:
         (0.1, 0.25, 0.65)
         """
         s = _numbers("variances", variances)
-        for value in s:
-            require(value >= 0, "variances", variances, "numbers ≥ 0, one for each block")
+        require(all(x >= 0 for x in s), "variances", variances, "numbers ≥ 0, one for each block")
         require(len(s) > 0 and max(s) > 0, "variances", variances, "numbers ≥ 0, at least one of them positive")
         if (fractions is None) == (dims is None):
             raise InputError("Inputs in blocks need either `fractions` or `dims`, one number for each variance.")
@@ -114,8 +107,7 @@ class Inputs:
         require(len(w) == len(s), "fractions", fractions, f"{len(s)} numbers, one for each variance")
         require(min(w) > 0, "fractions", fractions, "positive numbers that sum to one")
         require(abs(math.fsum(w) - 1) <= 1e-9, "fractions", fractions, "positive numbers that sum to one")
-        shares = list(w)
-        return cls(s, w, None, (("kind", "blocks"), ("variances", list(s)), ("fractions", shares)))
+        return cls(s, w, None, (("kind", "blocks"), ("variances", list(s)), ("fractions", list(w))))
 
     @classmethod
     def power_law(cls, exponent: float, dim: int, resolution: int = 4, trace: float | None = None) -> Inputs:
@@ -243,12 +235,7 @@ class Inputs:
         return dict(self.made)
 
     def replace(self, **changes: object) -> Inputs:
-        """The same with some arguments of the call changed.
-
-        Parameters
-        ----------
-        **changes
-            Arguments of the class method that made it, such as ``exponent`` of `power_law`.
+        """The same with some arguments of the call that made it changed, by name (``changes``).
 
         Examples
         --------

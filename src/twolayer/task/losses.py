@@ -113,13 +113,7 @@ class Loss:
 
     @classmethod
     def of(cls, loss: str | Loss) -> Loss:
-        """Look a loss up by name; ``huber`` takes its threshold in brackets.
-
-        Parameters
-        ----------
-        loss : str or Loss
-            ``"squared"``, ``"correlation"``, ``"logistic"``, ``"hinge"``, ``"exponential"``, ``"huber(δ)"``, or a name
-            that was registered.
+        """Look a ``loss`` up by name, such as ``"hinge"`` or ``"huber(0.5)"``, or one that was registered.
 
         Examples
         --------

@@ -106,12 +106,7 @@ class Overlaps:
         return int(self.P.shape[0]) if self.P.ndim == 3 else None
 
     def fields(self, inputs: Inputs) -> Overlaps:
-        """Covariance of the fields, Σ_i s_i Ω⁽ⁱ⁾, as plain overlaps.
-
-        Parameters
-        ----------
-        inputs : Inputs
-            The variances s_i of the blocks, as many as these overlaps have.
+        """Covariance of the fields, Σ_i s_i Ω⁽ⁱ⁾, as plain overlaps; s_i are the variances of the ``inputs``.
 
         Examples
         --------
@@ -254,16 +249,9 @@ class Overlaps:
 
     @classmethod
     def from_weights(cls, W: Array, W_star: Array, a: Array | None = None) -> Overlaps:
-        """Overlaps of explicit weights, W (p, d) and W* (k, d).
+        """Overlaps of explicit weights: rows ``W`` (p, d) of the student's first layer, directions ``W_star`` (k, d).
 
-        Parameters
-        ----------
-        W : array (p, d)
-            Rows of the student's first layer.
-        W_star : array (k, d)
-            Directions of the target.
-        a : array (p,), optional
-            Second layer; by default what the problem says.
+        The second layer ``a`` (p,) is by default what the problem says.
 
         Examples
         --------
@@ -280,25 +268,11 @@ class Overlaps:
 
     @classmethod
     def unchecked(cls, Q: object, M: object, P: object, a: object, dim: int | None = None) -> Overlaps:
-        """Overlaps from arrays of JAX that are taken on trust.
-
-        Parameters
-        ----------
-        Q, M, P, a : arrays of JAX
-            As of `Overlaps`, of matching shapes; a may be None.
-        dim : int, optional
-            Dimension these overlaps come from, if any.
-        """
+        """Overlaps from arrays of JAX, ``Q``, ``M``, ``P``, ``a`` and ``dim``, that are taken on trust."""
         return _unflatten(dim, (Q, M, P, a))
 
     def __getitem__(self, index: int | slice | np.ndarray) -> Overlaps:
-        """One start, or some, of several.
-
-        Examples
-        --------
-        >>> Overlaps(Q=np.ones((3, 1, 1)), M=np.zeros((3, 1, 1)))[1]
-        Overlaps(p=1, k=1)
-        """
+        """One start, or some, of several."""
         if not self.batch:
             raise InputError("Overlaps of a single start cannot be indexed: they have no leading axis.")
         return _unflatten(self.dim, (self.Q[index], self.M[index], self.P, None if self.a is None else self.a[index]))

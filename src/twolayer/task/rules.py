@@ -222,12 +222,7 @@ class Rule:
 
     @classmethod
     def of(cls, value: object) -> Rule | None:
-        """A rule, or the text of one such as ``"clip(0.25)"``; None for plain gradients.
-
-        Parameters
-        ----------
-        value : Rule, str or None
-            What is read.
+        """The rule that a ``value`` is, or the text of one such as ``"clip(0.25)"``; None for plain gradients.
 
         Examples
         --------

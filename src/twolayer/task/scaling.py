@@ -58,14 +58,7 @@ class Scaling:
 
     @classmethod
     def of(cls, value: object, argument: str = "value") -> Scaling:
-        """Read a number, a scaling law, or text such as ``"0.2/d"``.
-
-        Parameters
-        ----------
-        value : float, str or Scaling
-            What is read.
-        argument : str
-            What the value is called in an error message.
+        """Read a ``value``: a number, a scaling law, or text such as ``"0.2/d"``; ``argument`` is its name in errors.
 
         Examples
         --------
