@@ -92,13 +92,7 @@ class Activation:
         return self.portable and not self.registered
 
     def on_host(self, x: np.ndarray) -> np.ndarray:
-        """σ at ``x`` as an array of NumPy; of named and typed functions without JAX.
-
-        Examples
-        --------
-        >>> Activation.of("relu").on_host(np.array([-1.0, 2.0])).tolist()
-        [0.0, 2.0]
-        """
+        """σ at ``x`` as an array of NumPy; of named and typed functions without JAX."""
         return np.asarray(self(x)) if self.light else in_jax(self.function, x)
 
     def hermite(self, degree: int) -> np.ndarray:

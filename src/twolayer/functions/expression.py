@@ -297,13 +297,7 @@ def _evaluate(node: Node, values: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class Expression:
-    """A parsed formula. Equality and hash follow the syntax tree.
-
-    >>> parse("z1 + 2*He2(z2)").variables
-    ('z1', 'z2')
-    >>> parse("z1*(z1 + 1)").polynomial(("z1",))
-    {(2,): 1.0, (1,): 1.0}
-    """
+    """A parsed formula. Equality and hash follow the syntax tree."""
 
     tree: Node
 

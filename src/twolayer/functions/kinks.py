@@ -36,11 +36,6 @@ def find_kinks(f: ArrayFunction, lines: int = 1) -> list[tuple[float, ...]]:
     """Points in (−9, 9) where f, f' or f'' is discontinuous, for each of several functions at once.
 
     f is elementwise along the last axis of arrays (lines, n).
-
-    >>> import jax
-    >>> import jax.numpy as jnp
-    >>> find_kinks(lambda x: jnp.abs(x - 0.5) + jax.nn.relu(x) ** 2)
-    [(0.0, 0.5)]
     """
     import jax
 

@@ -66,11 +66,6 @@ class GramFactor:
     """How to draw T with T Tᵀ = X Xᵀ in law, X a matrix of iid normals with s rows and n columns.
 
     Cost: O(s²) normals, independent of n.
-
-    >>> GramFactor(rows=3, columns=10_000).shape
-    (3, 3)
-    >>> GramFactor(rows=3, columns=5).shape
-    (3, 5)
     """
 
     rows: int

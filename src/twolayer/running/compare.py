@@ -17,10 +17,10 @@ import xarray as xr
 from twolayer.numerics.arguments import End, Json, Options, Progress, Save
 from twolayer.numerics.errors import InputError, Interrupted, Refused, positive_integer, reject
 from twolayer.numerics.random import check_seed
-from twolayer.running.announcing import Announcer
 from twolayer.running.comparison import Comparison, tree_of
 from twolayer.running.judging import Judgement, entries, judge, ranges
 from twolayer.running.plan import Plan
+from twolayer.running.progress import Announcer
 from twolayer.running.smaller_dimensions import Finite, Pilots, Probe, clock_ratio, planned_pilots
 from twolayer.running.solve import given_start, make_task
 from twolayer.running.stages import Stage
@@ -176,13 +176,7 @@ def foreseen(
     seed: int = 0,
     **given: End,
 ) -> list[tuple[Method, Task]]:
-    """The runs of `compare` with these arguments and ends, and its pilots as far as they are known beforehand.
-
-    >>> from twolayer import ODE, Chain
-    >>> problem, algorithm, start = Problem("z1", "erf"), SGD(lr="0.1/d"), Overlaps([[1.0]], [[0.5]])
-    >>> [m.dimension for m, _ in foreseen(problem, algorithm, [ODE(), Chain(1600)], start, time=1) if m.name == "chain"]
-    [1600, 400, 100]
-    """
+    """The runs of `compare` with these arguments and ends, and its pilots as far as they are known beforehand."""
     plan, ends, _, _, usable, start = _begun(problem, algorithm, methods, start, given, seeds, seed)
     more: Options = {"save": save, "seeds": seeds, "seed": seed}
     runs = [(method, _tasks(plan, method, start, ends, more)) for method in usable]

@@ -364,12 +364,7 @@ def parts_of(description: Json) -> tuple[Problem, SGD, Method]:
 
 
 def method_of(described: Json) -> Method:
-    """The method that describes itself so.
-
-    >>> from twolayer.methods.chain import Chain
-    >>> method_of(Chain(100).describe()).dimension
-    100
-    """
+    """The method that describes itself so."""
     knobs = dict(described)
     word = knobs.pop("name")
     if word not in METHODS:

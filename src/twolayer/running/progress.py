@@ -17,7 +17,7 @@ from twolayer.numerics.errors import reject
 if TYPE_CHECKING:
     import rich.progress
 
-__all__ = ["Bar", "Lines", "Silent", "in_notebook", "monitor_for"]
+__all__ = ["Announcer", "Bar", "Lines", "Silent", "in_notebook", "monitor_for"]
 
 PATIENCE = 0.7  # seconds before progress is worth showing
 LONGER = 1.5  # factor between the waiting times of plain lines, the first one a second
@@ -166,3 +166,18 @@ def monitor_for(progress: Progress) -> Monitor:
     if all(hasattr(progress, name) for name in ("begin", "update", "finish")):
         return progress
     reject("progress", progress, "True, False, None or an object with begin, update and finish")
+
+
+class Announcer:
+    """Says on standard error which run of a comparison begins, wherever progress is shown, as "[2] chain, d = 100"."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.monitor: Monitor = monitor_for(progress)
+        self.loud = progress is True or (progress is None and not isinstance(self.monitor, Silent))
+        self.count = 0
+
+    def say(self, text: str) -> None:
+        """One line."""
+        self.count += 1
+        if self.loud:
+            print(f"[{self.count}] {text}", file=sys.stderr, flush=True)

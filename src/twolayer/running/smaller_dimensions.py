@@ -20,7 +20,6 @@ from twolayer.methods.chain import Chain
 from twolayer.methods.map import Map
 from twolayer.methods.vectors import Vectors
 from twolayer.numerics.errors import InputError
-from twolayer.running.announcing import Announcer
 from twolayer.running.finite_size import (
     LEVELS,
     allowance,
@@ -30,6 +29,7 @@ from twolayer.running.finite_size import (
 )
 from twolayer.running.judging import Correction, Deviation, deviations, linear
 from twolayer.running.plan import Plan
+from twolayer.running.progress import Announcer
 from twolayer.running.solve import DivergenceWarning, make_task
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Method, Outcome

@@ -111,12 +111,6 @@ def over_data(
 
     The problem and the random start are then those of the Gaussian surrogate, and where no other method is asked for it
     is followed by `ODE` and `Chain`; where rows come back, by `Vectors` over as many Gaussian rows.
-
-    >>> X = np.tanh(np.random.default_rng(0).normal(size=(400, 20)))
-    >>> from twolayer.task.algorithm import SGD
-    >>> found = over_data(Problem("z1", "linear"), SGD("1/d"), [Vectors(data=(X, X[:, 0]))], "random", 0)
-    >>> found[0].inputs.plain, [method.name for method in found[1]], found[2].dim
-    (False, ['ode', 'chain', 'vectors'], 20)
     """
     if not isinstance(methods, Sequence) or not (start is None or isinstance(start, str)):
         return problem, methods, start

@@ -157,13 +157,7 @@ class SGD:
 
     @property
     def reused(self) -> str | None:
-        """How samples come back, in words; None where every step has new ones.
-
-        Examples
-        --------
-        >>> SGD(lr=0.1, batch="d", repeat=2).reused
-        'repeat = 2'
-        """
+        """How samples come back, in words; None where every step has new ones."""
         parts = [] if self.dataset is None else [f"dataset = {self.dataset}"]
         parts += [f"repeat = {self.repeat}"] if self.repeat > 1 else []
         return ", ".join(parts) or None

@@ -42,11 +42,7 @@ class Spoilt(NamedTuple):
 
 @dataclass(frozen=True)
 class Law:
-    """The law of the label noise ξ; nu are the degrees of freedom of Student's law, infinite where tails are light.
-
-    >>> Law.of("student(5)").moments, Law.of("cauchy").name, Law.of("laplace").moments
-    (5.0, 'student(1)', inf)
-    """
+    """The law of the label noise ξ; nu are the degrees of freedom of Student's law, infinite where tails are light."""
 
     name: str
     nu: float = field(default=math.inf, compare=False)

@@ -134,17 +134,14 @@ class Loss:
         return _built_in(self.name) != self
 
 
-BUILT_IN = {
-    "squared": Loss("squared", lambda y, f: y - f, 1.0, value=lambda y, f: (y - f) ** 2 / 2),
-    "correlation": Loss("correlation", lambda y, f: y + 0.0 * f, 0.0, value=lambda y, f: 1 - y * f),
-    "logistic": Loss("logistic", lambda y, f: y * jax.nn.sigmoid(-y * f), value=lambda y, f: jax.nn.softplus(-y * f)),
-    "hinge": Loss(
-        "hinge", lambda y, f: y * (y * f < 1), kinks=(1.0,), margin=True, value=lambda y, f: jax.nn.relu(1 - y * f)
-    ),
-    "exponential": Loss(
-        "exponential", lambda y, f: y * jax.numpy.exp(-y * f), value=lambda y, f: jax.numpy.exp(-y * f)
-    ),
-}
+_PACKAGE = (
+    Loss("squared", lambda y, f: y - f, 1.0, value=lambda y, f: (y - f) ** 2 / 2),
+    Loss("correlation", lambda y, f: y + 0.0 * f, 0.0, value=lambda y, f: 1 - y * f),
+    Loss("logistic", lambda y, f: y * jax.nn.sigmoid(-y * f), value=lambda y, f: jax.nn.softplus(-y * f)),
+    Loss("hinge", lambda y, f: y * (y * f < 1), None, (1.0,), True, lambda y, f: jax.nn.relu(1 - y * f)),
+    Loss("exponential", lambda y, f: y * jax.numpy.exp(-y * f), value=lambda y, f: jax.numpy.exp(-y * f)),
+)
+BUILT_IN = {loss.name: loss for loss in _PACKAGE}
 ALIASES = {"mse": "squared"}
 _LOSSES: dict[str, Loss] = {}
 
@@ -226,7 +223,7 @@ def register_loss(
 def _check(name: str, function: LossFunction) -> None:
     """Refuse what is no elementwise JAX function of two arrays."""
     try:
-        shape = jax.eval_shape(function, *[jax.ShapeDtypeStruct((3,), np.float32)] * 2).shape
+        shape = jax.eval_shape(function, *[np.zeros(3, np.float32)] * 2).shape
     except Exception as error:
         raise failed("loss", name, "an elementwise JAX function of y and f", error) from error
     require(shape == (3,), "loss", name, "an elementwise JAX function of y and f")

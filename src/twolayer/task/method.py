@@ -257,11 +257,7 @@ class Task:
 
 
 def from_start(points: np.ndarray) -> tuple[np.ndarray, int]:
-    """Save points with 0, and whether that was not among them: ``points`` and ``hidden`` of a `Task`.
-
-    >>> from_start(np.array([2, 5])), from_start(np.array([0, 5]))
-    ((array([0, 2, 5]), 1), (array([0, 5]), 0))
-    """
+    """Save points with 0, and whether that was not among them: ``points`` and ``hidden`` of a `Task`."""
     hidden = int(points[0] > 0)
     return (np.concatenate([np.zeros(1, points.dtype), points]) if hidden else points), hidden
 

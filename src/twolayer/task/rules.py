@@ -54,24 +54,6 @@ else:
     jnp = Later("jax.numpy")
     special = Later("jax.scipy.special")
 
-__all__ = [
-    "Rule",
-    "Sight",
-    "adagrad_norm",
-    "adam",
-    "clip",
-    "formula",
-    "label_noise",
-    "lookahead",
-    "normalised",
-    "polyak",
-    "private",
-    "register_rule",
-    "sign",
-    "two_step",
-]
-
-
 TINY = 1e-300
 NARROW = 1e-60  # width of a normal that counts as none
 FAR = 1e12  # size of the gradients that tell whether a rule is bounded
@@ -206,13 +188,7 @@ class Rule:
 
     @cached_property
     def bounded(self) -> bool:
-        """Whether ĝ stays bounded however large gradients are, so that labels of any law have a mean push.
-
-        Examples
-        --------
-        >>> clip(0.25).bounded, polyak().bounded, formula("g/(1 + norm)").bounded
-        (True, False, True)
-        """
+        """Whether ĝ stays bounded however large gradients are, so that labels of any law have a mean push."""
         if self.push is None or self.draws:
             return False
         e = np.array([-FAR, FAR])

@@ -36,18 +36,6 @@ if TYPE_CHECKING:
 else:
     jnp = Later("jax.numpy")
 
-__all__ = [
-    "Schedule",
-    "cosine",
-    "custom",
-    "inverse",
-    "linear",
-    "piecewise",
-    "power",
-    "table",
-    "warmup",
-]
-
 T = TypeVar("T")
 CLOCKS = ("step", "sample", "alpha", "time")
 MAX_LENGTH = 2000  # characters of a law in a file
