@@ -185,11 +185,8 @@ class Pilots:
         """A method at a dimension, to the given times."""
         pilot = _at(method, dim, self.plan)
         key = pilot, tuple(np.round(times, 14))
-        if key not in self._kept:
-            self._kept[key] = self._solved(pilot, dim, times)
-        return self._kept[key]
-
-    def _solved(self, pilot: Method, dim: int, times: np.ndarray) -> xr.Dataset:
+        if key in self._kept:
+            return self._kept[key]
         self.announcer.say(f"{pilot.name}, d = {dim}, for the finite size")
         count = len(self._kept) + 1  # seeds of their own: pilots are independent of the runs and of each other
         try:
@@ -209,6 +206,7 @@ class Pilots:
         lost = run.outcome.values != Outcome.OK
         if lost.any():
             raise Lost(f"{lost.mean():.0%} of the pilot at d = {dim} ended as {run.outcome.values[lost][0]!r}")
+        self._kept[key] = run
         return run
 
 

@@ -216,12 +216,8 @@ class Inputs:
             accepted = "Inputs such as Inputs.blocks(…) or Inputs.from_covariance(C), or a table with their `kind`"
             reject("inputs", value, accepted)
         arguments = dict(value)
-        makers: dict[str, Callable[..., Inputs]] = {
-            "isotropic": cls.isotropic,
-            "blocks": cls.blocks,
-            "power_law": cls.power_law,
-        }
-        make = makers[choice("inputs.kind", arguments.pop("kind", "blocks"), makers)]
+        kind = choice("inputs.kind", arguments.pop("kind", "blocks"), ("isotropic", "blocks", "power_law"))
+        make: Callable[..., Inputs] = getattr(cls, kind)
         known = inspect.signature(make).parameters
         for name in arguments:
             choice("inputs", name, ["kind", *known])

@@ -240,14 +240,10 @@ class Task:
         """Q and M of the fields and a of every seed, with a leading seed axis."""
         assert isinstance(self.start, Overlaps)
         start = self.start.fields(self.problem.inputs)
-        Q, M = start.Q, start.M
         a = self.problem.a(self.seed) if start.a is None else start.a
-        n, p, k = self.seeds, self.problem.p, self.problem.k
-        return (
-            np.broadcast_to(Q, (n, p, p)).copy(),
-            np.broadcast_to(M, (n, p, k)).copy(),
-            np.broadcast_to(a, (n, p)).copy(),
-        )
+        whole = ((start.Q, 2), (start.M, 2), (a, 1))
+        Q, M, a = (np.broadcast_to(x, (self.seeds, *x.shape[-axes:])).copy() for x, axes in whole)
+        return Q, M, a
 
     def block_starts(self) -> tuple[np.ndarray, np.ndarray]:
         """Q (n, blocks, p, p) and M (n, blocks, p, k) of the rows in each block, of every seed."""

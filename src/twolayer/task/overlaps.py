@@ -190,19 +190,16 @@ class Overlaps:
 
         expect(Problem, "problem", problem)
         choice("law", law, LAWS)
+        count = 1 if size is None else positive_integer("size", size)
+        check_size("Argument `size`", 32 * count * problem.p * (problem.p + problem.k))
+        runs = positive_integer("first", first, 0) + np.arange(count)
         if not problem.inputs.plain:
-            runs = positive_integer("first", first, 0) + np.arange(
-                1 if size is None else positive_integer("size", size)
-            )
             found = _random_in_blocks(problem, positive_integer("dim", dim), seed, runs, law, P)
             return found[0] if size is None else found
         require(P is None, "P", P, "None for inputs N(0, I): the target's overlaps are the `gram` of the problem")
         rank = rank_of(problem.P)
         dim = sum(problem.inputs.sizes(dim))
         require(dim >= rank, "dim", dim, f"at least the {rank} independent directions of the target")
-        count = 1 if size is None else positive_integer("size", size)
-        check_size("Argument `size`", 32 * count * problem.p * (problem.p + problem.k))
-        runs = positive_integer("first", first, 0) + np.arange(count)
         p, rest = problem.p, dim - rank
         frame = factor_of(problem.P)[0]
         A = random.host_normal(seed, random.Role.START, p * rank, 2 * runs).reshape(len(runs), p, rank)
