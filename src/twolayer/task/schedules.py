@@ -220,8 +220,8 @@ def _share(name: str, value: object) -> float:
 
 
 def _one(name: str, clock: str, lengths: Options, **numbers: object) -> Schedule:
-    """A schedule of one factor; lengths are checked here if they are no laws yet."""
-    laws = {k: v if isinstance(v, tuple) else _length(k, v, positive=k != "after") for k, v in lengths.items()}
+    """A schedule of one factor; its lengths are checked here, but for the places of `_points`."""
+    laws = {k: v if k == "at" else _length(k, v, positive=k != "after") for k, v in lengths.items()}
     choice("clock", clock, CLOCKS)
     return Schedule((Factor(name, clock, tuple(laws.items()), tuple(numbers.items()), FORMS[name]),))
 
