@@ -40,7 +40,10 @@ def hermite_table(degree: int, x: np.ndarray) -> np.ndarray:
 @lru_cache(maxsize=64)
 def monomials_of_he(n: int) -> tuple[float, ...]:
     """Coefficients of 1, x, x², … in He_n."""
-    return tuple((np.polynomial.hermite_e.herme2poly(np.eye(n + 1)[n]) + 0.0).tolist())  # no −0
+    out = [0.0] * (n + 1)  # numpy.polynomial, which has this, takes a description some milliseconds to import
+    for i in range(n // 2 + 1):
+        out[n - 2 * i] = (-1) ** i * math.factorial(n) / (math.factorial(i) * math.factorial(n - 2 * i) * 2**i)
+    return tuple(out)
 
 
 def gauss_panels(kinks: Sequence[float] = (), order: int = 40, panels: int = 12) -> tuple[np.ndarray, np.ndarray]:
