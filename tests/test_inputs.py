@@ -169,6 +169,8 @@ def test_a_start_has_to_fit_the_problem() -> None:
         tl.Overlaps.random(two()[0].replace(inputs=narrow), 10, P=TWO[2])
     with pytest.raises(tl.InputError, match="`P` must have Σ_i s_i P⁽ⁱ⁾ = "):
         tl.Overlaps.random(problem, 10, P=scalars(1, 1, 1))
+    with pytest.raises(tl.InputError, match="Argument `size` needs"):
+        tl.Overlaps.random(problem, 10, size=2**50)
     with pytest.raises(tl.InputError, match="more than 0 directions outside the target's in block 1, but a squared"):
         tl.solve(problem, tl.SGD(1 / d), tl.Chain(7), start, steps=1)
     five = tl.Problem("z1", "erf", inputs=Inputs.from_covariance(np.eye(5)))

@@ -173,9 +173,9 @@ def run(task: TaskFile, options: Json, voice: Voice) -> Json:
 
 def _judge(task: TaskFile, method: Method, seeds: int, voice: Voice) -> Callable[[xr.Dataset], Json]:
     """What `compare` says of the seeds so far, against the ODE or the first theory that there is."""
-    from twolayer.running.announcing import Announcer
     from twolayer.running.compare import default_methods, verdicts_of
     from twolayer.running.plan import Plan
+    from twolayer.running.progress import Announcer
     from twolayer.running.smaller_dimensions import Pilots
     from twolayer.running.solve import solve
     from twolayer.task.overlaps import Overlaps

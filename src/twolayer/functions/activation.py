@@ -83,16 +83,8 @@ class Activation:
         return self.function(x)
 
     def slope(self, x: Any) -> Any:
-        """σ'(x), elementwise.
-
-        Parameters
-        ----------
-        x : array
-            Where.
-        """
-        import jax
-
-        return jax.jvp(self.function, (x,), (jax.numpy.ones_like(x),))[1]
+        """σ' at ``x``, elementwise."""
+        return derivative(self.function)(x)
 
     @property
     def light(self) -> bool:
@@ -100,27 +92,11 @@ class Activation:
         return self.portable and not self.registered
 
     def on_host(self, x: np.ndarray) -> np.ndarray:
-        """σ(x) as an array of NumPy; of named and typed functions without JAX.
-
-        Parameters
-        ----------
-        x : array
-            Where.
-
-        Examples
-        --------
-        >>> Activation.of("relu").on_host(np.array([-1.0, 2.0])).tolist()
-        [0.0, 2.0]
-        """
+        """σ at ``x`` as an array of NumPy; of named and typed functions without JAX."""
         return np.asarray(self(x)) if self.light else in_jax(self.function, x)
 
     def hermite(self, degree: int) -> np.ndarray:
-        """Hermite coefficients c_0 … c_degree under N(0, 1).
-
-        Parameters
-        ----------
-        degree : int
-            Of the last coefficient.
+        """Hermite coefficients c_0 … c_n under N(0, 1), n = ``degree``.
 
         Examples
         --------
@@ -166,19 +142,14 @@ class Activation:
             known = _REGISTRY[name]
             return known if kinks is None else replace(known, kinks=kinks, key=(*known.key, kinks))
         if callable(source):
-            return _from_callable(source, kinks)
+            name = getattr(source, "__name__", type(source).__name__)
+            return _checked(name, source, kinks, None, ("callable", source, kinks), False)
         reject("activation", source, "a name, a formula in z, or a JAX function")
 
 
 @float64
 def in_jax(function: ArrayFunction, x: np.ndarray) -> np.ndarray:
-    """A function of JAX at numbers of NumPy, in double precision.
-
-    Examples
-    --------
-    >>> in_jax(lambda x: x + 1, np.zeros(2)).tolist()
-    [1.0, 1.0]
-    """
+    """A function of JAX at numbers of NumPy, in double precision."""
     import jax.numpy as jnp
 
     return np.asarray(function(jnp.asarray(x)))
@@ -261,12 +232,6 @@ def _from_text(text: str, kinks: Sequence[float] | None) -> Activation:
         coefficients = tuple(poly.get((n,), 0.0) for n in range(max(k[0] for k in poly) + 1))
     key = ("text", name, kinks)
     return _checked(name, lambda x: expression(z=x), kinks, coefficients, key, True, smooth=expression.smooth)
-
-
-def _from_callable(function: ArrayFunction, kinks: Sequence[float] | None) -> Activation:
-    name = getattr(function, "__name__", type(function).__name__)
-    key = ("callable", function, kinks)
-    return _checked(name, function, kinks, None, key, False)
 
 
 def register_activation(

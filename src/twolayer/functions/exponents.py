@@ -24,7 +24,7 @@ from twolayer.functions.activation import Activation
 from twolayer.functions.hermite import gauss_panels, hermite_table
 from twolayer.functions.target import Target, TargetLike
 from twolayer.numerics.errors import reject
-from twolayer.numerics.quadrature_rules import Nodes, draw_sobol_normals, hermite_rule, product_rule
+from twolayer.numerics.quadrature_rules import draw_sobol_normals, hermite_rule, product_rule
 from twolayer.numerics.statistics import standard_error
 
 if TYPE_CHECKING:
@@ -67,13 +67,7 @@ class _Nodes:
 
 
 def multi_indices(k: int, order: int) -> list[tuple[int, ...]]:
-    """Multi-indices of k entries with the given sum.
-
-    Examples
-    --------
-    >>> multi_indices(2, 2)
-    [(2, 0), (1, 1), (0, 2)]
-    """
+    """Multi-indices of k entries with the given sum."""
     return [
         tuple(combination.count(i) for i in range(k))
         for combination in itertools.combinations_with_replacement(range(k), order)
@@ -96,16 +90,6 @@ def _hermite_products(x: np.ndarray, orders: range) -> tuple[np.ndarray, list[tu
     return _products(hermite_table(max(orders), x.T), indices), indices
 
 
-def _grid(target: Target, order: int, panels: int) -> Nodes | None:
-    """Tensor grid of 1-d rules split at the kinks."""
-    kinks = target.kinks
-    assert kinks is not None
-    rules = [gauss_panels(ks, order, panels) for ks in kinks]
-    if math.prod(len(x) for x, _ in rules) > MAX_GRID:
-        return None
-    return product_rule(rules, negligible=1e-17)
-
-
 def _exact_nodes(target: Target) -> _Nodes | None:
     """Gauss–Hermite points on which every moment of a polynomial target is exact."""
     assert target.polynomial is not None
@@ -115,12 +99,11 @@ def _exact_nodes(target: Target) -> _Nodes | None:
     if count is None or degree < 1:
         return None
     grid, weights = hermite_rule([count] * k)
-    label = _standardised(target.on_host(grid), weights)
-    return _Nodes(grid, weights, label, 1, 1e-9, degree, degree)
+    return _Nodes(grid, weights, _label(target, grid, weights), 1, 1e-9, degree, degree)
 
 
 def _quadrature_nodes(target: Target) -> _Nodes | None:
-    """A grid fine enough that the low moments of y do not change on a coarser one, or None."""
+    """A grid of rules split at the kinks, so fine that the low moments of y do not change on a coarser one; or None."""
     if target.kinks is None:
         return None
     k = target.directions
@@ -129,11 +112,11 @@ def _quadrature_nodes(target: Target) -> _Nodes | None:
         return None
     coarse = None
     for n in (max(order * 3 // 4, 2), order):
-        grid = _grid(target, n, panels)
-        if grid is None:
+        rules = [gauss_panels(kinks, n, panels) for kinks in target.kinks]
+        if math.prod(len(x) for x, _ in rules) > MAX_GRID:
             return None
-        points, weights = grid
-        label = _standardised(target.on_host(points), weights)
+        points, weights = product_rule(rules, negligible=1e-17)
+        label = _label(target, points, weights)
         low, _ = _hermite_products(points, range(1, 4))
         fine = (low * weights) @ label
         if coarse is not None:
@@ -148,11 +131,12 @@ def _sobol_nodes(target: Target) -> _Nodes:
     k = target.directions
     points = np.concatenate([draw_sobol_normals(k, LOG2_POINTS, seed=r, bits=30) for r in range(REPLICATES)])
     weights = np.full(len(points), 1 / len(points))
-    label = _standardised(target.on_host(points), weights)
-    return _Nodes(points, weights, label, REPLICATES, FLOOR, COUPLING, 6 if k <= 3 else 4)
+    return _Nodes(points, weights, _label(target, points, weights), REPLICATES, FLOOR, COUPLING, 6 if k <= 3 else 4)
 
 
-def _standardised(y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _label(target: Target, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Y with mean zero and variance one, or zero where it is constant."""
+    y = target.on_host(points)
     centred = y - weights @ y
     scale = math.sqrt(max(weights @ centred**2, 0.0))
     return centred / scale if scale > 1e-12 else np.zeros_like(y)
@@ -259,8 +243,6 @@ def _leap_chain(nodes: _Nodes, tests: np.ndarray, unused: np.ndarray | None = No
 class Staircase(list[int | None]):
     """Step at which each direction is learned (None: never), with the directions as rows.
 
-    Examples
-    --------
     >>> analyse("z1 + z1*z2").staircase()
     [1, 2]
     >>> print(analyse("He2(z1)*z2").staircase(reuse=True))
@@ -363,7 +345,13 @@ class Analysis:
     @cached_property
     def hermite(self) -> dict[tuple[int, ...], float]:
         """Non-zero coefficients E[h(z) Π_i h_{α_i}(z_i)] by multi-index α, up to order 6 (degree, if polynomial)."""
-        return _hermite_dictionary(self.target, self._nodes)
+        target, nodes = self.target, self._nodes
+        order = min(nodes.max_order, 6) if target.polynomial is None else nodes.max_order
+        y = target.on_host(nodes.points)
+        products, indices = _hermite_products(nodes.points, range(order + 1))
+        values, _ = nodes.moments(y[None], products)
+        least = nodes.tolerance * (float(np.sqrt(nodes.weights @ y**2)) or 1.0)
+        return {alpha: float(c) for alpha, c in zip(indices, values[0], strict=True) if abs(c) > least}
 
     def staircase(self, activation: ActivationLike | None = None, reuse: bool = False) -> Staircase:
         """Step at which giant steps (n = αd samples each) learn each direction.
@@ -405,7 +393,7 @@ class Analysis:
             elif step > 1 or not reuse:
                 break
         never = complement(known, k)
-        never = never[[not _lies_in(row, self.unused) for row in never]]
+        never = never[[float(np.linalg.norm(self.unused @ row)) <= 0.99 for row in never]]
         return Staircase([*steps, *[None] * len(never)], np.concatenate([known, never]))
 
     def __repr__(self) -> str:
@@ -444,19 +432,6 @@ class Analysis:
                 f"or below {self.tolerance:.0e})"
             )
         return "\n".join(lines)
-
-
-def _lies_in(row: np.ndarray, space: np.ndarray) -> bool:
-    return bool(len(space)) and float(np.linalg.norm(space @ row)) > 0.99
-
-
-def _hermite_dictionary(target: Target, nodes: _Nodes) -> dict[tuple[int, ...], float]:
-    order = min(nodes.max_order, 6) if target.polynomial is None else nodes.max_order
-    y = target.on_host(nodes.points)
-    products, indices = _hermite_products(nodes.points, range(order + 1))
-    values, _ = nodes.moments(y[None], products)
-    scale = float(np.sqrt(nodes.weights @ y**2)) or 1.0
-    return {alpha: float(c) for alpha, c in zip(indices, values[0], strict=True) if abs(c) > nodes.tolerance * scale}
 
 
 def _varies(target: Target, hidden: np.ndarray, accuracy: float) -> bool:

@@ -20,13 +20,7 @@ RANGE = 12.0
 
 
 def hermite_he(n: int, x: Any) -> Any:
-    """Probabilists' He_n at x, for NumPy or JAX arrays.
-
-    Examples
-    --------
-    >>> hermite_he(3, 2.0)
-    2.0
-    """
+    """Probabilists' He_n at x, for NumPy or JAX arrays."""
     previous, current = 0.0 * x, 0.0 * x + 1.0
     for m in range(n):
         previous, current = current, x * current - m * previous
@@ -34,13 +28,7 @@ def hermite_he(n: int, x: Any) -> Any:
 
 
 def hermite_table(degree: int, x: np.ndarray) -> np.ndarray:
-    """Orthonormal h_0 … h_degree at x, stacked on the first axis.
-
-    Examples
-    --------
-    >>> hermite_table(2, np.array([0.0, 1.0])).round(3).tolist()
-    [[1.0, 1.0], [0.0, 1.0], [-0.707, 0.0]]
-    """
+    """Orthonormal h_0 … h_degree at x, stacked on the first axis."""
     rows = [np.ones_like(x)]
     if degree >= 1:
         rows.append(x.copy())
@@ -51,14 +39,8 @@ def hermite_table(degree: int, x: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def monomials_of_he(n: int) -> tuple[float, ...]:
-    """Coefficients of 1, x, x², … in He_n.
-
-    Examples
-    --------
-    >>> monomials_of_he(3)
-    (0.0, -3.0, 0.0, 1.0)
-    """
-    out = [0.0] * (n + 1)
+    """Coefficients of 1, x, x², … in He_n."""
+    out = [0.0] * (n + 1)  # numpy.polynomial, which has this, takes a description some milliseconds to import
     for i in range(n // 2 + 1):
         out[n - 2 * i] = (-1) ** i * math.factorial(n) / (math.factorial(i) * math.factorial(n - 2 * i) * 2**i)
     return tuple(out)
@@ -67,8 +49,6 @@ def monomials_of_he(n: int) -> tuple[float, ...]:
 def gauss_panels(kinks: Sequence[float] = (), order: int = 40, panels: int = 12) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights for E[f(z)], z ~ N(0, 1): Gauss–Legendre panels that end at the kinks of f.
 
-    Examples
-    --------
     >>> x, w = gauss_panels(kinks=(0.0,))
     >>> abs(float((w * np.abs(x)).sum()) - math.sqrt(2 / math.pi)) < 1e-14
     True
@@ -83,12 +63,6 @@ def gauss_panels(kinks: Sequence[float] = (), order: int = 40, panels: int = 12)
 
 
 def hermite_coefficients(f: Callable[[np.ndarray], np.ndarray], degree: int, kinks: Sequence[float] = ()) -> np.ndarray:
-    """c_0 … c_degree of f in the orthonormal basis, by quadrature split at the kinks.
-
-    Examples
-    --------
-    >>> (hermite_coefficients(lambda z: z**2, 3).round(12) + 0.0).tolist()
-    [1.0, 0.0, 1.414213562373, 0.0]
-    """
+    """c_0 … c_degree of f in the orthonormal basis, by quadrature split at the kinks."""
     x, w = gauss_panels(kinks)
     return np.asarray(hermite_table(degree, x) @ (w * np.asarray(f(x))))

@@ -20,16 +20,8 @@ SCRAMBLINGS, RISE = 4, 5.0  # 32 times as many points raise E[h²] by this much 
 def square_integrable(function: ArrayFunction, k: int, poles: bool = True) -> bool:
     """Probe E[h²] on four times 2¹⁶ points, where a pole makes it grow with their number, and the growth far away.
 
-    Parameters
-    ----------
-    function : callable
-        From arrays (n, k) of NumPy to (n,).
-    k : int
-    poles : bool
-        Whether there may be poles to look for.
+    The function maps arrays (n, k) of NumPy to (n,); ``poles`` says whether there may be some to look for.
 
-    Examples
-    --------
     >>> square_integrable(lambda z: 1 / z[:, 0], 1), square_integrable(lambda z: np.exp(z[:, 0]), 1)
     (False, True)
     """
@@ -48,11 +40,5 @@ def square_integrable(function: ArrayFunction, k: int, poles: bool = True) -> bo
 
 
 def difference(function: ArrayFunction) -> ArrayFunction:
-    """The slope of a smooth function by a central difference: for its size, without JAX.
-
-    Examples
-    --------
-    >>> round(float(difference(np.sin)(np.array(0.0))), 6)
-    1.0
-    """
+    """The slope of a smooth function by a central difference: for its size, without JAX."""
     return lambda x: (function(x + STEP) - function(x - STEP)) / (2 * STEP)

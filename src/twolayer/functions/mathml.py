@@ -56,24 +56,12 @@ def _brackets(inside: str) -> str:
 
 
 def displayed(inside: str) -> str:
-    """A whole formula.
-
-    Examples
-    --------
-    >>> displayed("<mi>y</mi>")
-    '<math><mi>y</mi></math>'
-    """
+    """A whole formula."""
     return f"<math>{inside}</math>"
 
 
 def of_text(formula: str, variable: str = "z1") -> str:
-    """The formula of a target or an activation; the text itself where it is none.
-
-    Examples
-    --------
-    >>> of_text("z1**2")
-    '<msup><mrow><msub><mi>z</mi><mn>1</mn></msub></mrow><mn>2</mn></msup>'
-    """
+    """The formula of a target or an activation; the text itself where it is none."""
     from twolayer.functions.expression import parse
     from twolayer.numerics.errors import InputError
     from twolayer.numerics.html import escaped

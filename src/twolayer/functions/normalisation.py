@@ -15,11 +15,5 @@ NORMALISATIONS = {"mean": 1.0, "sum": 0.0, "sqrt": 0.5}
 
 
 def divisor(normalisation: str, p: int) -> float:
-    """N for p neurons.
-
-    Examples
-    --------
-    >>> [divisor(word, 16) for word in NORMALISATIONS]
-    [16.0, 1.0, 4.0]
-    """
+    """N for p neurons."""
     return float(p) ** NORMALISATIONS[normalisation]

@@ -85,11 +85,10 @@ Node = Number | Variable | Negative | Binary | Power | Call
 
 @dataclass(frozen=True)
 class Function:
-    """An entry of `FUNCTIONS`: on arrays of NumPy or JAX, on a number, in LaTeX, and whether it is analytic."""
+    """An entry of `FUNCTIONS`: on arrays of NumPy or JAX, on a number, and whether it is analytic."""
 
     array: ArrayFunction
     number: Callable[[float], float]
-    latex: str
     smooth: bool = True
 
 
@@ -135,52 +134,38 @@ _silu = _either("nn.silu", lambda x: x * _expit(x))
 _erf = _special("erf")
 
 FUNCTIONS: dict[str, Function] = {
-    "relu": Function(
-        _either("nn.relu", lambda x: np.maximum(x, 0)), lambda x: max(x, 0.0), r"\operatorname{relu}", smooth=False
-    ),
-    "erf": Function(_either("lax.erf", _erf), math.erf, r"\operatorname{erf}"),
-    "tanh": Function(_either("numpy.tanh", np.tanh), math.tanh, r"\tanh"),
-    "sign": Function(
-        _either("numpy.sign", np.sign), lambda x: float((x > 0) - (x < 0)), r"\operatorname{sign}", smooth=False
-    ),
-    "abs": Function(_either("numpy.abs", np.abs), abs, r"\operatorname{abs}", smooth=False),
-    "exp": Function(_either("numpy.exp", np.exp), math.exp, r"\exp"),
-    "log": Function(_either("numpy.log", np.log), math.log, r"\log", smooth=False),
-    "sin": Function(_either("numpy.sin", np.sin), math.sin, r"\sin"),
-    "cos": Function(_either("numpy.cos", np.cos), math.cos, r"\cos"),
-    "sigmoid": Function(_either("nn.sigmoid", _expit), _sigmoid, r"\operatorname{sigmoid}"),
+    "relu": Function(_either("nn.relu", lambda x: np.maximum(x, 0)), lambda x: max(x, 0.0), smooth=False),
+    "erf": Function(_either("lax.erf", _erf), math.erf),
+    "tanh": Function(_either("numpy.tanh", np.tanh), math.tanh),
+    "sign": Function(_either("numpy.sign", np.sign), lambda x: float((x > 0) - (x < 0)), smooth=False),
+    "abs": Function(_either("numpy.abs", np.abs), abs, smooth=False),
+    "exp": Function(_either("numpy.exp", np.exp), math.exp),
+    "log": Function(_either("numpy.log", np.log), math.log, smooth=False),
+    "sin": Function(_either("numpy.sin", np.sin), math.sin),
+    "cos": Function(_either("numpy.cos", np.cos), math.cos),
+    "sigmoid": Function(_either("nn.sigmoid", _expit), _sigmoid),
     "softplus": Function(
-        _either("nn.softplus", lambda x: np.logaddexp(x, 0)),
-        lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x))),
-        r"\operatorname{softplus}",
+        _either("nn.softplus", lambda x: np.logaddexp(x, 0)), lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x)))
     ),
     "gelu": Function(
         _either("nn.gelu", lambda x: x * (1 + _erf(x / math.sqrt(2))) / 2, approximate=False),
         lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2,
-        r"\operatorname{gelu}",
     ),
-    "swish": Function(_silu, _swish, r"\operatorname{swish}"),
-    "silu": Function(_silu, _swish, r"\operatorname{silu}"),
+    "swish": Function(_silu, _swish),
+    "silu": Function(_silu, _swish),
     "leaky_relu": Function(
         _either("nn.leaky_relu", lambda x: np.where(x < 0, LEAK * x, x), negative_slope=LEAK),
         lambda x: x if x > 0 else LEAK * x,
-        r"\operatorname{leaky\_relu}",
         smooth=False,
     ),
-    "sqrt": Function(_either("numpy.sqrt", np.sqrt), math.sqrt, r"\operatorname{sqrt}", smooth=False),
+    "sqrt": Function(_either("numpy.sqrt", np.sqrt), math.sqrt, smooth=False),
 }
 
 _HERMITE = re.compile(r"(He|h)(\d{1,2})\Z")
 
 
 def hermite_order(name: str) -> tuple[str, int] | None:
-    """("He", n) or ("h", n) for the name of a Hermite polynomial, else None.
-
-    Examples
-    --------
-    >>> hermite_order("He3")
-    ('He', 3)
-    """
+    """("He", n) or ("h", n) for the name of a Hermite polynomial, else None."""
     match = _HERMITE.match(name)
     if match and 0 <= int(match[2]) <= MAX_HERMITE:
         return match[1], int(match[2])

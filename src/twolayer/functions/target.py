@@ -99,18 +99,7 @@ class Target:
         return self.function(fields)
 
     def on_host(self, fields: np.ndarray) -> np.ndarray:
-        """H as an array of NumPy; of formulas and teachers without JAX.
-
-        Parameters
-        ----------
-        fields : array (..., k)
-            λ*.
-
-        Examples
-        --------
-        >>> Target.of("z1*z2").on_host(np.array([[2.0, 3.0]])).tolist()
-        [6.0]
-        """
+        """H at ``fields`` (..., k) as an array of NumPy; of formulas and teachers without JAX."""
         return np.asarray(self(fields)) if self.light else in_jax(self.function, fields)
 
     @cached_property
@@ -136,18 +125,7 @@ class Target:
         return ((),) * self.directions if self.smooth else self._kinks
 
     def scaled(self, factor: float) -> Target:
-        """The same target times a number, with all that is known of it.
-
-        Parameters
-        ----------
-        factor : float
-            That number.
-
-        Examples
-        --------
-        >>> Target.of("z1*z2").scaled(0.5).polynomial
-        {(1, 1): 0.5}
-        """
+        """The same target times a ``factor``, with all that is known of it."""
         ridge, poly = self.ridge, self.polynomial
         if ridge is not None:
             ridge = replace(ridge, weights=tuple(factor * c for c in ridge.weights))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 
-from twolayer.functions.syntax import FUNCTIONS, Binary, Call, Negative, Node, Number, Power, Variable, hermite_order
+from twolayer.functions.syntax import Binary, Call, Negative, Node, Number, Power, Variable, hermite_order
 
 __all__ = ["number_text", "to_latex", "to_text"]
+
+OPERATORS = ("tanh", "exp", "log", "sin", "cos")
+"""Functions that LaTeX has a command for."""
 
 
 def number_text(value: float) -> str:
@@ -50,7 +53,9 @@ def to_latex(node: Node, level: int = 0) -> str:
                 return rf"\left|{inner}\right|"
             if name == "sqrt":
                 return rf"\sqrt{{{inner}}}"
-            return rf"{FUNCTIONS[name].latex}\left({inner}\right)"
+            word = name.replace("_", r"\_")
+            head = rf"\{word}" if name in OPERATORS else rf"\operatorname{{{word}}}"
+            return rf"{head}\left({inner}\right)"
         case Power(base, exponent):
             text, own = f"{to_latex(base, 4)}^{{{number_text(exponent)}}}", 3
         case Negative(operand):

@@ -74,8 +74,6 @@ Variables: TypeAlias = dict[str, Any]
 def finite_array(name: str, value: Any) -> np.ndarray:
     """A new array of the given numbers, or the error that says why it is none; what JAX traces passes.
 
-    Examples
-    --------
     >>> finite_array("M", [[1, 2], [3]])
     Traceback (most recent call last):
     twolayer.InputError: Argument `M` must be an array of numbers, but got [[1, 2], [3]].

@@ -6,13 +6,7 @@ __all__ = ["lasting"]
 
 
 def lasting(seconds: float) -> str:
-    """A duration in words.
-
-    Examples
-    --------
-    >>> lasting(0.2), lasting(90), lasting(600), lasting(1e5)
-    ('1 s', '90 s', '10 min', '28 h')
-    """
+    """A duration in words."""
     minutes = seconds / 60
     if minutes < 2:
         return f"{max(seconds, 1):.2g} s" if seconds < 99.5 else f"{seconds:.0f} s"

@@ -45,13 +45,7 @@ NEAR, FAR = _error_series()
 
 @jax.custom_jvp
 def error_function(x: Real) -> Array:
-    """The error function in double precision, several times as fast as the library's.
-
-    Examples
-    --------
-    >>> bool(jnp.abs(error_function(jnp.linspace(-7, 7, 99)) - jax.lax.erf(jnp.linspace(-7, 7, 99))).max() < 1e-6)
-    True
-    """
+    """The error function in double precision, several times as fast as the library's."""
     a = jnp.minimum(jnp.abs(x), FARTHEST)
     v = 1 / (a + 2)
     far = 1 - jnp.exp(-a * a) * v * horner(FAR, (48 * v - 11) / 5)

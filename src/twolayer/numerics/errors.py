@@ -119,8 +119,6 @@ def short(value: object, limit: int = 80) -> str:
 def reject(name: str, value: object, accepted: str) -> NoReturn:
     """Raise the one-sentence error for argument ``name``.
 
-    Examples
-    --------
     >>> reject("width", 0, "a positive integer")
     Traceback (most recent call last):
     twolayer.InputError: Argument `width` must be a positive integer, but got 0.
@@ -137,8 +135,6 @@ def require(condition: bool, name: str, value: object, accepted: str) -> None:
 def expect(kind: type[T], name: str, value: object, hint: str = "") -> T:
     """Return the value if it is of this kind, else reject it; the hint goes on from the name of the kind.
 
-    Examples
-    --------
     >>> expect(int, "width", "two")
     Traceback (most recent call last):
     twolayer.InputError: Argument `width` must be an int, but got 'two'.
@@ -160,14 +156,7 @@ def positive_integer(name: str, value: object, minimum: int = 1) -> int:
 
 
 def integer(name: str, value: object, accepted: str) -> int:
-    """Return an integer of Python, NumPy or JAX as Python's, or reject it; booleans and fractions are none.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> integer("seed", np.int64(3), "an integer")
-    3
-    """
+    """Return an integer of Python, NumPy or JAX as Python's, or reject it; booleans and fractions are none."""
     try:
         if not isinstance(value, bool):
             return int(operator.index(value))  # type: ignore[arg-type]
@@ -197,13 +186,7 @@ def finite_number(name: str, value: object, *, minimum: float = -math.inf, accep
 
 
 def finite_numbers(name: str, values: object, minimum: float = -math.inf) -> tuple[float, ...]:
-    """Return a sequence of finite numbers as floats, or reject it.
-
-    Examples
-    --------
-    >>> finite_numbers("kinks", [0, 1])
-    (0.0, 1.0)
-    """
+    """Return a sequence of finite numbers as floats, or reject it."""
     accepted = "a sequence of finite numbers" + (f" ≥ {minimum:g}" if math.isfinite(minimum) else "")
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         reject(name, values, accepted)
@@ -231,8 +214,6 @@ def flag(name: str, value: object) -> bool:
 def path_of(name: str, value: object) -> Path:
     """Return a path, or reject what cannot name one.
 
-    Examples
-    --------
     >>> path_of("store", 3)
     Traceback (most recent call last):
     twolayer.InputError: Argument `store` must be a path, but got 3.
@@ -248,8 +229,6 @@ def path_of(name: str, value: object) -> Path:
 def failed(argument: str, name: str, accepted: str, error: Exception) -> InputError:
     """The error for a function that does not run in JAX: what is accepted, and why it failed or what to use instead.
 
-    Examples
-    --------
     >>> print(failed("activation", "tanh", "an elementwise JAX function", ZeroDivisionError("of 1")))
     Argument `activation` must be an elementwise JAX function, but tanh failed: of 1
     """
@@ -263,8 +242,6 @@ def failed(argument: str, name: str, accepted: str, error: Exception) -> InputEr
 def closest(word: str, known: Iterable[str]) -> str:
     """Suggest the nearest known word, as `` (did you mean 'x'?)``, or nothing.
 
-    Examples
-    --------
     >>> closest("activaton", ["activation", "target"])
     " (did you mean 'activation'?)"
     """

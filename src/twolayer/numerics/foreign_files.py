@@ -38,8 +38,6 @@ DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # no fault of the f
 def reading(what: str) -> Iterator[None]:
     """Turn what goes wrong inside into one sentence about a file or a result.
 
-    Examples
-    --------
     >>> with reading("The store 'x.zarr'"):
     ...     {}["units"]
     Traceback (most recent call last):
@@ -59,8 +57,6 @@ def reading(what: str) -> Iterator[None]:
 def check_format(what: str, found: object, ours: str) -> None:
     """Refuse a format that is not ours, or newer.
 
-    Examples
-    --------
     >>> check_format("The file 'x.nc'", "twolayer/9", "twolayer/1")
     Traceback (most recent call last):
     twolayer.InputError: The file 'x.nc' has the format twolayer/9, but this version reads twolayer/1: update twolayer.
@@ -73,11 +69,14 @@ def check_format(what: str, found: object, ours: str) -> None:
         raise InputError(f"{what} has the format {found}, but this version reads {ours}: update twolayer.")
 
 
+def memory() -> int:
+    """Bytes of memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36
+
+
 def check_size(what: str, declared: int, held: int | None = None) -> None:
     """Refuse what declares far more than it holds, or more than half of the memory of this machine.
 
-    Examples
-    --------
     >>> check_size("The file 'x.nc'", 2**50, held=2000)
     Traceback (most recent call last):
     twolayer.InputError: The file 'x.nc' declares 1.05e+06 GiB of data in 2 kB, which is not how twolayer writes.
@@ -85,7 +84,7 @@ def check_size(what: str, declared: int, held: int | None = None) -> None:
     if held is not None and declared > max(SMALL, RATIO * held):
         size = f"{declared / 2**30:.3g} GiB of data in {held / 1000:.3g} kB"
         raise InputError(f"{what} declares {size}, which is not how twolayer writes.")
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36
-    if declared > max(SMALL, memory // 2):
-        size = f"{declared / 2**30:.3g} GiB, more than half of the {memory / 2**30:.3g} GiB of this machine"
+    whole = memory()
+    if declared > max(SMALL, whole // 2):
+        size = f"{declared / 2**30:.3g} GiB, more than half of the {whole / 2**30:.3g} GiB of this machine"
         raise InputError(f"{what} needs {size}.")

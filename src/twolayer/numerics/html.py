@@ -27,24 +27,12 @@ MOST = 8  # rows and columns of a matrix that are written out
 
 
 def escaped(value: object) -> str:
-    """Text for a page.
-
-    Examples
-    --------
-    >>> escaped("a < b")
-    'a &lt; b'
-    """
+    """Text for a page."""
     return html.escape(str(value), quote=False)
 
 
 def card(name: str, formula: str = "", rows: Iterable[tuple[str, str]] = (), picture: str = "", note: str = "") -> str:
-    """Name, formula and rows on the left, a picture on the right; rows and formula are HTML already.
-
-    Examples
-    --------
-    >>> "<svg" in card("Problem", rows=[("width", "2")], picture=curves([0, 1], [[0, 1]]))
-    True
-    """
+    """Name, formula and rows on the left, a picture on the right; rows and formula are HTML already."""
     style = "padding:1px 10px 1px 0;text-align:left;vertical-align:top;background:none;border:none"
     body = "".join(
         f'<tr style="background:none"><td style="{style};opacity:.65;white-space:nowrap">{escaped(key)}</td>'
@@ -53,11 +41,8 @@ def card(name: str, formula: str = "", rows: Iterable[tuple[str, str]] = (), pic
     )
     parts = [f"<b>{escaped(name)}</b>"]
     parts += [f'<div style="margin:4px 0;font-size:115%">{formula}</div>'] if formula else []
-    parts += (
-        [f'<table style="border:none;border-collapse:collapse;margin:2px 0;font-size:inherit">{body}</table>']
-        if body
-        else []
-    )
+    frame = "border:none;border-collapse:collapse;margin:2px 0;font-size:inherit"
+    parts += [f'<table style="{frame}">{body}</table>'] if body else []
     parts += [f'<div style="opacity:.65;max-width:44em">{escaped(note)}</div>'] if note else []
     aside = f'<div style="flex:none">{picture}</div>' if picture else ""
     whole = "display:flex;flex-wrap:wrap;gap:1.6em;align-items:flex-start;font-size:13px;line-height:1.4"
@@ -65,13 +50,7 @@ def card(name: str, formula: str = "", rows: Iterable[tuple[str, str]] = (), pic
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], colour: dict[str, str] | None = None) -> str:
-    """A table with a line of names; cells that are one of the words of ``colour`` have that colour.
-
-    Examples
-    --------
-    >>> table(["x"], [["1"]]).count("<td")
-    1
-    """
+    """A table with a line of names; cells that are one of the words of ``colour`` have that colour."""
     tint, style = colour or {}, "text-align:right;padding:1px 8px"
     top = "".join(f'<th style="{style}">{escaped(word)}</th>' for word in head)
     body = "".join(
@@ -86,21 +65,15 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], colour: dict[str, 
     return f'<table style="font-size:13px"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
 
 
-def matrix(values: Array, digits: int = 3) -> str:
-    """A matrix or a vector as a table in brackets; of a large one its first rows and columns.
-
-    Examples
-    --------
-    >>> "0.5" in matrix([[1.0, 0.5]])
-    True
-    """
+def matrix(values: Array) -> str:
+    """A matrix or a vector as a table in brackets; of a large one its first rows and columns."""
     array = np.atleast_2d(np.asarray(values, dtype=float))
     cut = array[:MOST, :MOST]
     style = "padding:0 6px;text-align:right;background:none;border:none"
     rows = []
     for row in cut:
         more = f'<td style="{style}">…</td>' if array.shape[1] > MOST else ""
-        written = "".join(f'<td style="{style}">{x + 0.0:.{digits}g}</td>' for x in row)
+        written = "".join(f'<td style="{style}">{x + 0.0:.3g}</td>' for x in row)
         rows.append(f'<tr style="background:none">{written}{more}</tr>')
     below = f"<div>… {array.shape[0]} × {array.shape[1]}</div>" if max(array.shape) > MOST else ""
     edge = "border-left:1px solid currentColor;border-right:1px solid currentColor;border-radius:4px"
@@ -141,13 +114,7 @@ def curves(
     limits: tuple[float, float] | None = None,
     marks: Sequence[tuple[float, float]] = (),
 ) -> str:
-    """Lines over common points, with labels beside them and marks; what is not finite is left out.
-
-    Examples
-    --------
-    >>> curves([0, 1], [[0, 1], [1, 0]]).count("polyline")
-    2
-    """
+    """Lines over common points, with labels beside them and marks; what is not finite is left out."""
     at, lines = np.asarray(x, dtype=float), [np.asarray(y, dtype=float) for y in ys]
     every = np.concatenate([y[np.isfinite(y)] for y in lines])
     low, high = limits or ((float(every.min()), float(every.max())) if every.size else (0.0, 1.0))
@@ -172,14 +139,8 @@ def curves(
     return _svg("".join(found), f"{names[1]} against {names[0]}", (width + room, height))
 
 
-def bars(labels: Sequence[str], values: Array, name: str = "") -> str:
-    """A bar for each value, from zero, with its label below.
-
-    Examples
-    --------
-    >>> bars(["a", "b"], [1.0, -2.0]).count("<rect")
-    2
-    """
+def bars(labels: Sequence[str], values: Array, name: str) -> str:
+    """A bar for each value, from zero, with its label below."""
     heights = np.asarray(values, dtype=float)
     top, bottom = max(0.0, float(heights.max(initial=0.0))), min(0.0, float(heights.min(initial=0.0)))
     span = (top - bottom) or 1.0
@@ -206,13 +167,7 @@ def cells(
     edge: int = 14,
     tall: int = 14,
 ) -> str:
-    """A matrix as coloured squares: blue below zero, red above; or characters by the colours given for them.
-
-    Examples
-    --------
-    >>> cells([[1.0, -1.0]]).count("<rect")
-    2
-    """
+    """A matrix as coloured squares: blue below zero, red above; or characters by the colours given for them."""
     array = np.asarray(values)
     rows, columns = array.shape
     if colours is None:
@@ -246,8 +201,6 @@ def _tint(share: float) -> str:
 def field_summary(thing: object, names: Iterable[str]) -> str:
     """A repr of one line: fields by name, arrays by their shape.
 
-    Examples
-    --------
     >>> from types import SimpleNamespace
     >>> field_summary(SimpleNamespace(times=np.zeros(3), end=2.0), ("times", "end"))
     'SimpleNamespace(times=<3>, end=2)'

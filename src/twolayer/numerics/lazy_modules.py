@@ -9,13 +9,7 @@ __all__ = ["Later"]
 
 
 class Later:
-    """Stands for a module until one of its names is asked for.
-
-    Examples
-    --------
-    >>> Later("math").floor(2.5)
-    2
-    """
+    """Stands for a module until one of its names is asked for."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -28,12 +28,5 @@ def _double() -> Iterator[None]:
 
 
 def float64(function: Callable[P, R]) -> Callable[P, R]:
-    """Run the function with 64-bit JAX types enabled.
-
-    Examples
-    --------
-    >>> import jax.numpy as jnp
-    >>> float64(lambda: jnp.ones(1).dtype.name)()
-    'float64'
-    """
+    """Run the function with 64-bit JAX types enabled."""
     return _double()(function)

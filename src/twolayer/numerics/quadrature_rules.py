@@ -29,14 +29,7 @@ class Nodes(NamedTuple):
 
 
 def product_rule(rules: Sequence[tuple[np.ndarray, np.ndarray]], negligible: float = NEGLIGIBLE) -> Nodes:
-    """The product of one-dimensional rules, without nodes of negligible weight.
-
-    Examples
-    --------
-    >>> pair = (np.array([-1.0, 1.0]), np.array([0.5, 0.5]))
-    >>> product_rule([pair, pair]).xi.shape
-    (4, 2)
-    """
+    """The product of one-dimensional rules, without nodes of negligible weight."""
     xi = np.stack([g.ravel() for g in np.meshgrid(*(x for x, _ in rules), indexing="ij")], 1)
     weights = np.prod([g.ravel() for g in np.meshgrid(*(w for _, w in rules), indexing="ij")], 0)
     keep = weights > negligible * weights.max()
@@ -44,14 +37,7 @@ def product_rule(rules: Sequence[tuple[np.ndarray, np.ndarray]], negligible: flo
 
 
 def hermite_rule(counts: Sequence[int]) -> Nodes:
-    """Gauss–Hermite nodes, so many along each axis.
-
-    Examples
-    --------
-    >>> xi, w = hermite_rule([3, 2])
-    >>> len(w), round(float(w @ (xi[:, 0] ** 4 * xi[:, 1] ** 2)), 12)
-    (6, 3.0)
-    """
+    """Gauss–Hermite nodes, so many along each axis."""
 
     def one(n: int) -> tuple[np.ndarray, np.ndarray]:
         x, w = np.polynomial.hermite_e.hermegauss(n)
@@ -74,13 +60,7 @@ def draw_sobol_normals(
 
 @lru_cache(maxsize=16)
 def sobol_normals(dimension: int, log2_points: int, scrambling: int = 0) -> np.ndarray:
-    """The same, kept for the next call.
-
-    Examples
-    --------
-    >>> sobol_normals(3, 10).shape
-    (1024, 3)
-    """
+    """The same, kept for the next call."""
     out = draw_sobol_normals(dimension, log2_points, scrambling)
     out.flags.writeable = False
     return out

@@ -51,14 +51,7 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def threefry(key: Any, high: Any, low: Any) -> tuple[Any, Any]:
-    """Threefry-2x32 with 20 rounds: two words of key and two of counter to two random words.
-
-    Examples
-    --------
-    >>> zero = np.uint32(0)
-    >>> [hex(int(w[0])) for w in threefry((zero, zero), np.zeros(1, "u4"), np.zeros(1, "u4"))]
-    ['0x6b200159', '0x99ba4efe']
-    """
+    """Threefry-2x32 with 20 rounds: two words of key and two of counter to two random words."""
     k0, k1 = key[0], key[1]
     schedule = (k0, k1, k0 ^ k1 ^ np.uint32(0x1BD11BDA))
     x0, x1 = high + schedule[0], low + schedule[1]
@@ -85,13 +78,7 @@ def check_seed(seed: object) -> int:
 
 
 def stream(seed: int, role: Role, run: int | np.ndarray = 0) -> np.ndarray:
-    """Key of the stream for a seed, a role and a run (or an array of runs: keys (n, 2)).
-
-    Examples
-    --------
-    >>> stream(0, Role.FIELDS, np.arange(3)).shape
-    (3, 2)
-    """
+    """Key of the stream for a seed, a role and a run (or an array of runs: keys (n, 2))."""
     number = check_seed(seed)
     with np.errstate(over="ignore"):
         base = (np.uint32(number >> 32), np.uint32(number & 0xFFFFFFFF))
@@ -155,14 +142,7 @@ def _log(x: Real) -> Array:
 
 
 def quantile(high: Real, low: Real) -> Array:
-    """Standard normal from two random words; odd under complementing them.
-
-    Examples
-    --------
-    >>> x = float64(quantile)(jnp.asarray([2**31 - 1], "uint32"), jnp.asarray([2**32 - 1], "uint32"))
-    >>> abs(float(x[0])) < 1e-9
-    True
-    """
+    """Standard normal from two random words; odd under complementing them."""
     word = (high.astype(jnp.uint64) << np.uint64(20)) | (low >> np.uint32(12)).astype(jnp.uint64)
     unit = jax.lax.bitcast_convert_type(word | np.uint64(0x3FF0000000000000), jnp.float64)  # [1, 2)
     z = 2.0 * (unit - 1.5) + 2.0**-52  # exact: odd multiples of 2⁻⁵² in (−1, 1)
@@ -176,13 +156,7 @@ def quantile(high: Real, low: Real) -> Array:
 
 
 def quantile_32(word: Real) -> Array:
-    """Standard normal in single precision from one random word: a sign and a 31-bit tail probability.
-
-    Examples
-    --------
-    >>> [f"{x:.3f}" for x in quantile_32(jnp.asarray([0, 2**31], "uint32"))]
-    ['6.338', '-6.338']
-    """
+    """Standard normal in single precision from one random word: a sign and a 31-bit tail probability."""
     f = np.float32
     tail_word = (word & np.uint32(0x7FFFFFFF)).astype(jnp.int32)
     p = (tail_word.astype(jnp.float32) + f(0.5)) * f(2.0**-32)
@@ -195,59 +169,30 @@ def quantile_32(word: Real) -> Array:
 
 
 def normal_32(key: Key, step: Number, index: Real) -> tuple[Array, Array]:
-    """Two single-precision standard normals for each counter (step, index).
-
-    Examples
-    --------
-    >>> first, second = normal_32(stream(0, Role.INPUTS), np.uint32(0), jnp.arange(5, dtype="uint32"))
-    >>> first.shape
-    (5,)
-    """
+    """Two single-precision standard normals for each counter (step, index)."""
     step, index = jnp.broadcast_arrays(jnp.asarray(step, jnp.uint32), jnp.asarray(index, jnp.uint32))
     high, low = threefry((key[..., 0], key[..., 1]), step, index)
     return quantile_32(high), quantile_32(low)
 
 
 def normal(key: Key, step: Number, index: Real) -> Array:
-    """Standard normals at counters (step, index), uint32 arrays that broadcast; O(1) each, about 4 ns on a core.
+    """Standard normals at counters (step, index), uint32 arrays that broadcast, and keys (..., 2) of `stream`.
 
-    Parameters
-    ----------
-    key : array (..., 2)
-        From `stream`; leading axes broadcast against the counters.
-    step, index : uint32 arrays
-
-    Examples
-    --------
-    >>> draw = float64(lambda: normal(stream(0, Role.FIELDS), np.uint32(0), jnp.arange(5, dtype="uint32")))
-    >>> draw().shape
-    (5,)
+    O(1) each, about 4 ns on a core.
     """
     step, index = jnp.broadcast_arrays(jnp.asarray(step, jnp.uint32), jnp.asarray(index, jnp.uint32))
     return quantile(*threefry((key[..., 0], key[..., 1]), step, index))
 
 
 def rule_key(key: Key, step: Number) -> Array:
-    """A key of jax.random for every step, from the stream of a run.
-
-    Examples
-    --------
-    >>> rule_key(stream(0, Role.DIFFUSION), jnp.arange(3)).shape
-    (3,)
-    """
+    """A key of jax.random for every step, from the stream of a run."""
     high, low = threefry((key[..., 0], key[..., 1]), jnp.asarray(step).astype(jnp.uint32), jnp.uint32(RULES))
     return jax.random.wrap_key_data(jnp.stack([high, low], -1), impl="threefry2x32")
 
 
 @float64
 def host_normal(seed: int, role: Role, n: int, run: int | np.ndarray = 0) -> np.ndarray:
-    """N standard normals as a NumPy array, or (runs, n) for an array of runs.
-
-    Examples
-    --------
-    >>> host_normal(0, Role.START, 3).shape
-    (3,)
-    """
+    """N standard normals as a NumPy array, or (runs, n) for an array of runs."""
     keys = stream(seed, role, np.atleast_1d(run))
     index = np.arange(n, dtype=np.uint32)
     draws = np.asarray(_normal(keys[:, None, :], np.uint32(0), index))

@@ -21,15 +21,7 @@ ROUNDS, MORE = 6, 20  # rounds per bit of n, and beyond
 
 
 def shuffled(key: Key, number: Number, index: Number, n: int) -> jax.Array:
-    """Where permutation ``number`` puts the given indices below ``n``; uint32.
-
-    Examples
-    --------
-    >>> from twolayer.numerics.precision import float64
-    >>> from twolayer.numerics.random import Role, stream
-    >>> sorted(float64(shuffled)(stream(0, Role.BATCHES), 3, np.arange(5), 5).tolist())
-    [0, 1, 2, 3, 4]
-    """
+    """Where permutation ``number`` puts the given indices below ``n``; uint32."""
     number, size = jnp.asarray(number).astype(jnp.uint32), np.uint32(n)
 
     def swap(r: jax.Array, x: jax.Array) -> jax.Array:
@@ -46,8 +38,6 @@ def shuffled(key: Key, number: Number, index: Number, n: int) -> jax.Array:
 def below(word: Real, n: int) -> Real:
     """Random words as integers below n, with a bias of at most n/2³².
 
-    Examples
-    --------
     >>> from twolayer.numerics.precision import float64
     >>> float64(below)(jnp.asarray([0, 2**31, 2**32 - 1], "uint32"), 10).tolist()
     [0, 5, 9]

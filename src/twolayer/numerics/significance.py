@@ -26,8 +26,6 @@ LEVEL = 1e-4
 def limit_of(count: int = 1, freedom: float = np.inf, level: float = LEVEL) -> float:
     """Standard errors that the largest of so many deviations exceeds with the given chance, at most.
 
-    Examples
-    --------
     >>> round(limit_of(), 3), round(limit_of(count=100), 3), round(limit_of(count=100, freedom=15), 2)
     (3.891, 4.892, 7.9)
     """
@@ -37,11 +35,9 @@ def limit_of(count: int = 1, freedom: float = np.inf, level: float = LEVEL) -> f
     return float(-special.ndtri(tail) if np.isinf(freedom) else -special.stdtrit(freedom, tail))
 
 
-def limit_of_curves(lengths: Array, points: Array, freedom: float, level: float = LEVEL) -> float:
+def limit_of_curves(lengths: Array, points: Array, freedom: float) -> float:
     """The same for the largest deviation of several curves, each with its length κ and its number of points.
 
-    Examples
-    --------
     >>> round(limit_of_curves([0.0], [200], 63), 3) == round(limit_of(freedom=63), 3)
     True
     >>> limit_of(1, 63) < limit_of_curves([3.0], [200], 63) < limit_of(200, 63)
@@ -54,17 +50,15 @@ def limit_of_curves(lengths: Array, points: Array, freedom: float, level: float 
     def excess(c: float) -> float:
         one = 2 * float(special.ndtr(-c) if np.isinf(freedom) else special.stdtr(freedom, -c))
         tail = -(c**2) / 2 if np.isinf(freedom) else -freedom / 2 * np.log1p(c**2 / freedom)
-        return float(np.minimum(count * one, one + kappa / np.pi * np.exp(tail)).sum()) - level
+        return float(np.minimum(count * one, one + kappa / np.pi * np.exp(tail)).sum()) - LEVEL
 
-    highest = limit_of(max(1, int(count.sum())), freedom, level)
+    highest = limit_of(max(1, int(count.sum())), freedom)
     return highest if excess(highest) >= 0 else float(optimize.brentq(excess, 0.0, highest, xtol=1e-6))
 
 
 def path_length(correlations: Array) -> np.ndarray:
     """κ from the correlations between neighbouring points, (points − 1, …).
 
-    Examples
-    --------
     >>> float(path_length([1.0, 0.0]) / np.pi)
     0.5
     """

@@ -32,12 +32,13 @@ __all__ = [
     "wilson",
 ]
 
+LEVEL = 0.95
+"""Of intervals."""
+
 
 def told(value: float, digits: int = 4) -> str:
     """A number as reports show it: unknown where it is not finite.
 
-    Examples
-    --------
     >>> told(2.0), told(float("inf"))
     ('2', 'unknown')
     """
@@ -81,51 +82,30 @@ class Fit(NamedTuple):
     high: float
 
 
-def _level(level: float) -> float:
-    if not 0 < level < 1:
-        reject("level", level, "a number between 0 and 1")
-    return float(level)
-
-
 def standard_error(values: Array, axis: int = 0) -> np.ndarray:
-    """Standard error of the mean over an axis, by default that of the runs.
-
-    Examples
-    --------
-    >>> float(standard_error([1.0, 3.0])), standard_error(np.ones((2, 5)), 1).tolist()
-    (1.0, [0.0, 0.0])
-    """
+    """Standard error of the mean over an axis, by default that of the runs."""
     x = np.asarray(values)  # scipy.stats.sem is this line, and takes a second to import
     return np.asarray(x.std(axis, ddof=1) / np.sqrt(x.shape[axis]))
 
 
-def wilson(successes: int, trials: int, level: float = 0.95) -> Fraction:
-    """Fraction of successes with the Wilson interval, which stays inside [0, 1] and is honest at 0 and 1.
-
-    Examples
-    --------
-    >>> [round(x, 3) for x in wilson(0, 20)]
-    [0.0, 0.0, 0.161]
-    """
+def wilson(successes: int, trials: int, level: float = LEVEL) -> Fraction:
+    """Fraction of successes with the Wilson interval, which stays inside [0, 1] and is honest at 0 and 1."""
     positive_integer("trials", trials)
     if not 0 <= successes <= trials:
         reject("successes", successes, f"an integer from 0 to {trials}")
+    if not 0 < level < 1:
+        reject("level", level, "a number between 0 and 1")
     from scipy.stats import binomtest  # takes a second to import
 
-    interval = binomtest(successes, trials).proportion_ci(_level(level), method="wilson")
+    interval = binomtest(successes, trials).proportion_ci(level, method="wilson")
     return Fraction(successes / trials, float(interval.low), float(interval.high))
 
 
-def median(values: Array, level: float = 0.95) -> Median:
+def median(values: Array) -> Median:
     """Median of values of which the largest may be infinite (censored), with its order-statistics interval.
 
     The interval holds for any law without atoms. With fewer than six values none reaches 95 %: its ends are then
     −∞ and ∞.
-
-    Examples
-    --------
-    >>> median([3.0, 1.0, 2.0, 4.0, 5.0, 6.0, np.inf])
-    Median(value=4.0, low=1.0, high=inf)
     """
     ordered = np.sort(np.asarray(values, dtype=float).ravel())
     n = len(ordered)
@@ -134,29 +114,16 @@ def median(values: Array, level: float = 0.95) -> Median:
     low, high = ordered[(n - 1) // 2], ordered[n // 2]
     middle = float(low if low == high else (low + high) / 2)
     # so many values may lie below the lower end
-    cut = int(np.searchsorted(special.bdtr(np.arange(n), n, 0.5), (1 - _level(level)) / 2))
+    cut = int(np.searchsorted(special.bdtr(np.arange(n), n, 0.5), (1 - LEVEL) / 2))
     if cut == 0:
         return Median(middle, -np.inf, np.inf)
     return Median(middle, float(ordered[cut - 1]), float(ordered[n - cut]))
 
 
-def power_law(x: Array, y: Array, error: Array | None = None, level: float = 0.95) -> Fit:
-    """Exponent of y against x by least squares in logarithms.
+def power_law(x: Array, y: Array, error: Array | None = None) -> Fit:
+    """Exponent of y against x, both positive, by least squares in logarithms.
 
-    Parameters
-    ----------
-    x, y : array
-        Positive.
-    error : array, optional
-        Standard errors of y; without them the error of the slope comes from the scatter of the points.
-    level : float
-        Of the interval.
-
-    Examples
-    --------
-    >>> fit = power_law([1, 10, 100], [2, 20, 200], error=[0.1, 1, 10])
-    >>> round(fit.slope, 12), round(fit.error, 4)
-    (1.0, 0.0154)
+    Without standard errors of y the error of the slope comes from the scatter of the points.
     """
     u, v = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     for name, array in (("x", u), ("y", v)):
@@ -169,13 +136,13 @@ def power_law(x: Array, y: Array, error: Array | None = None, level: float = 0.9
     if relative.shape != v.shape or not (np.isfinite(relative) & (relative > 0)).all():
         reject("error", error, "positive numbers, one for each y")
     slope, intercept, spread = _line(np.log(u), np.log(v), relative**-2.0)
-    quantile = special.ndtri((1 + _level(level)) / 2)
+    quantile = special.ndtri((1 + LEVEL) / 2)
     deviation = spread**-0.5
     if error is None:
         freedom = len(u) - 2
         residual = np.log(v) - intercept - slope * np.log(u)
         deviation *= np.sqrt((residual**2).sum() / freedom)
-        quantile = special.stdtrit(freedom, (1 + level) / 2)
+        quantile = special.stdtrit(freedom, (1 + LEVEL) / 2)
     return Fit(slope, float(deviation), intercept, slope - quantile * deviation, slope + quantile * deviation)
 
 
@@ -190,8 +157,6 @@ def _line(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[float, floa
 def resolved(values: Array) -> bool:
     """Whether few enough runs are censored for the median: it is infinite in less than 1/8 of all resamples.
 
-    Examples
-    --------
     >>> runs = np.arange(32.0)
     >>> resolved(np.where(runs < 20, runs, np.inf)), resolved(np.where(runs < 18, runs, np.inf))
     (True, False)
@@ -200,27 +165,12 @@ def resolved(values: Array) -> bool:
     return bool(special.bdtrc((len(row) + 1) // 2 - 1, len(row), np.isinf(row).mean()) < 1 / 8)
 
 
-def median_power_law(
-    x: Array, samples: Sequence[Array], level: float = 0.95, resamples: int = 1000, seed: int = 0
-) -> Fit:
+def median_power_law(x: Array, samples: Sequence[Array], resamples: int = 1000, seed: int = 0) -> Fit:
     """Exponent of the median of repeated runs against x; the error is from resampling the runs (bootstrap).
 
-    Parameters
-    ----------
-    x : array
-        Positive.
-    samples : sequence of arrays
-        Positive values of the runs at each x; infinite ones are censored, few enough for the median (`resolved`). In
-        resamples infinite medians count as such: they open the interval, and the error is then half the width of the
-        middle 68 % of the slopes.
-    level, resamples, seed
-        Of the interval, number of resamples, and their seed.
-
-    Examples
-    --------
-    >>> runs = [n * np.array([0.9, 1.0, 1.1, 1.0, np.inf]) for n in (10, 100, 1000)]
-    >>> round(median_power_law([10, 100, 1000], runs).slope, 6)
-    1.0
+    Runs at each x are positive; infinite ones are censored, few enough for the median (`resolved`). In resamples
+    infinite medians count as such: they open the interval, and the error is then half the width of the middle 68 % of
+    the slopes.
     """
     rows = [np.asarray(row, dtype=float).ravel() for row in samples]
     for row in rows:
@@ -239,7 +189,7 @@ def median_power_law(
         slopes = np.array([_line(u, np.log(row), weight)[0] for row in drawn])
     # infinite medians at both ends of x leave the slope open to both sides
     slopes = np.where(np.isnan(slopes), np.where(np.arange(resamples) % 2, np.inf, -np.inf), slopes)
-    low, high = _quantiles(slopes, _level(level))
+    low, high = _quantiles(slopes, LEVEL)
     return Fit(slope, _deviation(slopes), intercept, low, high)
 
 

@@ -38,13 +38,7 @@ def mark() -> str:
 
 
 def draft_of(target: Path) -> Path:
-    """A name beside a target, that nobody else has.
-
-    Examples
-    --------
-    >>> draft_of(Path("results/run.nc")).suffix
-    '.nc'
-    """
+    """A name beside a target, that nobody else has."""
     return target.with_name(f".{target.stem[:40]}-{mark()}-{secrets.token_hex(4)}{target.suffix[-20:]}")
 
 

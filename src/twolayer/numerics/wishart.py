@@ -35,13 +35,7 @@ ASYMPTOTIC = 10_000
 
 
 def chi_square_quantile(n: float, x: np.ndarray) -> np.ndarray:
-    """Quantile of χ²_n at probability Φ(x), n ≥ 64.
-
-    Examples
-    --------
-    >>> float(chi_square_quantile(100, np.array([0.0]))[0].round(4))
-    99.3341
-    """
+    """Quantile of χ²_n at probability Φ(x), n ≥ 64."""
     if n < ASYMPTOTIC:  # beyond, SciPy's inverse loses its digits and the Cornish–Fisher series is exact to 1e-11
         from scipy.special import gammainccinv, gammaincinv, ndtr  # takes a tenth of a second to import
 
@@ -73,13 +67,6 @@ class GramFactor:
     """How to draw T with T Tᵀ = X Xᵀ in law, X a matrix of iid normals with s rows and n columns.
 
     Cost: O(s²) normals, independent of n.
-
-    Examples
-    --------
-    >>> GramFactor(rows=3, columns=10_000).shape
-    (3, 3)
-    >>> GramFactor(rows=3, columns=5).shape
-    (3, 5)
     """
 
     rows: int
@@ -147,8 +134,6 @@ class GramFactors:
 
     Plain matrices are as wide as the next power of two of their columns; the others columns are zero.
 
-    Examples
-    --------
     >>> factors = GramFactors.of(2, [3, 4, 500, 900])
     >>> [(group.width, group.members) for group in factors.groups]
     [(4, 2), (2, 2)]
@@ -213,13 +198,7 @@ _build = jax.jit(GramFactor.build, static_argnums=0)
 
 @float64
 def factor_from(factor: GramFactor, normals: np.ndarray) -> np.ndarray:
-    """T from normals (…, draws), as NumPy array; width = min(rows, columns).
-
-    Examples
-    --------
-    >>> factor_from(GramFactor(2, 10), np.ones((5, 20))).shape
-    (5, 2, 2)
-    """
+    """T from normals (…, draws), as NumPy array; width = min(rows, columns)."""
     build = _build if factor.bartlett else GramFactor.build
     T = np.asarray(build(factor.compiled, jnp.asarray(normals), jnp.asarray(factor.table())))
     if factor.columns > factor.rows and not factor.bartlett:
@@ -228,12 +207,6 @@ def factor_from(factor: GramFactor, normals: np.ndarray) -> np.ndarray:
 
 
 def draw_factor(seed: int, role: random.Role, rows: int, columns: int, runs: np.ndarray) -> np.ndarray:
-    """One T for each run, (runs, rows, width), as NumPy array; width = min(rows, columns).
-
-    Examples
-    --------
-    >>> draw_factor(0, random.Role.START, 2, 1000, np.arange(5)).shape
-    (5, 2, 2)
-    """
+    """One T for each run, (runs, rows, width), as NumPy array; width = min(rows, columns)."""
     factor = GramFactor(rows, columns)
     return factor_from(factor, random.host_normal(seed, role, factor.draws, runs))

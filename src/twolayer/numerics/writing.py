@@ -22,8 +22,6 @@ FIGURES = (".png", ".pdf", ".svg")
 def named(out: str | os.PathLike[str], suffix: str) -> Path:
     """The file with this suffix for a name that a result and its figure share; other dots stay in the name.
 
-    Examples
-    --------
     >>> named("run.nc", ".png").name, named("lr_0.1", ".nc").name
     ('run.png', 'lr_0.1.nc')
     """
@@ -35,17 +33,8 @@ def named(out: str | os.PathLike[str], suffix: str) -> Path:
 def check_writable(path: Path, label: str = "Argument `path`", make_folder: bool = False) -> None:
     """Refuse a path that cannot be written, by trying: permissions do not tell (read-only disks, superusers).
 
-    Parameters
-    ----------
-    path : Path
-        The file to be written; the check leaves nothing behind.
-    label : str
-        How the message calls the path.
-    make_folder : bool
-        Whether a missing folder will be made later on.
+    The label is how the message calls the path; nothing is left behind. With ``make_folder`` its folder may be missing.
 
-    Examples
-    --------
     >>> check_writable(Path("no/such/folder/x.nc"))
     Traceback (most recent call last):
     twolayer.InputError: Argument `path` must lie in an existing folder, but 'no/such/folder' is none.

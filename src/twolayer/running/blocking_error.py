@@ -27,8 +27,6 @@ def shared_out(start: Overlaps, inputs: Inputs, finer: Inputs) -> Overlaps:
 
     Where eigenvalues of a block differ, nothing changes: their mean is its variance.
 
-    Examples
-    --------
     >>> coarse, fine = Inputs.blocks([1.5, 0.5], dims=[2, 2]), Inputs.blocks([2, 1, 0.5], dims=[1, 1, 2])
     >>> one = np.array([0.6, 0.4])[:, None, None]
     >>> shared_out(Overlaps.in_blocks(one, 0 * one, one), coarse, fine).Q.ravel().tolist()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -17,10 +17,10 @@ import xarray as xr
 from twolayer.numerics.arguments import End, Json, Options, Progress, Save
 from twolayer.numerics.errors import InputError, Interrupted, Refused, positive_integer, reject
 from twolayer.numerics.random import check_seed
-from twolayer.running.announcing import Announcer
 from twolayer.running.comparison import Comparison, tree_of
 from twolayer.running.judging import Judgement, entries, judge, ranges
 from twolayer.running.plan import Plan
+from twolayer.running.progress import Announcer
 from twolayer.running.smaller_dimensions import Finite, Pilots, Probe, clock_ratio, planned_pilots
 from twolayer.running.solve import given_start, make_task
 from twolayer.running.stages import Stage
@@ -120,11 +120,9 @@ def compare(
     """
     announcer = Announcer(progress)
     seed, seeds = check_seed(seed), positive_integer("seeds", seeds)
-    problem, methods, start = over_data(problem, algorithm, methods, start, seed)
-    plan, ends = _planned(problem, algorithm, time, steps, alpha)
-    asked, start = _prepared(plan, methods, start, ends, seeds, seed)
-    usable, skipped = _usable(plan, asked)
-    start = _placed(start, usable)
+    plan, ends, asked, skipped, usable, start = _begun(
+        problem, algorithm, methods, start, {"time": time, "steps": steps, "alpha": alpha}, seeds, seed
+    )
     told = _told(plan, asked, **ends, save=save, seeds=seeds, seed=seed)
     names = dict(zip(_labels(usable), usable, strict=True))
     results: dict[str, xr.Dataset] = {}
@@ -173,27 +171,13 @@ def foreseen(
     methods: Sequence[Method] | None,
     start: Overlaps | str | None,
     *,
-    time: End = None,
-    steps: End = None,
-    alpha: End = None,
     save: Save = 200,
     seeds: int = 32,
     seed: int = 0,
+    **given: End,
 ) -> list[tuple[Method, Task]]:
-    """The runs of `compare` with these arguments, and its pilots as far as they are known beforehand.
-
-    Examples
-    --------
-    >>> from twolayer import ODE, Chain
-    >>> problem, algorithm, start = Problem("z1", "erf"), SGD(lr="0.1/d"), Overlaps([[1.0]], [[0.5]])
-    >>> [m.dimension for m, _ in foreseen(problem, algorithm, [ODE(), Chain(1600)], start, time=1) if m.name == "chain"]
-    [1600, 400, 100]
-    """
-    problem, methods, start = over_data(problem, algorithm, methods, start, seed)
-    plan, ends = _planned(problem, algorithm, time, steps, alpha)
-    asked, start = _prepared(plan, methods, start, ends, seeds, seed)
-    usable, _ = _usable(plan, asked)
-    start = _placed(start, usable)
+    """The runs of `compare` with these arguments and ends, and its pilots as far as they are known beforehand."""
+    plan, ends, _, _, usable, start = _begun(problem, algorithm, methods, start, given, seeds, seed)
     more: Options = {"save": save, "seeds": seeds, "seed": seed}
     runs = [(method, _tasks(plan, method, start, ends, more)) for method in usable]
     (first, _), *others = runs
@@ -215,33 +199,46 @@ def _tasks(plan: Plan, method: Method, start: Overlaps, ends: Options, more: Opt
     return [make_task(*part, method, start, **stage) for part, stage in zip(plan.parts, own, strict=True)]
 
 
-def _planned(
-    problem: Problem, algorithm: SGD | Sequence[Stage], time: End, steps: End, alpha: End
-) -> tuple[Plan, Options]:
-    """What is followed, and to which end; stages have their own."""
+class Begun(NamedTuple):
+    """What is followed, to which end, by the methods asked for, less those that refuse for a reason, and from where."""
+
+    plan: Plan
+    ends: Options
+    asked: list[Method]
+    skipped: dict[str, str]
+    usable: list[Method]  # deterministic ones first
+    start: Overlaps
+
+
+def _begun(
+    problem: Problem, algorithm: SGD | Sequence[Stage], methods: Any, start: Any, given: Options, seeds: int, seed: int
+) -> Begun:
+    """The arguments of `compare`, checked."""
+    problem, methods, start = over_data(problem, algorithm, methods, start, seed)
     plan = Plan.of(problem, algorithm)
-    ends = {name: end for name, end in (("time", time), ("steps", steps), ("alpha", alpha)) if end is not None}
+    ends = {name: end for name, end in given.items() if end is not None}
     if plan.stages and ends:
         raise InputError(
             f"Argument `{next(iter(ends))}` must be left out where stages are compared: they have their own."
         )
-    return plan, ends
-
-
-def _prepared(
-    plan: Plan, methods: object, start: object, ends: Options, seeds: int, seed: int
-) -> tuple[list[Method], Overlaps]:
-    """The methods asked for, and the start of all."""
     if methods is not None and (not isinstance(methods, Sequence) or isinstance(methods, str)):
         reject("methods", methods, "a list of methods such as [ODE(), Chain(dim=1000)]")
     if isinstance(start, str):
         dims = {method.dimension for method in methods or () if isinstance(method, Method)} - {None}
-        start = given_start(
-            plan.problem, start, dims.pop() if len(dims) == 1 else None, seed, why="the methods have not one"
-        )
+        dim = dims.pop() if len(dims) == 1 else None
+        start = given_start(problem, start, dim, seed, why="the methods have not one")
     if not isinstance(start, Overlaps):
         reject("start", start, "Overlaps, or 'random'")
-    return _asked(plan, methods, start, ends, seeds), start
+    asked = _asked(plan, methods, start, ends, seeds)
+    reasons = [(method, plan.objection(method)) for method in asked]
+    skipped = {type(method).__name__: reason for method, reason in reasons if reason is not None}
+    usable = sorted((method for method, reason in reasons if reason is None), key=lambda method: method.stochastic)
+    if not usable:
+        raise Refused(", ".join(skipped), "; ".join(skipped.values()), plan.support.methods)
+    # the start at the dimension of the first run that takes steps: limits then have its clock
+    sizes = [method.dimension for method in usable if method.stepwise and method.dimension is not None]
+    start = Overlaps(start.Q, start.M, start.P, start.a, sizes[0]) if sizes else start
+    return Begun(plan, ends, asked, skipped, usable, start)
 
 
 def _told(plan: Plan, methods: list[Method], **arguments: object) -> Json:
@@ -275,22 +272,6 @@ def _asked(plan: Plan, methods: Any, start: Overlaps, ends: Options, seeds: int)
     return list(methods)
 
 
-def _usable(plan: Plan, methods: list[Method]) -> tuple[list[Method], dict[str, str]]:
-    """Deterministic methods first, and the reasons of those that refuse."""
-    reasons = [(method, plan.objection(method)) for method in methods]
-    skipped = {type(method).__name__: reason for method, reason in reasons if reason is not None}
-    usable = [method for method, reason in reasons if reason is None]
-    if not usable:
-        raise Refused(", ".join(skipped), "; ".join(skipped.values()), plan.support.methods)
-    return sorted(usable, key=lambda method: method.stochastic), skipped
-
-
-def _placed(start: Overlaps, methods: list[Method]) -> Overlaps:
-    """The start at the dimension of the first run that takes steps: limits then have its clock."""
-    dims = [method.dimension for method in methods if method.stepwise and method.dimension is not None]
-    return Overlaps(start.Q, start.M, start.P, start.a, dims[0]) if dims else start
-
-
 def _place(named: tuple[str, Method]) -> tuple[bool, bool]:
     """Runs over given rows come first, which may be too few, and continuous methods last."""
     method = named[1]
@@ -320,7 +301,9 @@ def verdicts_of(pilots: Pilots, methods: dict[str, Method], results: dict[str, x
         whole = pilots.plan.rounding(dim) if limit else 0.0
         found = judge(name, dim, result, theory, scales, finite.base, finite.corrections, unit, whole)
         hint = _hint(pilots.plan.problem, pilots.start, method.dimension)
-        rows += [_explained(row, hint) for row in found]
+        for row in found:
+            known = f"{row.reason} ({hint})" if row.verdict == "differ" and hint else row.reason
+            rows.append(dataclasses.replace(row, reason=known))
     return rows
 
 
@@ -366,7 +349,3 @@ def _hint(problem: Problem, start: Overlaps, dim: int | None) -> str:
     if steep is not None and len(steep) > 2:
         found.append("gradients of polynomial activations are heavy-tailed: powers of 1/d need a larger d")
     return "; ".join(found)
-
-
-def _explained(row: Judgement, hint: str) -> Judgement:
-    return dataclasses.replace(row, reason=f"{row.reason} ({hint})") if row.verdict == "differ" and hint else row

@@ -23,18 +23,10 @@ __all__ = ["Cost", "cost_of", "cost_of_comparison"]
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What runs will take.
+    """What runs of all seeds and methods will take, steps being those of the longest run that takes them one by one.
 
-    Attributes
-    ----------
-    runs : int
-        Runs of all seeds of all methods.
-    steps : int
-        Steps of SGD of the longest run that takes them one by one; 0 where none does.
-    seconds : float
-        On one core of this machine, compilation included; an order of magnitude.
-    memory : int
-        Bytes of the largest result.
+    Seconds are on one core of this machine, compilation included, an order of magnitude; memory is in bytes, of the
+    largest result.
     """
 
     runs: int
@@ -56,15 +48,7 @@ class Cost:
 
 
 def cost_of(problem: Problem, algorithm: SGD, method: Method, start: Any, **arguments: Any) -> Cost:
-    """What `solve` with these arguments would take; nothing is run.
-
-    Examples
-    --------
-    >>> from twolayer import Chain, Overlaps
-    >>> problem, algorithm = Problem("He2(z1)", "He2"), SGD(lr="0.1/d")
-    >>> cost_of(problem, algorithm, Chain(100), Overlaps([[1.0]], [[0.5]]), time=1, seeds=4).steps
-    1000
-    """
+    """What `solve` with these arguments would take; nothing is run."""
     return _sum([(method, make_task(problem, algorithm, method, start, **arguments))])
 
 

@@ -70,13 +70,7 @@ PACKAGES = ("twolayer", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy",
 
 @cache  # reading them takes as long as a short run
 def versions() -> dict[str, str]:
-    """Versions of what the numbers depend on.
-
-    Examples
-    --------
-    >>> "jax" in versions()
-    True
-    """
+    """Versions of what the numbers depend on."""
     from twolayer import __version__  # known where it runs from its sources, too
 
     found = {"python": platform.python_version(), "random": random.NAME, "twolayer": __version__}
@@ -329,8 +323,6 @@ def description_of(dataset: xr.Dataset, name: str = "dataset") -> Json:
 def check_result(dataset: xr.Dataset, name: str = "dataset") -> Json:
     """Refuse what is not the whole result of a run; its description.
 
-    Examples
-    --------
     >>> check_result(xr.Dataset())
     Traceback (most recent call last):
     twolayer.InputError: Argument `dataset` must be a result of twolayer, but has no such description.
@@ -372,14 +364,7 @@ def parts_of(description: Json) -> tuple[Problem, SGD, Method]:
 
 
 def method_of(described: Json) -> Method:
-    """The method that describes itself so.
-
-    Examples
-    --------
-    >>> from twolayer.methods.chain import Chain
-    >>> method_of(Chain(100).describe()).dimension
-    100
-    """
+    """The method that describes itself so."""
     knobs = dict(described)
     word = knobs.pop("name")
     if word not in METHODS:

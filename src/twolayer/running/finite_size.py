@@ -26,17 +26,17 @@ what their rounding does is allowed for, and pilots run where it is small.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
+from twolayer.running.judging import Deviation
 from twolayer.task.algorithm import SGD
 from twolayer.task.regimes import regime_of
 
 __all__ = [
     "LEVELS",
     "Extrapolated",
-    "Measurement",
     "allowance",
     "dimensions",
     "extrapolate",
@@ -56,13 +56,7 @@ TINY = 1e-300
 
 
 def slowest(algorithm: SGD) -> float:
-    """The smallest ε of the corrections to the limit of an algorithm, at most 1.
-
-    Examples
-    --------
-    >>> slowest(SGD(lr="1/d")), slowest(SGD(lr="d**-0.75", batch="d**0.5")), slowest(SGD(lr=1.0, batch="d**1.5"))
-    (1.0, 0.25, 0.5)
-    """
+    """The smallest ε of the corrections to the limit of an algorithm, at most 1."""
     mu, delta, name = algorithm.mu, algorithm.delta, regime_of(algorithm).name
     known = {
         "gradient flow": (mu + delta - 1, delta),
@@ -76,13 +70,7 @@ def slowest(algorithm: SGD) -> float:
 
 
 def left_by_the_mean_step(algorithm: SGD) -> float:
-    """ε of what the mean step leaves out: the effect of fluctuations on later drifts.
-
-    Examples
-    --------
-    >>> left_by_the_mean_step(SGD(lr="1/d")), left_by_the_mean_step(SGD(lr="d**-0.25", batch="d**0.5"))
-    (1.0, 0.5)
-    """
+    """ε of what the mean step leaves out: the effect of fluctuations on later drifts."""
     mu, delta, name = algorithm.mu, algorithm.delta, regime_of(algorithm).name
     if name in ("noise map", "blow-up"):
         return min(mu, 1.0)
@@ -94,29 +82,10 @@ def usable(epsilon: float) -> bool:
     return epsilon > SLOW
 
 
-class Measurement(Protocol):
-    """Deviations from a theory and their standard errors, (time, entries)."""
-
-    @property
-    def mean(self) -> np.ndarray:
-        """Mean over seeds."""
-
-    @property
-    def error(self) -> np.ndarray:
-        """Its standard error."""
-
-
-def allowance(here: Measurement, near: Measurement, far: Measurement, ratios: tuple[float, float]) -> np.ndarray:
+def allowance(here: Deviation, near: Deviation, far: Deviation, ratios: tuple[float, float]) -> np.ndarray:
     """What finite size may do at d, (time, entries), from deviations at d, d/4 and d/16.
 
     ``ratios`` are (d₁/d)^ε and (d₂/d₁)^ε.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace as Deviation
-    >>> y = [Deviation(mean=np.array([[7 + 16 / n]]), error=np.zeros((1, 1))) for n in (1600, 400, 100)]
-    >>> allowance(*y, (0.25, 0.25)).round(12)
-    array([[0.01]])
     """
     r, s = ratios
     last, before = near.mean - here.mean, far.mean - near.mean
@@ -136,8 +105,6 @@ def allowance(here: Measurement, near: Measurement, far: Measurement, ratios: tu
 def rounding(algorithm: SGD, dim: int) -> float:
     """By how much the batch, and the set it is drawn from, are off their laws because samples are whole, relative.
 
-    Examples
-    --------
     >>> rounding(SGD(lr="1/d"), 10), round(rounding(SGD(lr="1/d", batch="d**0.5"), 10), 3)
     (0.0, 0.051)
     """
@@ -150,8 +117,6 @@ def rounding(algorithm: SGD, dim: int) -> float:
 def dimensions(algorithms: Sequence[SGD], dim: int) -> tuple[int, int, int]:
     """D, and dimensions near d/4 and d/16 at which the batches of all stages are rounded least.
 
-    Examples
-    --------
     >>> dimensions([SGD(lr="1/d")], 1600), dimensions([SGD(lr="1/d", batch="d**0.5")], 16000)
     ((1600, 400, 100), (16000, 3969, 1024))
     """
@@ -177,13 +142,6 @@ def extrapolate(values: Sequence[np.ndarray], dims: tuple[int, int, int], power:
     """The limit of numbers without noise at three dimensions, from the largest on.
 
     The error is twice what the same extrapolation from one level below differs by, the largest up to each time.
-
-    Examples
-    --------
-    >>> dims = 1600, 400, 100
-    >>> found = extrapolate([np.array([2 + n**-0.5 + 3 / n]) for n in dims], dims, 0.5)
-    >>> float(found.value[0].round(12)), float(found.error[0].round(12))
-    (1.99625, 0.0225)
     """
     r, s = (dims[1] / dims[0]) ** power, (dims[2] / dims[1]) ** power
     here, below = (values[0] - r * values[1]) / (1 - r), (values[1] - s * values[2]) / (1 - s)

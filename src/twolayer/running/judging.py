@@ -123,8 +123,6 @@ def entries(dataset: xr.Dataset) -> dict[str, np.ndarray]:
 def _label(quantity: str, entry: int, p: int) -> str:
     """An entry as people write it.
 
-    Examples
-    --------
     >>> _label("M2", 0, 3), _label("Q", 1, 3)
     ('M[1,2]', 'Q[1,2]')
     """
@@ -136,13 +134,13 @@ def _label(quantity: str, entry: int, p: int) -> str:
     return f"a[{entry + 1}]" if quantity == "a" else f"M[{entry + 1},{quantity[1:]}]"
 
 
-def at_times(times: np.ndarray, values: np.ndarray, where: np.ndarray, axis: int = 1) -> np.ndarray:
+def at_times(times: np.ndarray, values: np.ndarray, where: np.ndarray) -> np.ndarray:
     """Smooth curves at other times."""
     if times.shape == where.shape and np.allclose(times, where, rtol=1e-12, atol=0):
         return values
     from scipy.interpolate import make_interp_spline  # takes a tenth of a second to import
 
-    spline = make_interp_spline(times, values, k=min(3, len(times) - 1), axis=axis)
+    spline = make_interp_spline(times, values, k=min(3, len(times) - 1), axis=1)
     return np.asarray(spline(np.clip(where, times[0], times[-1])))
 
 
@@ -274,8 +272,6 @@ class Trial:
 def _enough(seeds: int, limit: float, noise: float, wanted: float) -> int:
     """How many seeds bring c standard errors down, in steps of √2 and to two digits: c falls with their number too.
 
-    Examples
-    --------
     >>> _enough(16, 7.0, 0.2, 0.1), _enough(4, 60.0, 2.0, 0.1)
     (46, 23)
     """
@@ -298,24 +294,12 @@ def judge(
     unit: float = 1.0,
     whole: float = 0.0,
 ) -> list[Judgement]:
-    """One verdict for each quantity.
+    """One verdict for each quantity, at the ``scales`` of `ranges`.
 
-    Parameters
-    ----------
-    label, dim
-        Of the method.
-    result, theory
-        What is judged, and by what.
-    scales
-        From `ranges`.
-    base : optional
-        What deviations are taken from where the theory itself is reached by a shift: the mean step at this dimension.
-    corrections : optional
-        Shift and allowance of finite size; none where nothing is left out.
-    unit
-        Units of time of the result in one of the theory.
-    whole
-        Relative error of the sizes of batches, which are whole numbers: that part of the range is allowed for.
+    ``base`` is what deviations are taken from where the theory itself is reached by a shift: the mean step at this
+    dimension. ``corrections`` are the shift and the allowance of finite size, none where nothing is left out; ``unit``
+    is as for `deviations`. ``whole`` is the relative error of the sizes of batches, which are whole numbers: that part
+    of the range is allowed for.
     """
     times, n = result.time.values, result.sizes["seed"]
     found = deviations(result, theory, unit) if base is None else deviations(result, base)

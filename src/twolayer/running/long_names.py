@@ -105,13 +105,7 @@ MEANINGS = {
 
 
 def with_meanings(dataset: xr.Dataset) -> xr.Dataset:
-    """The dataset, each variable with its ``long_name`` and ``units``; what it says of itself already stays.
-
-    Examples
-    --------
-    >>> with_meanings(xr.Dataset({"stop_time": ("seed", [1.0])})).stop_time.attrs["units"]
-    '1'
-    """
+    """The dataset, each variable with its ``long_name`` and ``units``; what it says of itself already stays."""
     for name, variable in dataset.variables.items():
         word = str(name)
         known = MEANINGS.get(word, word.replace(".", " ").replace("_", " "))

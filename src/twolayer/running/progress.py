@@ -17,7 +17,7 @@ from twolayer.numerics.errors import reject
 if TYPE_CHECKING:
     import rich.progress
 
-__all__ = ["Bar", "Lines", "Silent", "in_notebook", "monitor_for"]
+__all__ = ["Announcer", "Bar", "Lines", "Silent", "in_notebook", "monitor_for"]
 
 PATIENCE = 0.7  # seconds before progress is worth showing
 LONGER = 1.5  # factor between the waiting times of plain lines, the first one a second
@@ -82,9 +82,7 @@ class Shown:
 class Bar(Shown):
     """A bar on standard error."""
 
-    def __init__(self, patience: float = PATIENCE) -> None:
-        super().__init__(patience)
-        self._progress: rich.progress.Progress | None = None
+    _progress: rich.progress.Progress | None = None
 
     def show(self) -> None:
         """Move the bar; it keeps the time by itself."""
@@ -114,19 +112,13 @@ class Bar(Shown):
 
 
 class Lines(Shown):
-    """Lines on standard error, at growing distances; in a notebook one line that is written again and again.
+    """Lines on standard error, at growing distances; in a notebook one line that is written again and again."""
 
-    Examples
-    --------
-    >>> lines = Lines()
-    >>> lines.begin("ode", 5.0)
-    >>> lines.finish()
-    """
+    _written = False
 
-    def __init__(self, patience: float = PATIENCE, again: bool = False) -> None:
-        super().__init__(patience)
+    def __init__(self, again: bool = False) -> None:
+        super().__init__()
         self.again = again
-        self._next, self._wait, self._written = 0.0, 1.0, False
 
     def begin(self, label: str, end: float) -> None:
         """Note when the run started."""
@@ -174,3 +166,18 @@ def monitor_for(progress: Progress) -> Monitor:
     if all(hasattr(progress, name) for name in ("begin", "update", "finish")):
         return progress
     reject("progress", progress, "True, False, None or an object with begin, update and finish")
+
+
+class Announcer:
+    """Says on standard error which run of a comparison begins, wherever progress is shown, as "[2] chain, d = 100"."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.monitor: Monitor = monitor_for(progress)
+        self.loud = progress is True or (progress is None and not isinstance(self.monitor, Silent))
+        self.count = 0
+
+    def say(self, text: str) -> None:
+        """One line."""
+        self.count += 1
+        if self.loud:
+            print(f"[{self.count}] {text}", file=sys.stderr, flush=True)

@@ -20,7 +20,6 @@ from twolayer.methods.chain import Chain
 from twolayer.methods.map import Map
 from twolayer.methods.vectors import Vectors
 from twolayer.numerics.errors import InputError
-from twolayer.running.announcing import Announcer
 from twolayer.running.finite_size import (
     LEVELS,
     allowance,
@@ -30,6 +29,7 @@ from twolayer.running.finite_size import (
 )
 from twolayer.running.judging import Correction, Deviation, deviations, linear
 from twolayer.running.plan import Plan
+from twolayer.running.progress import Announcer
 from twolayer.running.solve import DivergenceWarning, make_task
 from twolayer.task.algorithm import SGD
 from twolayer.task.method import Method, Outcome
@@ -185,11 +185,8 @@ class Pilots:
         """A method at a dimension, to the given times."""
         pilot = _at(method, dim, self.plan)
         key = pilot, tuple(np.round(times, 14))
-        if key not in self._kept:
-            self._kept[key] = self._solved(pilot, dim, times)
-        return self._kept[key]
-
-    def _solved(self, pilot: Method, dim: int, times: np.ndarray) -> xr.Dataset:
+        if key in self._kept:
+            return self._kept[key]
         self.announcer.say(f"{pilot.name}, d = {dim}, for the finite size")
         count = len(self._kept) + 1  # seeds of their own: pilots are independent of the runs and of each other
         try:
@@ -209,6 +206,7 @@ class Pilots:
         lost = run.outcome.values != Outcome.OK
         if lost.any():
             raise Lost(f"{lost.mean():.0%} of the pilot at d = {dim} ended as {run.outcome.values[lost][0]!r}")
+        self._kept[key] = run
         return run
 
 

@@ -77,13 +77,7 @@ class HeavyTailWarning(UserWarning):
 
 
 def method_by_name(word: str, dim: int | None, knobs: Options) -> Method:
-    """The method that files and flags call by this word, with its knobs.
-
-    Examples
-    --------
-    >>> method_by_name("chain", 100, {"batch_sums": "exact"})
-    Chain(dim=100, batch_sums='exact', engine='auto')
-    """
+    """The method that files and flags call by this word, with its knobs."""
     cls = METHODS[choice("method", word.lower() if isinstance(word, str) else word, METHODS)]
     fields = {f.name for f in dataclasses.fields(cls)}
     for knob in knobs:
@@ -117,13 +111,7 @@ def _seeds(start: Overlaps | Particles, seeds: int | None, method: Method) -> in
 def given_start(
     problem: Problem, start: object, dim: int | None, seed: int, size: int | None = None, *, why: str
 ) -> Any:
-    """The start that was given; for a word, a random one at dimension d, or ``size`` of them.
-
-    Examples
-    --------
-    >>> given_start(Problem("z1", "relu"), "random", 100, seed=0, size=3, why="")
-    Overlaps(p=1, k=1, starts=3, dim=100)
-    """
+    """The start that was given; for a word, a random one at dimension d, or ``size`` of them."""
     if not isinstance(start, str):
         return start
     law = choice("start", start, ("random", *LAWS))

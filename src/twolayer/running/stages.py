@@ -179,12 +179,7 @@ def check_stages(problem: Problem, stages: object) -> None:
         other = stage.problem
         if other is None:
             continue
-        same = (other.p, other.k, other.activation, other.inputs) == (
-            problem.p,
-            problem.k,
-            problem.activation,
-            problem.inputs,
-        )
+        same = all(getattr(other, x) == getattr(problem, x) for x in ("p", "k", "activation", "inputs"))
         if not (same and np.array_equal(other.P, problem.P)):
             reject("problem", other, f"a task of the same neurons over the same directions as {problem!r}")
 

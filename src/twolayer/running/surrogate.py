@@ -98,14 +98,7 @@ def _fitted(
 
 
 def fitted(problem: Problem, method: Method, start: str, seed: int, size: int) -> tuple[Problem, Any]:
-    """What `solve` follows where a method runs over data and the start is a word: inputs and starts fit the data.
-
-    Examples
-    --------
-    >>> X = np.tanh(np.random.default_rng(0).normal(size=(400, 20)))
-    >>> fitted(Problem("z1", "linear"), Vectors(data=(X, X[:, 0])), "random", 0, 3)[1]
-    Overlaps(p=1, k=1, blocks=20, starts=3, dim=20)
-    """
+    """What `solve` follows where a method runs over data and the start is a word: inputs and starts fit the data."""
     if not isinstance(method, Vectors) or method.data is None:
         return problem, start
     return _fitted(problem, method.data, seed, size, start)
@@ -118,14 +111,6 @@ def over_data(
 
     The problem and the random start are then those of the Gaussian surrogate, and where no other method is asked for it
     is followed by `ODE` and `Chain`; where rows come back, by `Vectors` over as many Gaussian rows.
-
-    Examples
-    --------
-    >>> X = np.tanh(np.random.default_rng(0).normal(size=(400, 20)))
-    >>> from twolayer.task.algorithm import SGD
-    >>> found = over_data(Problem("z1", "linear"), SGD("1/d"), [Vectors(data=(X, X[:, 0]))], "random", 0)
-    >>> found[0].inputs.plain, [method.name for method in found[1]], found[2].dim
-    (False, ['ode', 'chain', 'vectors'], 20)
     """
     if not isinstance(methods, Sequence) or not (start is None or isinstance(start, str)):
         return problem, methods, start
@@ -140,8 +125,6 @@ def over_data(
 def beside(algorithm: object, dim: int) -> list[Method]:
     """What follows the surrogate where nothing is asked for: its limit and its chain, or runs over Gaussian rows.
 
-    Examples
-    --------
     >>> from twolayer.task.algorithm import SGD
     >>> [[method.name for method in beside(x, 20)] for x in (SGD("1/d"), SGD("1/d", dataset=400))]
     [['ode', 'chain'], ['vectors']]

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 
 from twolayer.loops.checkpoint import Checkpoint
 from twolayer.numerics.errors import InputError, Refused, flag, path_of
+from twolayer.numerics.foreign_files import memory
 from twolayer.running.dataset import describe_problem, versions
 from twolayer.task.method import Method, Task
 
@@ -21,11 +21,6 @@ __all__ = ["check_estimate", "check_work", "checkpoint_of"]
 
 LONGEST = 24 * 3600.0
 FEW = 10**7  # steps of all seeds that no method takes a day for
-
-
-def memory() -> int:
-    """Bytes of memory of this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36
 
 
 def check_work(runs: Sequence[tuple[Task, Method]], force: bool = False) -> None:

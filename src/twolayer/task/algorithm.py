@@ -13,7 +13,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from twolayer.numerics.arguments import Json
-from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require
+from twolayer.numerics.errors import InputError, choice, finite_number, flag, positive_integer, reject, require
 from twolayer.numerics.tracing import traced
 from twolayer.task.losses import Loss
 from twolayer.task.rules import Rule, driven
@@ -114,14 +114,9 @@ class SGD:
         momentum = finite_number("momentum", momentum, minimum=0.0, accepted="a number in [0, 1)")
         require(traced(momentum) or momentum < 1, "momentum", momentum, "a number in [0, 1)")
         decay = finite_number("weight_decay", weight_decay, minimum=0.0, accepted="a finite number ≥ 0")
-        flags = {
-            "train_first_layer": train_first_layer,
-            "train_second_layer": train_second_layer,
-            "nesterov": nesterov,
-        }
-        for name, flag in flags.items():
-            if not isinstance(flag, bool):
-                reject(name, flag, "True or False")
+        flag("train_first_layer", train_first_layer)
+        flag("train_second_layer", train_second_layer)
+        flag("nesterov", nesterov)
         if not (train_first_layer or train_second_layer):
             reject("train_second_layer", False, "True where the first layer is not trained")
         if second_lr is not None and not train_second_layer:
@@ -162,13 +157,7 @@ class SGD:
 
     @property
     def reused(self) -> str | None:
-        """How samples come back, in words; None where every step has new ones.
-
-        Examples
-        --------
-        >>> SGD(lr=0.1, batch="d", repeat=2).reused
-        'repeat = 2'
-        """
+        """How samples come back, in words; None where every step has new ones."""
         parts = [] if self.dataset is None else [f"dataset = {self.dataset}"]
         parts += [f"repeat = {self.repeat}"] if self.repeat > 1 else []
         return ", ".join(parts) or None
@@ -210,35 +199,20 @@ class SGD:
 
     @property
     def scheduled(self) -> bool:
-        """Whether lr or batch change along a run.
-
-        Examples
-        --------
-        >>> SGD(lr="0.2/d * cosine(horizon=5)").scheduled
-        True
-        """
+        """Whether lr or batch change along a run."""
         return self.lr.schedule is not None or self.batch.schedule is not None
 
     def check_plain(self, who: str) -> None:
         """Refuse schedules and rules, for what is defined for plain gradients at a constant rate only.
 
-        Parameters
-        ----------
-        who : str
-            Who refuses, as the message names it.
+        ``who`` refuses, as the message names it.
         """
         if self.rule is not None:
             raise InputError(f"Argument `rule` must be left out for {who}, but got {self.rule}.")
         self.check_constant(who)
 
     def check_constant(self, who: str) -> None:
-        """Refuse schedules, for what is defined at a constant rate only.
-
-        Parameters
-        ----------
-        who : str
-            Who refuses, as the message names it.
-        """
+        """Refuse schedules, for what ``who`` names is defined at a constant rate only."""
         for name in ("lr", "batch"):
             law = getattr(self, name)
             if law.schedule is not None:
@@ -246,11 +220,6 @@ class SGD:
 
     def batch_at(self, dim: int) -> int:
         """n_b at dimension ``dim``, rounded to the nearest integer, that of a schedule left out.
-
-        Parameters
-        ----------
-        dim : int
-            d.
 
         Examples
         --------
@@ -264,11 +233,6 @@ class SGD:
 
         Laws of the same power keep their ratio where every pass visits all samples: batches of 0.6 d in sequence are
         five of them to a dataset of 3 d at every d.
-
-        Parameters
-        ----------
-        dim : int
-            d.
 
         Examples
         --------
@@ -298,12 +262,7 @@ class SGD:
             )
 
     def replace(self, **changes: object) -> SGD:
-        """The same algorithm with some arguments changed.
-
-        Parameters
-        ----------
-        **changes
-            Arguments of `SGD` by name.
+        """The same algorithm with some arguments changed, by name (``changes``).
 
         Examples
         --------
@@ -317,23 +276,8 @@ class SGD:
 
     def describe(self) -> Json:
         """The arguments as plain values, as written to files."""
-        return {
-            "lr": str(self.lr),
-            "batch": str(self.batch),
-            "loss": self.loss.name,
-            "rule": None if self.rule is None else str(self.rule),
-            "geometry": self.geometry,
-            "momentum": self.momentum,
-            "nesterov": self.nesterov,
-            "weight_decay": self.weight_decay,
-            "dataset": None if self.dataset is None else str(self.dataset),
-            "sampling": self.sampling,
-            "repeat": self.repeat,
-            "train_first_layer": self.train_first_layer,
-            "train_second_layer": self.train_second_layer,
-            "second_lr": None if self.second_lr is None else str(self.second_lr),
-            "average": self.average,
-        }
+        known = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)} | {"loss": self.loss.name}
+        return {name: str(x) if isinstance(x, Scaling | Rule) else x for name, x in known.items()}
 
     def _repr_html_(self) -> str:
         from twolayer.task.notebook import sgd_html

@@ -70,12 +70,8 @@ class Clocks:
         t = time * float(self.dim) ** unit
         steps = t / self.step_in_time(self.dim)
         samples = steps * self.algorithm.batch_at(self.dim)
-        return {
-            "time": (t, ""),
-            "step": (steps, ""),
-            "sample": (samples, ""),
-            "alpha": (samples / self.dim, ""),
-        }
+        known = {"time": t, "step": steps, "sample": samples, "alpha": samples / self.dim}
+        return {name: (values, "") for name, values in known.items()}
 
     def _laws(self, unit: float) -> dict[str, Scaling]:
         """The clocks at time 1·d^unit as laws."""
@@ -120,9 +116,6 @@ class Clocks:
             known["batch"] = (n * samples).reshape(position.shape), _unit(exponent)
         return known
 
-    def _factors(self, law: Scaling) -> tuple[Factor, ...]:
-        return () if law.schedule is None else law.schedule.factors
-
     def _lengths(self, factor: Factor, law: Scaling, exponents: dict[str, float]) -> Options:
         """Lengths of a factor as numbers: at the dimension, or in units of the clock's power of d."""
 
@@ -153,7 +146,7 @@ class Clocks:
         courses: dict[str, list[Course]] = {"lr": [], "batch": []}
         breaks = []
         for name, law in (("lr", algorithm.lr), ("batch", algorithm.batch)):
-            for factor in self._factors(law):
+            for factor in () if law.schedule is None else law.schedule.factors:
                 lengths = self._lengths(factor, law, exponents)
                 if stepwise:
                     scale = 1.0 / self.dim if factor.clock == "alpha" and self.dim else 1.0
@@ -163,16 +156,13 @@ class Clocks:
                 numbers = {k: np.asarray(v, float) for k, v in (*lengths.items(), *factor.numbers)}
                 courses[name].append(Course(factor.form, clock, np.asarray(scale), numbers))
                 breaks.append(factor.breaks(lengths))
-        tempo = Tempo(tuple(courses["lr"]), tuple(courses["batch"]), np.asarray(count), whole)
-        return tempo, breaks
+        return Tempo(tuple(courses["lr"]), tuple(courses["batch"]), np.asarray(count), whole), breaks
 
     @property
     def law(self) -> str:
         """What is scheduled, for messages."""
-        laws = [f"lr = {self.algorithm.lr}", f"batch = {self.algorithm.batch}"]
-        return " and ".join(
-            x for x, y in zip(laws, (self.algorithm.lr, self.algorithm.batch), strict=True) if y.schedule
-        )
+        laws = {"lr": self.algorithm.lr, "batch": self.algorithm.batch}
+        return " and ".join(f"{name} = {law}" for name, law in laws.items() if law.schedule)
 
     @cached_property
     def steps_line(self) -> StepLine:

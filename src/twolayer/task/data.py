@@ -22,8 +22,6 @@ __all__ = ["Data"]
 class Data:
     """Rows X (n, d), centred, labels y (n,), and the target's rows W* (k, d); equal if their numbers are.
 
-    Examples
-    --------
     >>> data = Data(([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]], [1.0, -1.0, 0.0, 0.0]))
     >>> data.dim, data.target.round(3).tolist()
     (2, [[1.414, 0.0]])

@@ -19,8 +19,6 @@ __all__ = ["infinite", "no_moment", "two_laws"]
 def no_moment(problem: Problem, algorithm: SGD, power: int) -> str | None:
     """Why E[|ĝ|^power] is infinite, or for a second layer that is trained E[|e|^(power/2)]; None if they are finite.
 
-    Examples
-    --------
     >>> heavy = Problem("z1", "relu", noise=0.1, noise_law="cauchy")
     >>> [no_moment(heavy, SGD("1/d", rule=rule), 4) is None for rule in (None, "clip(1)", "polyak()")]
     [False, True, False]
@@ -51,8 +49,6 @@ def two_laws(problem: Problem, algorithm: SGD, fluctuating: bool = False) -> str
 def infinite(problem: Problem, loss: Loss, power: int) -> str | None:
     """Why E[|e|^power] is infinite, or None if it is finite.
 
-    Examples
-    --------
     >>> infinite(Problem("z1", "relu", noise=0.1, noise_law="cauchy"), Loss.of("huber"), 2) is None
     True
     """

@@ -66,13 +66,7 @@ class Inputs:
 
     @classmethod
     def isotropic(cls) -> Inputs:
-        """Inputs N(0, I), the default.
-
-        Examples
-        --------
-        >>> Inputs.isotropic().plain
-        True
-        """
+        """Inputs N(0, I), the default."""
         return cls((1.0,), (1.0,), None, (("kind", "isotropic"),))
 
     @classmethod
@@ -99,8 +93,7 @@ class Inputs:
         (0.1, 0.25, 0.65)
         """
         s = _numbers("variances", variances)
-        for value in s:
-            require(value >= 0, "variances", variances, "numbers ≥ 0, one for each block")
+        require(all(x >= 0 for x in s), "variances", variances, "numbers ≥ 0, one for each block")
         require(len(s) > 0 and max(s) > 0, "variances", variances, "numbers ≥ 0, at least one of them positive")
         if (fractions is None) == (dims is None):
             raise InputError("Inputs in blocks need either `fractions` or `dims`, one number for each variance.")
@@ -114,8 +107,7 @@ class Inputs:
         require(len(w) == len(s), "fractions", fractions, f"{len(s)} numbers, one for each variance")
         require(min(w) > 0, "fractions", fractions, "positive numbers that sum to one")
         require(abs(math.fsum(w) - 1) <= 1e-9, "fractions", fractions, "positive numbers that sum to one")
-        shares = list(w)
-        return cls(s, w, None, (("kind", "blocks"), ("variances", list(s)), ("fractions", shares)))
+        return cls(s, w, None, (("kind", "blocks"), ("variances", list(s)), ("fractions", list(w))))
 
     @classmethod
     def power_law(cls, exponent: float, dim: int, resolution: int = 4, trace: float | None = None) -> Inputs:
@@ -224,12 +216,8 @@ class Inputs:
             accepted = "Inputs such as Inputs.blocks(…) or Inputs.from_covariance(C), or a table with their `kind`"
             reject("inputs", value, accepted)
         arguments = dict(value)
-        makers: dict[str, Callable[..., Inputs]] = {
-            "isotropic": cls.isotropic,
-            "blocks": cls.blocks,
-            "power_law": cls.power_law,
-        }
-        make = makers[choice("inputs.kind", arguments.pop("kind", "blocks"), makers)]
+        kind = choice("inputs.kind", arguments.pop("kind", "blocks"), ("isotropic", "blocks", "power_law"))
+        make: Callable[..., Inputs] = getattr(cls, kind)
         known = inspect.signature(make).parameters
         for name in arguments:
             choice("inputs", name, ["kind", *known])
@@ -243,12 +231,7 @@ class Inputs:
         return dict(self.made)
 
     def replace(self, **changes: object) -> Inputs:
-        """The same with some arguments of the call changed.
-
-        Parameters
-        ----------
-        **changes
-            Arguments of the class method that made it, such as ``exponent`` of `power_law`.
+        """The same with some arguments of the call that made it changed, by name (``changes``).
 
         Examples
         --------
@@ -306,24 +289,12 @@ class Inputs:
         return self.mean_variance**2 / square
 
     def effective_dimension(self, dim: int) -> float:
-        """d_eff = tr Σ/‖Σ‖: overlaps concentrate where it is large.
-
-        Parameters
-        ----------
-        dim : int
-            d.
-        """
+        """d_eff = tr Σ/‖Σ‖ at d = ``dim``: overlaps concentrate where it is large."""
         sizes = self.sizes(dim)
         return math.fsum(s * n for s, n in zip(self.variances, sizes, strict=True)) / max(self.variances)
 
     def sizes(self, dim: int) -> tuple[int, ...]:
-        """d_i, which sum to d: those given, or the fractions of d rounded by largest remainders.
-
-        Parameters
-        ----------
-        dim : int
-            d; where sizes were given it has to be their sum.
-        """
+        """d_i, which sum to d = ``dim``: those given, or the fractions of d rounded by largest remainders."""
         dim = positive_integer("dim", dim)
         if self.dims is not None:
             if sum(self.dims) != dim:
@@ -372,8 +343,6 @@ class Inputs:
 def centred(name: str, X: np.ndarray) -> np.ndarray:
     """Rows (n, d) less their mean, or the error that says why they have no covariance.
 
-    Examples
-    --------
     >>> centred("X", np.full((3, 2), 0.1))
     Traceback (most recent call last):
     twolayer.InputError: Argument `X` must hold rows that differ, but all of them are the same.
@@ -402,8 +371,6 @@ def _power_means(exponent: float, edges: Sequence[int], total: float) -> list[fl
 
     Where j > 2²⁰ a sum is the integral from half a step before it to half a step behind, to a part of 10⁻¹².
 
-    Examples
-    --------
     >>> _power_means(1.0, [0, 1, 3], 11.0)
     [6.0, 2.5]
     """

@@ -42,19 +42,7 @@ class Spoilt(NamedTuple):
 
 @dataclass(frozen=True)
 class Law:
-    """The law of the label noise ξ.
-
-    Attributes
-    ----------
-    name : str
-    nu : float
-        Degrees of freedom of Student's law; infinite for laws with light tails.
-
-    Examples
-    --------
-    >>> Law.of("student(5)").moments, Law.of("cauchy").name, Law.of("laplace").moments
-    (5.0, 'student(1)', inf)
-    """
+    """The law of the label noise ξ; nu are the degrees of freedom of Student's law, infinite where tails are light."""
 
     name: str
     nu: float = field(default=math.inf, compare=False)
@@ -168,13 +156,7 @@ def _chebyshev(coefficients: np.ndarray, u: Real) -> Real:
 
 @dataclass(frozen=True)
 class LabelNoise:
-    """The law of the label noise, the probability q of a flip, and the variance of what an algorithm adds.
-
-    Examples
-    --------
-    >>> LabelNoise.of("student(5)", 0.1)
-    LabelNoise(law=Law(name='student(5)', nu=5.0), flips=0.1, more=0.0)
-    """
+    """The law of the label noise, the probability q of a flip, and the variance of what an algorithm adds."""
 
     law: Law = Law("gaussian")
     flips: float = 0.0

@@ -17,7 +17,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -33,9 +32,14 @@ from twolayer.numerics.errors import (
     require,
     short,
 )
+from twolayer.numerics.lazy_modules import Later
 
 if TYPE_CHECKING:
+    import jax
+
     from twolayer.numerics.types import Number, Real
+else:
+    jax = Later("jax")
 
 __all__ = ["Loss", "register_loss"]
 
@@ -90,12 +94,7 @@ class Loss:
         return bool(np.abs(np.asarray(self.residual(np.array([1.0, -1.0]), np.array([-30.0, 30.0])))).max() > 1e9)
 
     def levels(self, y: Number, f: Number) -> list[Number]:
-        """Functions of label and output that vanish at the kinks.
-
-        Parameters
-        ----------
-        y, f : float or array
-            Labels and outputs.
+        """Functions of labels ``y`` and outputs ``f`` that vanish at the kinks.
 
         Examples
         --------
@@ -105,13 +104,7 @@ class Loss:
         return [(y * f if self.margin else y - f) - kink for kink in self.kinks]
 
     def labels(self, f: Number) -> list[Number]:
-        """The labels y at which the output f is at a kink; far away where there is none.
-
-        Parameters
-        ----------
-        f : float or array
-            Outputs.
-        """
+        """The labels y at which outputs ``f`` are at a kink; far away where there is none."""
         if not self.margin:
             return [f + kink for kink in self.kinks]
         away = (f < 1e-12) & (f > -1e-12)
@@ -120,13 +113,7 @@ class Loss:
 
     @classmethod
     def of(cls, loss: str | Loss) -> Loss:
-        """Look a loss up by name; ``huber`` takes its threshold in brackets.
-
-        Parameters
-        ----------
-        loss : str or Loss
-            ``"squared"``, ``"correlation"``, ``"logistic"``, ``"hinge"``, ``"exponential"``, ``"huber(δ)"``, or a name
-            that was registered.
+        """Look a ``loss`` up by name, such as ``"hinge"`` or ``"huber(0.5)"``, or one that was registered.
 
         Examples
         --------
@@ -147,31 +134,14 @@ class Loss:
         return _built_in(self.name) != self
 
 
-def _jax() -> ModuleType:
-    import jax
-
-    return jax
-
-
-def _logistic(y: Number, f: Number) -> Number:
-    return y * _jax().nn.sigmoid(-y * f)
-
-
-def _hinge(y: Number, f: Number) -> Number:
-    return y * (y * f < 1)
-
-
-def _exponential(y: Number, f: Number) -> Number:
-    return y * _jax().numpy.exp(-y * f)
-
-
-BUILT_IN = {
-    "squared": Loss("squared", lambda y, f: y - f, 1.0, value=lambda y, f: (y - f) ** 2 / 2),
-    "correlation": Loss("correlation", lambda y, f: y + 0.0 * f, 0.0, value=lambda y, f: 1 - y * f),
-    "logistic": Loss("logistic", _logistic, value=lambda y, f: _jax().nn.softplus(-y * f)),
-    "hinge": Loss("hinge", _hinge, kinks=(1.0,), margin=True, value=lambda y, f: _jax().nn.relu(1 - y * f)),
-    "exponential": Loss("exponential", _exponential, value=lambda y, f: _jax().numpy.exp(-y * f)),
-}
+_PACKAGE = (
+    Loss("squared", lambda y, f: y - f, 1.0, value=lambda y, f: (y - f) ** 2 / 2),
+    Loss("correlation", lambda y, f: y + 0.0 * f, 0.0, value=lambda y, f: 1 - y * f),
+    Loss("logistic", lambda y, f: y * jax.nn.sigmoid(-y * f), value=lambda y, f: jax.nn.softplus(-y * f)),
+    Loss("hinge", lambda y, f: y * (y * f < 1), None, (1.0,), True, lambda y, f: jax.nn.relu(1 - y * f)),
+    Loss("exponential", lambda y, f: y * jax.numpy.exp(-y * f), value=lambda y, f: jax.numpy.exp(-y * f)),
+)
+BUILT_IN = {loss.name: loss for loss in _PACKAGE}
 ALIASES = {"mse": "squared"}
 _LOSSES: dict[str, Loss] = {}
 
@@ -181,11 +151,11 @@ def _huber(delta: float) -> Loss:
     """The loss that is quadratic up to y − f = ±δ and linear beyond."""
 
     def residual(y: Real, f: Real) -> Real:
-        return _jax().numpy.clip(y - f, -delta, delta)
+        return jax.numpy.clip(y - f, -delta, delta)
 
     def value(y: Any, f: Any) -> Real:
         size = abs(y - f)
-        return _jax().numpy.where(size < delta, size**2 / 2, delta * (size - delta / 2))
+        return jax.numpy.where(size < delta, size**2 / 2, delta * (size - delta / 2))
 
     return Loss(f"huber({delta:.15g})", residual, kinks=(-delta, delta), value=value)
 
@@ -252,9 +222,8 @@ def register_loss(
 
 def _check(name: str, function: LossFunction) -> None:
     """Refuse what is no elementwise JAX function of two arrays."""
-    jax = _jax()
     try:
-        shape = jax.eval_shape(function, *[jax.ShapeDtypeStruct((3,), np.float32)] * 2).shape
+        shape = jax.eval_shape(function, *[np.zeros(3, np.float32)] * 2).shape
     except Exception as error:
         raise failed("loss", name, "an elementwise JAX function of y and f", error) from error
     require(shape == (3,), "loss", name, "an elementwise JAX function of y and f")

@@ -142,15 +142,7 @@ class Snapshot(NamedTuple):
 
     @classmethod
     def in_blocks(cls, inputs: Inputs, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> Snapshot:
-        """From overlaps in blocks.
-
-        Parameters
-        ----------
-        inputs : Inputs
-            Their variances weigh the blocks.
-        Q, M, a : arrays
-            Q_block, M_block and the second layer.
-        """
+        """From overlaps in blocks, ``Q`` and ``M``, weighed by the variances of the ``inputs``; and the layer ``a``."""
         one, other = (np.einsum("i,...ijl->...jl", np.asarray(inputs.variances), x) for x in (Q, M))
         return cls(one, other, a, Q_block=Q, M_block=M)
 
@@ -248,14 +240,10 @@ class Task:
         """Q and M of the fields and a of every seed, with a leading seed axis."""
         assert isinstance(self.start, Overlaps)
         start = self.start.fields(self.problem.inputs)
-        Q, M = start.Q, start.M
         a = self.problem.a(self.seed) if start.a is None else start.a
-        n, p, k = self.seeds, self.problem.p, self.problem.k
-        return (
-            np.broadcast_to(Q, (n, p, p)).copy(),
-            np.broadcast_to(M, (n, p, k)).copy(),
-            np.broadcast_to(a, (n, p)).copy(),
-        )
+        whole = ((start.Q, 2), (start.M, 2), (a, 1))
+        Q, M, a = (np.broadcast_to(x, (self.seeds, *x.shape[-axes:])).copy() for x, axes in whole)
+        return Q, M, a
 
     def block_starts(self) -> tuple[np.ndarray, np.ndarray]:
         """Q (n, blocks, p, p) and M (n, blocks, p, k) of the rows in each block, of every seed."""
@@ -265,13 +253,7 @@ class Task:
 
 
 def from_start(points: np.ndarray) -> tuple[np.ndarray, int]:
-    """Save points with 0, and whether that was not among them: ``points`` and ``hidden`` of a `Task`.
-
-    Examples
-    --------
-    >>> from_start(np.array([2, 5])), from_start(np.array([0, 5]))
-    ((array([0, 2, 5]), 1), (array([0, 5]), 0))
-    """
+    """Save points with 0, and whether that was not among them: ``points`` and ``hidden`` of a `Task`."""
     hidden = int(points[0] > 0)
     return (np.concatenate([np.zeros(1, points.dtype), points]) if hidden else points), hidden
 

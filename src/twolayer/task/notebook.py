@@ -13,7 +13,6 @@ from twolayer.numerics.precision import float64
 from twolayer.task.regimes import regime_of
 
 if TYPE_CHECKING:
-    from twolayer.functions.activation import Activation
     from twolayer.task.algorithm import SGD
     from twolayer.task.overlaps import Overlaps
     from twolayer.task.problem import Problem
@@ -77,15 +76,11 @@ def problem_html(problem: Problem) -> str:
 def _functions(problem: Problem) -> str:
     """σ, and the target where it has one direction."""
     z = np.linspace(-RANGE, RANGE, 121)
-    lines, labels = [_values(problem.activation, z)], ["σ(z)"]
+    lines, labels = [np.asarray(problem.activation(z), dtype=float)], ["σ(z)"]
     if problem.k == 1:
         lines.append(np.asarray(problem.target(z[:, None]), dtype=float))
         labels.append("h(z)")
     return curves(z, lines, ("z", ""), labels)
-
-
-def _values(sigma: Activation, z: np.ndarray) -> np.ndarray:
-    return np.asarray(sigma(z), dtype=float)
 
 
 def sgd_html(algorithm: SGD) -> str:

@@ -106,12 +106,7 @@ class Overlaps:
         return int(self.P.shape[0]) if self.P.ndim == 3 else None
 
     def fields(self, inputs: Inputs) -> Overlaps:
-        """Covariance of the fields, Σ_i s_i Ω⁽ⁱ⁾, as plain overlaps.
-
-        Parameters
-        ----------
-        inputs : Inputs
-            The variances s_i of the blocks, as many as these overlaps have.
+        """Covariance of the fields, Σ_i s_i Ω⁽ⁱ⁾, as plain overlaps; s_i are the variances of the ``inputs``.
 
         Examples
         --------
@@ -195,19 +190,16 @@ class Overlaps:
 
         expect(Problem, "problem", problem)
         choice("law", law, LAWS)
+        count = 1 if size is None else positive_integer("size", size)
+        check_size("Argument `size`", 32 * count * problem.p * (problem.p + problem.k))
+        runs = positive_integer("first", first, 0) + np.arange(count)
         if not problem.inputs.plain:
-            runs = positive_integer("first", first, 0) + np.arange(
-                1 if size is None else positive_integer("size", size)
-            )
             found = _random_in_blocks(problem, positive_integer("dim", dim), seed, runs, law, P)
             return found[0] if size is None else found
         require(P is None, "P", P, "None for inputs N(0, I): the target's overlaps are the `gram` of the problem")
         rank = rank_of(problem.P)
         dim = sum(problem.inputs.sizes(dim))
         require(dim >= rank, "dim", dim, f"at least the {rank} independent directions of the target")
-        count = 1 if size is None else positive_integer("size", size)
-        check_size("Argument `size`", 32 * count * problem.p * (problem.p + problem.k))
-        runs = positive_integer("first", first, 0) + np.arange(count)
         p, rest = problem.p, dim - rank
         frame = factor_of(problem.P)[0]
         A = random.host_normal(seed, random.Role.START, p * rank, 2 * runs).reshape(len(runs), p, rank)
@@ -254,16 +246,9 @@ class Overlaps:
 
     @classmethod
     def from_weights(cls, W: Array, W_star: Array, a: Array | None = None) -> Overlaps:
-        """Overlaps of explicit weights, W (p, d) and W* (k, d).
+        """Overlaps of explicit weights: rows ``W`` (p, d) of the student's first layer, directions ``W_star`` (k, d).
 
-        Parameters
-        ----------
-        W : array (p, d)
-            Rows of the student's first layer.
-        W_star : array (k, d)
-            Directions of the target.
-        a : array (p,), optional
-            Second layer; by default what the problem says.
+        The second layer ``a`` (p,) is by default what the problem says.
 
         Examples
         --------
@@ -280,25 +265,11 @@ class Overlaps:
 
     @classmethod
     def unchecked(cls, Q: object, M: object, P: object, a: object, dim: int | None = None) -> Overlaps:
-        """Overlaps from arrays of JAX that are taken on trust.
-
-        Parameters
-        ----------
-        Q, M, P, a : arrays of JAX
-            As of `Overlaps`, of matching shapes; a may be None.
-        dim : int, optional
-            Dimension these overlaps come from, if any.
-        """
+        """Overlaps from arrays of JAX, ``Q``, ``M``, ``P``, ``a`` and ``dim``, that are taken on trust."""
         return _unflatten(dim, (Q, M, P, a))
 
     def __getitem__(self, index: int | slice | np.ndarray) -> Overlaps:
-        """One start, or some, of several.
-
-        Examples
-        --------
-        >>> Overlaps(Q=np.ones((3, 1, 1)), M=np.zeros((3, 1, 1)))[1]
-        Overlaps(p=1, k=1)
-        """
+        """One start, or some, of several."""
         if not self.batch:
             raise InputError("Overlaps of a single start cannot be indexed: they have no leading axis.")
         return _unflatten(self.dim, (self.Q[index], self.M[index], self.P, None if self.a is None else self.a[index]))
@@ -316,24 +287,12 @@ class Overlaps:
 
 
 def pseudo_inverse(P: np.ndarray) -> np.ndarray:
-    """P⁺ of a Gram matrix.
-
-    Examples
-    --------
-    >>> pseudo_inverse(np.diag([4.0, 1e-12])).tolist()
-    [[0.25, 0.0], [0.0, 0.0]]
-    """
+    """P⁺ of a Gram matrix."""
     return np.asarray(np.linalg.pinv(P, rcond=TOLERANCE, hermitian=True))
 
 
 def factor_of(P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """L (k, r) with P = L Lᵀ and its left inverse (r, k).
-
-    Examples
-    --------
-    >>> factor_of(np.ones((2, 2)))[0].shape
-    (2, 1)
-    """
+    """L (k, r) with P = L Lᵀ and its left inverse (r, k)."""
     values, vectors = np.linalg.eigh((P + P.T) / 2)
     keep = values > TOLERANCE * max(values[-1], 1e-300)
     if np.array_equal(P, np.eye(len(P))):
@@ -343,25 +302,12 @@ def factor_of(P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def rank_of(P: np.ndarray) -> int:
-    """The number of independent directions of a Gram matrix.
-
-    Examples
-    --------
-    >>> rank_of(np.diag([4.0, 1e-12]))
-    1
-    """
+    """The number of independent directions of a Gram matrix."""
     return int(np.linalg.matrix_rank(P, rtol=TOLERANCE, hermitian=True))
 
 
 def check_room(name: str, sizes: Sequence[int], ranks: Sequence[int]) -> None:
-    """Refuse parts of a target that have more directions than their blocks.
-
-    Examples
-    --------
-    >>> check_room("P", (3, 1), (2, 2))
-    Traceback (most recent call last):
-    twolayer.InputError: Argument `P` must fit into the blocks, but block 2 has 1 dimensions and P⁽2⁾ has rank 2.
-    """
+    """Refuse parts of a target that have more directions than their blocks."""
     for i, (n, r) in enumerate(zip(sizes, ranks, strict=True), 1):
         if n < r:
             raise InputError(
@@ -372,8 +318,6 @@ def check_room(name: str, sizes: Sequence[int], ranks: Sequence[int]) -> None:
 def check_target(name: str, problem: Problem, P: np.ndarray) -> None:
     """Refuse parts of a target whose fields have another covariance than the problem says.
 
-    Examples
-    --------
     >>> check_target("P", Problem("z1", "erf", inputs=Inputs.blocks([2, 1], [0.5, 0.5])), np.ones((2, 1, 1)))
     Traceback (most recent call last):
     twolayer.InputError: Argument `P` must have Σ_i s_i P⁽ⁱ⁾ = [[1.0]], the `gram` of the problem, but has [[3.0]].

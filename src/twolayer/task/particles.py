@@ -107,12 +107,7 @@ class Particles:
 
     @classmethod
     def from_overlaps(cls, start: Overlaps) -> Particles:
-        """The neurons of a network as particles of equal weight.
-
-        Parameters
-        ----------
-        start : Overlaps
-            One start; rows of any norm.
+        """The neurons of a network as particles of equal weight; ``start`` is a single one, with rows of any norm.
 
         Examples
         --------

@@ -134,14 +134,9 @@ class Problem:
         return np.asarray(self.gram, dtype=float)
 
     def a(self, seed: int = 0, run: int | np.ndarray = 0) -> np.ndarray:
-        """The second layer (p,); random ones are drawn with the seed, (runs, p) for an array of runs.
+        """The second layer (p,); random ones are drawn with the ``seed``.
 
-        Parameters
-        ----------
-        seed : int
-            Of random second layers; the others do not depend on it.
-        run : int or array of int
-            Number of the run, or those of several.
+        ``run`` is the number of the run; for an array of numbers the layers of all of them, (runs, p).
 
         Examples
         --------
@@ -158,13 +153,7 @@ class Problem:
         return draws if self.second_layer == "gaussian" else np.where(draws >= 0, 1.0, -1.0)
 
     def require_isotropic(self, what: str) -> None:
-        """Refuse inputs other than N(0, I) for formulas that hold for these alone.
-
-        Parameters
-        ----------
-        what : str
-            Who refuses, as the beginning of the sentence.
-        """
+        """Refuse inputs other than N(0, I) for ``what``, formulas that hold for these alone."""
         if not self.inputs.plain:
             raise InputError(
                 f"{what} holds for inputs N(0, I), but the problem has {self.inputs}: their effective dimension is "
@@ -172,12 +161,7 @@ class Problem:
             )
 
     def replace(self, **changes: object) -> Problem:
-        """The same problem with some arguments changed.
-
-        Parameters
-        ----------
-        **changes
-            Arguments of `Problem` by name.
+        """The same problem with some arguments changed, by name (``changes``).
 
         Examples
         --------
@@ -199,25 +183,19 @@ class Problem:
         return problem_html(self)
 
     def __repr__(self) -> str:
-        parts = [
-            f"target={self.target.name!r}",
-            f"activation={self.activation.name!r}",
-            f"width={self.width}",
-            f"noise={self.noise:g}",
-        ]
-        if not np.array_equal(self.P, np.eye(self.k)):
-            parts.append(f"gram={self.P.tolist()}")
-        if self.second_layer != "ones":
-            parts.append(f"second_layer={self.second_layer!r}")
-        if self.normalisation != "mean":
-            parts.append(f"normalisation={self.normalisation!r}")
-        if self.labels.law.name != "gaussian":
-            parts.append(f"noise_law={self.labels.law.name!r}")
-        if self.labels.flips:
-            parts.append(f"flips={self.labels.flips:g}")
-        if not self.inputs.plain:
-            parts.append(f"inputs={self.inputs!r}")
-        return f"Problem({', '.join(parts)})"
+        parts = {
+            "target": repr(self.target.name),
+            "activation": repr(self.activation.name),
+            "width": str(self.width),
+            "noise": f"{self.noise:g}",
+            "gram": "" if np.array_equal(self.P, np.eye(self.k)) else str(self.P.tolist()),
+            "second_layer": "" if self.second_layer == "ones" else repr(self.second_layer),
+            "normalisation": "" if self.normalisation == "mean" else repr(self.normalisation),
+            "noise_law": "" if self.labels.law.name == "gaussian" else repr(self.labels.law.name),
+            "flips": f"{self.labels.flips:g}" if self.labels.flips else "",
+            "inputs": "" if self.inputs.plain else repr(self.inputs),
+        }
+        return f"Problem({', '.join(f'{name}={text}' for name, text in parts.items() if text)})"
 
 
 def _gram(gram: object, k: int) -> np.ndarray:

@@ -24,18 +24,10 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Regime:
-    """A row of the table.
+    """A row of the table: its name, and whether the limit is a differential equation.
 
-    Attributes
-    ----------
-    name : str
-        ``"gradient flow"``, ``"Saad–Solla"``, ``"pure noise"``, ``"noise map"``, ``"giant steps"`` or ``"blow-up"``.
-    flow, noise : float
-        Weights of the gradient-flow part and of the chi part (without γ0/(p n0)).
-    unit : float
-        The clock runs in units of d^unit of the time t.
-    continuous : bool
-        Whether the limit is a differential equation.
+    ``flow`` and ``noise`` are the weights of the gradient-flow part and of the chi part (without γ0/(p n0)); the clock
+    runs in units of d^unit of the time t.
     """
 
     name: str
@@ -48,8 +40,6 @@ class Regime:
 def regime_of(algorithm: SGD) -> Regime:
     """The limiting dynamics of an algorithm.
 
-    Examples
-    --------
     >>> from twolayer.task.algorithm import SGD
     >>> regime_of(SGD(lr="0.1/d")).name
     'Saad–Solla'
@@ -79,8 +69,6 @@ def regime_of(algorithm: SGD) -> Regime:
 def layers_apart(algorithm: SGD) -> str | None:
     """Why the two layers have no common limit, or None if they have.
 
-    Examples
-    --------
     >>> from twolayer.task.algorithm import SGD
     >>> layers_apart(SGD(lr="1/d", train_second_layer=True, second_lr=0.1))
     'lr = 1/d and second_lr = 0.1 are different powers of d, so that one layer is done before the other has moved'
@@ -97,8 +85,6 @@ def layers_apart(algorithm: SGD) -> str | None:
 def memory_beyond(algorithm: SGD) -> str | None:
     """Why the present overlaps do not say what an average of the iterates is, or None if none is asked for.
 
-    Examples
-    --------
     >>> from twolayer.task.algorithm import SGD
     >>> memory_beyond(SGD(lr="1/d", average=0.1))[:55]
     'the average of the iterates (average = 0.1) depends on '
@@ -114,8 +100,6 @@ def memory_beyond(algorithm: SGD) -> str | None:
 def has_memory_theory(algorithm: SGD) -> bool:
     """Whether reused samples have a limit of finitely many steps: lr of order one, batch and dataset of order d.
 
-    Examples
-    --------
     >>> from twolayer.task.algorithm import SGD
     >>> has_memory_theory(SGD(lr=0.2, batch="d", dataset="2*d")), has_memory_theory(SGD(lr="0.2/d", dataset="2*d"))
     (True, False)
@@ -127,8 +111,6 @@ def has_memory_theory(algorithm: SGD) -> bool:
 def instead_of_memory(algorithm: SGD) -> str:
     """Which method follows reused samples, for the refusals of those that know fresh ones only.
 
-    Examples
-    --------
     >>> from twolayer.task.algorithm import SGD
     >>> instead_of_memory(SGD(lr="0.2/d", dataset="2*d"))
     'Vectors simulates it at a finite d'

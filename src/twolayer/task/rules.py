@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +31,6 @@ from twolayer.numerics.arguments import ArrayFunction
 from twolayer.numerics.errors import (
     InputError,
     choice,
-    closest,
     finite_number,
     finite_numbers,
     flag,
@@ -42,7 +42,7 @@ from twolayer.numerics.errors import (
 from twolayer.numerics.lazy_modules import Later
 from twolayer.task.losses import Loss
 from twolayer.task.scaling import Scaling
-from twolayer.task.schedules import Law
+from twolayer.task.schedules import Law, called, parsed, written
 
 if TYPE_CHECKING:
     import jax
@@ -53,24 +53,6 @@ if TYPE_CHECKING:
 else:
     jnp = Later("jax.numpy")
     special = Later("jax.scipy.special")
-
-__all__ = [
-    "Rule",
-    "Sight",
-    "adagrad_norm",
-    "adam",
-    "clip",
-    "formula",
-    "label_noise",
-    "lookahead",
-    "normalised",
-    "polyak",
-    "private",
-    "register_rule",
-    "sign",
-    "two_step",
-]
-
 
 TINY = 1e-300
 NARROW = 1e-60  # width of a normal that counts as none
@@ -206,13 +188,7 @@ class Rule:
 
     @cached_property
     def bounded(self) -> bool:
-        """Whether ĝ stays bounded however large gradients are, so that labels of any law have a mean push.
-
-        Examples
-        --------
-        >>> clip(0.25).bounded, polyak().bounded, formula("g/(1 + norm)").bounded
-        (True, False, True)
-        """
+        """Whether ĝ stays bounded however large gradients are, so that labels of any law have a mean push."""
         if self.push is None or self.draws:
             return False
         e = np.array([-FAR, FAR])
@@ -222,12 +198,7 @@ class Rule:
 
     @classmethod
     def of(cls, value: object) -> Rule | None:
-        """A rule, or the text of one such as ``"clip(0.25)"``; None for plain gradients.
-
-        Parameters
-        ----------
-        value : Rule, str or None
-            What is read.
+        """The rule that a ``value`` is, or the text of one such as ``"clip(0.25)"``; None for plain gradients.
 
         Examples
         --------
@@ -241,7 +212,7 @@ class Rule:
         return _read(value)
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(_text(x) for _, x in self.arguments)})"
+        return f"{self.name}({', '.join(repr(x) if isinstance(x, str) else written(x) for _, x in self.arguments)})"
 
     def __repr__(self) -> str:
         return f"Rule({self})"
@@ -271,10 +242,6 @@ def driven(loss: Loss, rule: Rule | None, batch: Scaling, lr: Scaling) -> Loss:
     name = f"{loss.name} with {rule}"
     numbers = (rule, batch.coefficient, lr.coefficient, loss.student)
     return RuledLoss(name, loss.residual, None, loss.kinks, loss.margin, loss.value, *numbers)
-
-
-def _text(value: object) -> str:
-    return repr(value) if isinstance(value, str) else str(value if isinstance(value, Scaling) else Scaling(value))
 
 
 def _positive(name: str, value: object) -> float:
@@ -522,13 +489,16 @@ def formula(text: str) -> Rule:
         reject("text", text, "a formula such as 'g/(1 + norm)'")
     names = ("norm", "g", "e", "r", "p")
     places = {name: f"z{i + 1}" for i, name in enumerate(names)}
-    words = ast_names(text)
+    tree = parsed(text, "rule", "a formula in g, e, r, norm and p, such as 'g/(1 + norm)'")
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    words = {node.id for node in found}
     for word in words - set(names) - set(FUNCTIONS):
         raise InputError(
             f"Argument `rule`: unknown name {short(word)} in {short(text)}; a rule knows {', '.join(names)}."
         )
-    spelled = renamed(text, places)
-    expression = parse(spelled, argument="rule")
+    for node in found:
+        node.id = places.get(node.id, node.id)
+    expression = parse(ast.unparse(tree), argument="rule")
 
     def push(x: Sight) -> Real:
         size = x.length**2
@@ -536,24 +506,6 @@ def formula(text: str) -> Rule:
         return expression(**values) * jnp.ones_like(x.g)
 
     return Rule("formula", (("text", text),), push, sizes="r" in words)
-
-
-def ast_names(text: str) -> set[str]:
-    """The names in a formula."""
-    try:
-        tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        reject("rule", text, "a formula in g, e, r, norm and p, such as 'g/(1 + norm)'")
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-
-
-def renamed(text: str, places: dict[str, str]) -> str:
-    """The formula with other names for its variables."""
-    tree = ast.parse(text.strip(), mode="eval")
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id in places:
-            node.id = places[node.id]
-    return ast.unparse(tree)
 
 
 _BUILT_IN = (
@@ -606,35 +558,16 @@ def register_rule(
 
 def _read(text: str) -> Rule:
     """Read a call such as clip(0.25); nothing is evaluated."""
-    try:
-        node = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        reject("rule", text, "a rule such as 'clip(0.25)'")
-    if isinstance(node, ast.Name):
-        node = ast.Call(node, [], [])
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-        reject("rule", text, "a rule such as 'clip(0.25)'")
-    name, known = node.func.id, [*MAKERS, *_OWN]
-    if name not in known:
-        raise InputError(f"Argument `rule`: unknown rule {name!r}{closest(name, known)}; known are {', '.join(known)}.")
+    accepted = "a rule such as 'clip(0.25)'"
+    node = parsed(text, "rule", accepted)
+    call = ast.Call(node, [], []) if isinstance(node, ast.Name) else node
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        reject("rule", text, accepted)
+    name = call.func.id
     if name in _OWN:
-        require(not node.args and not node.keywords, "rule", text, f"{name}(), which takes no arguments")
+        require(not call.args and not call.keywords, "rule", text, f"{name}(), which takes no arguments")
         return _OWN[name]
-    values = [_value(x) for x in node.args]
-    named = {choice("rule", str(x.arg), _parameters(name)): _value(x.value) for x in node.keywords}
-    try:
-        return MAKERS[name](*values, **named)
-    except TypeError as error:
-        raise InputError(f"Argument `rule`: {error}.") from None
-
-
-def _parameters(name: str) -> tuple[str, ...]:
-    code = MAKERS[name].__code__
-    return code.co_varnames[: code.co_argcount]
-
-
-def _value(node: ast.expr) -> float | str | Scaling:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value
-    law = Scaling.of(ast.unparse(node), "rule")
-    return law if law.exponent else law.coefficient
+    for keyword in call.keywords if name in MAKERS else ():
+        choice("rule", str(keyword.arg), inspect.signature(MAKERS[name]).parameters)
+    known = {**MAKERS, **dict.fromkeys(_OWN, Rule)}  # own ones for the list of names alone
+    return called("rule", known, call, text.strip(), "rule")

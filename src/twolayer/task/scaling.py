@@ -58,14 +58,7 @@ class Scaling:
 
     @classmethod
     def of(cls, value: object, argument: str = "value") -> Scaling:
-        """Read a number, a scaling law, or text such as ``"0.2/d"``.
-
-        Parameters
-        ----------
-        value : float, str or Scaling
-            What is read.
-        argument : str
-            What the value is called in an error message.
+        """Read a ``value``: a number, a scaling law, or text such as ``"0.2/d"``; ``argument`` is its name in errors.
 
         Examples
         --------
@@ -204,8 +197,6 @@ def _monomial(node: Node) -> Scaling | None:
 def positive_law(value: object, argument: str) -> Scaling:
     """A scaling law with a finite positive coefficient, or the error that says so.
 
-    Examples
-    --------
     >>> positive_law("-1/d", "lr")
     Traceback (most recent call last):
     twolayer.InputError: Argument `lr` must be a positive number or scaling law such as 0.2/d, but got '-1/d'.

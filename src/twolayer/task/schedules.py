@@ -16,10 +16,10 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -36,18 +36,7 @@ if TYPE_CHECKING:
 else:
     jnp = Later("jax.numpy")
 
-__all__ = [
-    "Schedule",
-    "cosine",
-    "custom",
-    "inverse",
-    "linear",
-    "piecewise",
-    "power",
-    "table",
-    "warmup",
-]
-
+T = TypeVar("T")
 CLOCKS = ("step", "sample", "alpha", "time")
 MAX_LENGTH = 2000  # characters of a law in a file
 Length = float | str | Scaling
@@ -142,7 +131,7 @@ class Factor:
         if self.name == "custom":
             return f"custom(<function {getattr(self.form, '__name__', 'of yours')}>, clock={self.clock!r})"
         given = [(k, v) for k, v in (*self.lengths, *self.numbers) if (self.name, k, v) not in DEFAULTS]
-        words = [f"{k}={_text(v, spec)}" for k, v in given]
+        words = [f"{k}={written(v, spec)}" for k, v in given]
         return f"{self.name}({', '.join([*words, f'clock={self.clock!r}'])})"
 
 
@@ -153,9 +142,10 @@ DEFAULTS = {
 }
 
 
-def _text(value: object, spec: str = "") -> str:
+def written(value: object, spec: str = "") -> str:
+    """A number, a law or a sequence of them, as it is read back."""
     if isinstance(value, tuple):
-        return f"({', '.join(_text(x, spec) for x in value)}{',' if len(value) == 1 else ''})"
+        return f"({', '.join(written(x, spec) for x in value)}{',' if len(value) == 1 else ''})"
     return format(value if isinstance(value, Scaling) else Scaling(value), spec)
 
 
@@ -229,9 +219,11 @@ def _share(name: str, value: object) -> float:
     return finite_number(name, value, minimum=0.0, accepted="a finite number ≥ 0: learning rates and batches are")
 
 
-def _one(name: str, clock: str, lengths: Options, numbers: Options) -> Schedule:
+def _one(name: str, clock: str, lengths: Options, **numbers: object) -> Schedule:
+    """A schedule of one factor; its lengths are checked here, but for the places of `_points`."""
+    laws = {k: v if k == "at" else _length(k, v, positive=k != "after") for k, v in lengths.items()}
     choice("clock", clock, CLOCKS)
-    return Schedule((Factor(name, clock, tuple(lengths.items()), tuple(numbers.items()), FORMS[name]),))
+    return Schedule((Factor(name, clock, tuple(laws.items()), tuple(numbers.items()), FORMS[name]),))
 
 
 def cosine(horizon: Length, floor: float = 0.0, after: Length = 0.0, clock: str = "alpha") -> Schedule:
@@ -239,12 +231,10 @@ def cosine(horizon: Length, floor: float = 0.0, after: Length = 0.0, clock: str 
 
     Parameters
     ----------
-    horizon : float, Scaling or str
-        How long the way down takes, in units of the clock.
+    horizon, after : float, Scaling or str
+        How long the way down takes, in units of the clock, and where it begins.
     floor : float
-        The last value.
-    after : float, Scaling or str
-        Where it begins.
+        The last value, ≥ 0.
     clock : str
         ``"step"``, ``"sample"``, ``"alpha"`` or ``"time"``.
 
@@ -254,31 +244,23 @@ def cosine(horizon: Length, floor: float = 0.0, after: Length = 0.0, clock: str 
     >>> 0.2 / d * cosine(horizon=5)
     Scaling(0.2/d * cosine(horizon=5, clock='alpha'))
     """
-    lengths = {"horizon": _length("horizon", horizon), "after": _length("after", after, positive=False)}
-    return _one("cosine", clock, lengths, {"floor": _share("floor", floor)})
+    return _one("cosine", clock, {"horizon": horizon, "after": after}, floor=_share("floor", floor))
 
 
 def linear(horizon: Length, floor: float = 0.0, after: Length = 0.0, clock: str = "alpha") -> Schedule:
-    """From 1 to ``floor`` along a straight line, and constant from then on; parameters as for `cosine`.
+    """From 1 to ``floor`` along a straight line, and constant from then on.
 
     Parameters
     ----------
-    horizon : float, Scaling or str
-        How long the way down takes, in units of the clock.
-    floor : float
-        The last value, ≥ 0.
-    after : float, Scaling or str
-        Where it begins; at the start by default.
-    clock : str
-        What x counts, as for `cosine`.
+    horizon, floor, after, clock
+        As for `cosine`.
 
     Examples
     --------
     >>> linear(horizon="4*d", floor=0.1, clock="step")
     Schedule(linear(horizon=4*d, floor=0.1, clock='step'))
     """
-    lengths = {"horizon": _length("horizon", horizon), "after": _length("after", after, positive=False)}
-    return _one("linear", clock, lengths, {"floor": _share("floor", floor)})
+    return _one("linear", clock, {"horizon": horizon, "after": after}, floor=_share("floor", floor))
 
 
 def warmup(horizon: Length, floor: float = 0.0, clock: str = "alpha") -> Schedule:
@@ -298,7 +280,7 @@ def warmup(horizon: Length, floor: float = 0.0, clock: str = "alpha") -> Schedul
     >>> warmup(horizon=100, clock="step")
     Schedule(warmup(horizon=100, clock='step'))
     """
-    return _one("warmup", clock, {"horizon": _length("horizon", horizon)}, {"floor": _share("floor", floor)})
+    return _one("warmup", clock, {"horizon": horizon}, floor=_share("floor", floor))
 
 
 def power(exponent: float, scale: Length, after: Length = 0.0, clock: str = "alpha") -> Schedule:
@@ -310,10 +292,8 @@ def power(exponent: float, scale: Length, after: Length = 0.0, clock: str = "alp
         Of the decay; negative ones grow, as batches may.
     scale : float, Scaling or str
         Length after which the factor is 2^(−exponent), in units of the clock.
-    after : float, Scaling or str
-        Where it begins; at the start by default.
-    clock : str
-        What x counts, as for `cosine`.
+    after, clock
+        Where it begins, and what x counts, as for `cosine`.
 
     Examples
     --------
@@ -321,8 +301,7 @@ def power(exponent: float, scale: Length, after: Length = 0.0, clock: str = "alp
     Schedule(power(scale=3, after=3, exponent=0.5, clock='alpha'))
     """
     exponent = finite_number("exponent", exponent, accepted="a finite number")
-    lengths = {"scale": _length("scale", scale), "after": _length("after", after, positive=False)}
-    return _one("power", clock, lengths, {"exponent": exponent})
+    return _one("power", clock, {"scale": scale, "after": after}, exponent=exponent)
 
 
 def inverse(scale: Length, after: Length = 0.0, clock: str = "alpha") -> Schedule:
@@ -332,32 +311,31 @@ def inverse(scale: Length, after: Length = 0.0, clock: str = "alpha") -> Schedul
     ----------
     scale : float, Scaling or str
         Length after which the factor is ½, in units of the clock.
-    after : float, Scaling or str
-        Where it begins; at the start by default.
-    clock : str
-        What x counts, as for `cosine`.
+    after, clock
+        Where it begins, and what x counts, as for `cosine`.
 
     Examples
     --------
     >>> inverse(scale=1)
     Schedule(inverse(scale=1, clock='alpha'))
     """
-    lengths = {"scale": _length("scale", scale), "after": _length("after", after, positive=False)}
-    return _one("inverse", clock, lengths, {"exponent": 1.0})
+    return _one("inverse", clock, {"scale": scale, "after": after}, exponent=1.0)
 
 
-def _sequence(name: str, values: object) -> tuple[object, ...]:
-    if isinstance(values, str) or not np.iterable(values):
-        reject(name, values, "a sequence")
-    return tuple(values)
-
-
-def _increasing(at: tuple[Scaling, ...], shown: object) -> None:
-    """Refuse places that do not increase; laws are compared where they have the same power."""
-    for one, two in itertools.pairwise(at):
+def _points(
+    at: Sequence[Length], values: Sequence[float], first: bool
+) -> tuple[tuple[Scaling, ...], tuple[float, ...]]:
+    """Places that increase, and values ≥ 0; laws are compared where they have the same power. ``first`` may be 0."""
+    for name, given in (("at", at), ("values", values)):
+        if isinstance(given, str) or not np.iterable(given):
+            reject(name, given, "a sequence")
+    places = tuple(_length("at", x, positive=i > 0 or not first) for i, x in enumerate(at))
+    shares = tuple(_share("values", x) for x in values)
+    for one, two in itertools.pairwise(places):
         same = one.exponent == two.exponent or one.coefficient == 0
         if not same or not one.coefficient < two.coefficient:
-            reject("at", shown, "increasing, in one power of d")
+            reject("at", at, "increasing, in one power of d")
+    return places, shares
 
 
 def piecewise(at: Sequence[Length], values: Sequence[float], clock: str = "alpha") -> Schedule:
@@ -377,11 +355,9 @@ def piecewise(at: Sequence[Length], values: Sequence[float], clock: str = "alpha
     >>> piecewise(at=[2], values=[1, 4])
     Schedule(piecewise(at=(2,), values=(1, 4), clock='alpha'))
     """
-    places = tuple(_length("at", x) for x in _sequence("at", at))
-    shares = tuple(_share("values", x) for x in _sequence("values", values))
-    _increasing(places, at)
+    places, shares = _points(at, values, first=False)
     require(len(shares) == len(places) + 1 > 1, "values", values, f"one more than the {len(places)} places `at`")
-    return _one("piecewise", clock, {"at": places}, {"values": shares})
+    return _one("piecewise", clock, {"at": places}, values=shares)
 
 
 def table(at: Sequence[Length], values: Sequence[float], clock: str = "alpha") -> Schedule:
@@ -401,11 +377,9 @@ def table(at: Sequence[Length], values: Sequence[float], clock: str = "alpha") -
     >>> table(at=[0, 1, 6], values=[0.1, 1, 0])
     Schedule(table(at=(0, 1, 6), values=(0.1, 1, 0), clock='alpha'))
     """
-    places = tuple(_length("at", x, positive=i > 0) for i, x in enumerate(_sequence("at", at)))
-    shares = tuple(_share("values", x) for x in _sequence("values", values))
-    _increasing(places, at)
+    places, shares = _points(at, values, first=True)
     require(len(shares) == len(places) > 1, "values", values, f"as many as the {len(places)} places `at`, two at least")
-    return _one("table", clock, {"at": places}, {"values": shares})
+    return _one("table", clock, {"at": places}, values=shares)
 
 
 def custom(function: ArrayFunction, clock: str = "alpha", breaks: Sequence[float] = ()) -> Schedule:
@@ -438,13 +412,7 @@ MAKERS: dict[str, Callable[..., Schedule]] = {
 
 
 def law_of(value: object, argument: str) -> Scaling:
-    """A positive law with or without a schedule, from text too: ``"0.2/d * cosine(horizon=5, clock='alpha')"``.
-
-    Examples
-    --------
-    >>> law_of("0.2/d * warmup(1) * inverse(scale=2*d, clock='step')", "lr")
-    Scaling(0.2/d * warmup(horizon=1, clock='alpha') * inverse(scale=2*d, clock='step'))
-    """
+    """A positive law with or without a schedule, from text too: ``"0.2/d * cosine(horizon=5, clock='alpha')"``."""
     if isinstance(value, Schedule):
         value = Scaling(1.0) * value
     if not isinstance(value, str) or "(" not in value:
@@ -453,48 +421,46 @@ def law_of(value: object, argument: str) -> Scaling:
         raise InputError(f"The schedule of `{argument}` was a Python function, which a file cannot hold: {value}.")
     if len(value) > MAX_LENGTH:
         raise InputError(f"Argument `{argument}` must be at most {MAX_LENGTH} characters long, but has {len(value)}.")
-    try:
-        tree = ast.parse(value.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        reject(argument, value, "a law such as 0.2/d, times schedules such as cosine(horizon=5, clock='alpha')")
-    return _product(tree, value.strip(), argument)
+    accepted = "a law such as 0.2/d, times schedules such as cosine(horizon=5, clock='alpha')"
+    return _product(parsed(value, argument, accepted), value.strip(), argument)
 
 
 def _product(node: ast.expr, text: str, argument: str) -> Scaling:
     """Read a product of laws and schedules."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         first, second = (_product(x, text, argument) for x in (node.left, node.right))
-        law = Scaling(first.coefficient, first.exponent) * Scaling(second.coefficient, second.exponent)
-        for part in (first, second):
-            law = law if part.schedule is None else law * part.schedule
-        return law
+        return first * second
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not hasattr(math, node.func.id):
-        return Scaling(1.0) * _made(node, node.func.id, text, argument)
-    return positive_law(_source(node, text), argument)
+        return Scaling(1.0) * called("schedule", MAKERS, node, text, argument)
+    return positive_law(ast.get_source_segment(text, node) or "", argument)
 
 
-def _source(node: ast.expr, text: str) -> str:
-    return ast.get_source_segment(text, node) or ""
-
-
-def _made(node: ast.Call, name: str, text: str, argument: str) -> Schedule:
-    """The schedule that a call names; its arguments are read, never evaluated."""
-    if name not in MAKERS:
-        raise InputError(
-            f"Argument `{argument}`: unknown schedule {name!r}{closest(name, MAKERS)}; known are {', '.join(MAKERS)}."
-        )
-    positional = [_argument(x, text, argument) for x in node.args]
-    named = {str(x.arg): _argument(x.value, text, argument) for x in node.keywords}
+def parsed(text: str, argument: str, accepted: str) -> ast.expr:
+    """Python's tree of a text that is to be read; nothing of it is ever evaluated."""
     try:
-        return MAKERS[name](*positional, **named)
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        reject(argument, text, accepted)
+
+
+def called(kind: str, makers: Mapping[str, Callable[..., T]], node: ast.Call, text: str, argument: str) -> T:
+    """What a call in a text makes, of words, numbers, laws and sequences of them."""
+    name = ast.unparse(node.func)
+    if name not in makers:
+        raise InputError(
+            f"Argument `{argument}`: unknown {kind} {name!r}{closest(name, makers)}; known are {', '.join(makers)}."
+        )
+
+    def value(node: ast.expr) -> object:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return node.value
+        if isinstance(node, ast.Tuple | ast.List):
+            return tuple(map(value, node.elts))
+        law = Scaling.of(ast.get_source_segment(text, node) or "", argument)
+        return law if law.exponent else law.coefficient
+
+    positional, named = [value(x) for x in node.args], {str(x.arg): value(x.value) for x in node.keywords}
+    try:
+        return makers[name](*positional, **named)
     except TypeError as error:
         raise InputError(f"Argument `{argument}`: {error}.") from None
-
-
-def _argument(node: ast.expr, text: str, argument: str) -> object:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value
-    if isinstance(node, ast.Tuple | ast.List):
-        return tuple(_argument(x, text, argument) for x in node.elts)
-    law = Scaling.of(_source(node, text), argument)
-    return law if law.exponent else law.coefficient
