@@ -23,7 +23,7 @@ from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.single_samples import LOG2_POINTS
 from twolayer.gaussian.step_fluctuations import StepNodes
 from twolayer.loops.host_loop import settled
-from twolayer.loops.refined_averages import AveragedMotion, Averaging, Precision, Sampled, averaged
+from twolayer.loops.refined_averages import AveragedMotion, Averaging, Precision, averaged
 from twolayer.loops.runge_kutta import Control, Equation
 from twolayer.loops.stopping import Lane, Watch, accept, watched_value
 from twolayer.loops.windows import Motion, Pace, Window, Windows, control_of, quantity_of
@@ -218,7 +218,7 @@ def mean_steps(
     weights: Weights,
     terms: Terms,
     blocks: Blocks | None = None,
-) -> Windows[MeanStepMotion] | Sampled[MeanStepMotion]:
+) -> Windows[MeanStepMotion]:
     """A run of the map from all starts; ``blocks`` where inputs have several."""
 
     def make(precision: Precision) -> tuple[MeanStepMotion, Pace]:

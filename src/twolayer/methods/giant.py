@@ -115,15 +115,11 @@ class GiantSteps(Method):
         weights = Weights(norm, 0.0, True, problem.noise)
         rates = coefficients_of(algorithm, problem.divisor, None)
         blocks = None if problem.inputs.plain else blocks_of(problem.inputs, task.start.P)
-        return mean_steps(task, self._precision, rates, weights, Terms(band=self.band), blocks)
-
-    @property
-    def _precision(self) -> Precision:
-        return Precision(self.engine, self.accuracy, self.effort, self.log2_points)
+        return mean_steps(task, Precision.of(self), rates, weights, Terms(band=self.band), blocks)
 
     def cost(self, task: Task) -> float:
         """One evaluation of the averages for every step, and the linearised map for a band."""
-        seconds = step_seconds(task, self._precision, Terms(band=self.band))
+        seconds = step_seconds(task, Precision.of(self), Terms(band=self.band))
         return super().cost(task) + float(task.points[-1]) * seconds
 
     def footprint(self, task: Task) -> int:

@@ -150,7 +150,7 @@ class Map(Method):
         rates = coefficients_of(algorithm, problem.divisor, self.dim)
         blocks = None if problem.inputs.plain else blocks_of(problem.inputs, task.start.P, self.dim)
         terms = self._terms if blocks is None else self._terms._replace(ratio=False)
-        evolution = mean_steps(task, self._precision, rates, weights, terms, blocks)
+        evolution = mean_steps(task, Precision.of(self), rates, weights, terms, blocks)
         exact = not form_of(algorithm).normalises and (task.points[-1] <= 1 or affine(problem, algorithm))
         loudest = task.clocks.steps_line.check(int(task.points[-1])).loudest if algorithm.scheduled else 1.0
         step = evolution.motion.equation().step
@@ -171,16 +171,12 @@ class Map(Method):
         )
 
     @property
-    def _precision(self) -> Precision:
-        return Precision(self.engine, self.accuracy, self.effort, self.log2_points)
-
-    @property
     def _terms(self) -> Terms:
         return Terms("dimension" not in self.without, "ratio" not in self.without)
 
     def cost(self, task: Task) -> float:
         """One evaluation of the averages, and of the terms of a finite dimension, for every step."""
-        seconds = step_seconds(task, self._precision, self._terms)
+        seconds = step_seconds(task, Precision.of(self), self._terms)
         return super().cost(task) + float(task.points[-1]) * seconds
 
 
