@@ -15,8 +15,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from twolayer.equations.blocks import Blocks, rows_kept
+from twolayer.equations.blocks import Blocks
 from twolayer.equations.mean_step_in_blocks import whitened
+from twolayer.equations.optimiser_step import tangent_part
 from twolayer.equations.state import Overlap, pack, size_of, unpack
 from twolayer.gaussian.single_samples import SampleNodes, covariance
 from twolayer.numerics.types import Number, Numbers, Real, Scalar
@@ -46,7 +47,7 @@ def tangent_in_blocks(y: Overlap, trained: bool) -> Numbers:
 
     def project(x: Numbers) -> Numbers:
         change = unpack_blocks(x, b, p, k, trained)
-        return pack_blocks(*rows_kept(y.Q, y.M, change.Q, change.M), change.a, trained)
+        return pack_blocks(*tangent_part(y.Q, y.M, change.Q, change.M), change.a, trained)
 
     return jax.vmap(project, out_axes=1)(jnp.eye(b * size_of(p, k) + p * trained))
 

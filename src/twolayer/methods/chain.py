@@ -43,10 +43,10 @@ from twolayer.equations.orthogonal import (
 from twolayer.gaussian.batch_sums import Nodes, covariance_nodes, gaussian_sums, size_of_features, tail
 from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.nodes import target_frame
-from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, in_groups, lane_axes, lane_numbers
+from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, for_each_group, lane_axes
 from twolayer.loops.stopping import Watch, accept, watched_value
 from twolayer.numerics import random
-from twolayer.numerics.arguments import Notes, Options
+from twolayer.numerics.arguments import Notes
 from twolayer.numerics.errors import InputError, Refused, choice, keep_integers
 from twolayer.numerics.precision import float64
 from twolayer.numerics.types import Number, Real, Tree
@@ -186,11 +186,7 @@ def advance(
     spec: ChainForm, block: int, params: ChainNumbers, keys: Real, carry: Tree, start: Real, stop: Real
 ) -> Tree:
     """Steps start … stop − 1 of all groups of seeds; all but shared parameters have leading axes (groups, lanes)."""
-
-    def group(own: Options, keys: Real, carry: Tree, start: Real, stop: Real) -> Tree:
-        return advance_group(spec, block, params._replace(**own), keys, carry, start, stop)
-
-    return in_groups(group, lane_numbers(params), keys, carry, start, stop)
+    return for_each_group(partial(advance_group, spec, block), params, keys, carry, start, stop)
 
 
 def advance_group(
@@ -215,28 +211,28 @@ def advance_group(
         """Keys of a rule that draws random numbers, one for each step."""
         return random.rule_key(keys[None, :, 2], numbers) if spec.draws_more else None
 
+    def single(
+        params: ChainNumbers, stop: Real, carry: Tree, number: Real, source: Array, T: Tree, jitter: More, own: More
+    ) -> Tree:
+        """One step of one seed, from the normals of its batch where they are held, else from their key."""
+        here = params.now(carry[0])
+        layers = carry[0].aimed(spec.at.form, here.rates)
+        if spec.held:
+            sums = sums_of(spec, here, layers, source, T, own)
+        else:
+            sums = streamed_sums(spec, here.frame, layers, source, number, own)
+        return one_step(spec, here, carry, number, number < stop, sums, T, jitter)
+
+    every = jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0, 0))
+
     def held(b: Array, carry: Tree) -> Tree:
         """A block of steps whose batches are held in memory."""
         numbers = start + (b * block + jnp.arange(block))[:, None]
         normals = normals_of(0, numbers, spec.draws)
         T = factor.build(normals_of(1, numbers, factor.draws), params.table)
 
-        def single(
-            params: ChainNumbers,
-            stop: Real,
-            carry: Tree,
-            number: Real,
-            normals: Array,
-            T: Tree,
-            jitter: More,
-            key: More,
-        ) -> Tree:
-            here = params.now(carry[0])
-            sums = sums_of(spec, here, carry[0].aimed(spec.at.form, here.rates), normals, T, key)
-            return one_step(spec, here, carry, number, number < stop, sums, T, jitter)
-
         def body(carry: Tree, xs: Tree) -> tuple[Tree, None]:
-            return jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0, 0))(params, stop, carry, *xs), None
+            return every(params, stop, carry, *xs), None
 
         return jax.lax.scan(body, carry, (numbers, normals, T, jitter_of(numbers), keys_of(numbers)))[0]
 
@@ -245,16 +241,7 @@ def advance_group(
         numbers = start + i
         T = jax.tree.map(lambda x: x[0], factor.build(normals_of(1, numbers[None], factor.draws), params.table))
         jitter, drawn = (None if x is None else x[0] for x in (jitter_of(numbers[None]), keys_of(numbers[None])))
-
-        def single(
-            params: ChainNumbers, key: Real, number: Real, stop: Real, carry: Tree, T: Tree, jitter: More, own: More
-        ) -> Tree:
-            here = params.now(carry[0])
-            sums = streamed_sums(spec, here.frame, carry[0].aimed(spec.at.form, here.rates), key, number, own)
-            return one_step(spec, here, carry, number, number < stop, sums, T, jitter)
-
-        mapped = jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0, 0))
-        return mapped(params, keys[:, 0], numbers, stop, carry, T, jitter, drawn)
+        return every(params, stop, carry, numbers, keys[:, 0], T, jitter, drawn)
 
     if spec.held:
         return jax.lax.fori_loop(0, (longest + block - 1) // block, held, carry)
@@ -394,9 +381,8 @@ class ChainStepper(Stepper):
 
     def start(self) -> Memory:
         """Rows of the start in the orthonormal basis, or where an earlier stage left them."""
-        after, columns = self.lanes.task.after, self.spec.at.columns
-        if after is not None:
-            memory = jax.tree.map(self.lanes.fold_seeds, after.state).under(self.spec.at.form, self.params.tempo)
+        memory, columns = self.lanes.resumed(self.spec.at.form), self.spec.at.columns
+        if memory is not None:
             rank, p = self.spec.at.rank, self.spec.at.p
             if self.layout is not None:
                 return self._held_alike(memory)
@@ -413,10 +399,6 @@ class ChainStepper(Stepper):
     def run(self, carry: Tree, start: Real, stop: Real) -> Tree:
         """Compiled steps."""
         return advance(self.spec, self.block, self.params, self.streams, carry, start, stop)
-
-    def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-        """The rate in force, where a rule chooses it."""
-        return self.lanes.extras()
 
     def snapshot(self, state: Memory) -> Snapshot:
         """Overlaps of all seeds."""

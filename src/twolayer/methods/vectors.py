@@ -30,10 +30,10 @@ from twolayer.equations.optimiser_step import Coefficients, Layers, Memory, Prod
 from twolayer.equations.orthogonal import embed, overlaps, scaled_overlaps
 from twolayer.equations.sample_source import INPUTS_AT_ONCE, Batch, SampleForm, draw, draw_again, inputs
 from twolayer.gaussian.nodes import target_frame
-from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, in_groups, lane_axes, lane_numbers
+from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, for_each_group, lane_axes
 from twolayer.loops.stopping import Watch, accept, watched_value
 from twolayer.numerics import random
-from twolayer.numerics.arguments import Json, Options
+from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import InputError, positive_integer, require
 from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.algorithm import SGD
@@ -135,11 +135,7 @@ def step(
 @partial(jax.jit, static_argnames=("spec",))
 def advance(spec: SampleForm, params: VectorNumbers, keys: Real, carry: Tree, start: Real, stop: Real) -> Tree:
     """Steps start … stop − 1 of all groups of seeds; all but shared parameters have leading axes (groups, lanes)."""
-
-    def group(own: Options, keys: Real, carry: Tree, start: Real, stop: Real) -> Tree:
-        return advance_group(spec, params._replace(**own), keys, carry, start, stop)
-
-    return in_groups(group, lane_numbers(params), keys, carry, start, stop)
+    return for_each_group(partial(advance_group, spec), params, keys, carry, start, stop)
 
 
 def advance_group(spec: SampleForm, params: VectorNumbers, keys: Real, carry: Tree, start: Real, stop: Real) -> Tree:
@@ -212,11 +208,10 @@ def training_risks(spec: SampleForm, params: VectorNumbers, keys: Real, layers: 
 
         return scale * jax.lax.fori_loop(0, spec.visits, body, jnp.zeros(()))
 
-    def group(own: Options, layers: Layers, taken: Real, keys: Real) -> Tree:
-        mine = params._replace(**own)
-        return jax.vmap(single, (lane_axes(params), 0, 0, 0))(mine, keys, layers, taken)
+    def group(params: VectorNumbers, layers: Layers, taken: Real, keys: Real) -> Tree:
+        return jax.vmap(single, (lane_axes(params), 0, 0, 0))(params, keys, layers, taken)
 
-    return in_groups(group, lane_numbers(params), layers, taken, keys)
+    return for_each_group(group, params, layers, taken, keys)
 
 
 seen = jax.jit(overlaps)
@@ -262,8 +257,6 @@ def lanes_of(dim: int, tasks: Sequence[Task]) -> Lanes:
 class VectorsStepper(Stepper):
     """Weights of all seeds of one task, or of several of the same compiled form."""
 
-    block = 1
-
     def __init__(self, dim: int, lanes: Lanes, data: Data | None = None) -> None:
         self.spec, self.lanes = spec_of(dim, lanes.task, 0 if data is None else data.count), lanes
         self.L, self.inverse = target_frame(lanes.task.problem.P)
@@ -287,10 +280,9 @@ class VectorsStepper(Stepper):
     def start(self) -> VectorState:
         """W with the overlaps of the start, or where an earlier stage left it."""
         Q, M, a = self.lanes.starts()
-        after, rank = self.lanes.task.after, self.L.shape[1]
+        memory, rank = self.lanes.resumed(self.spec.form), self.L.shape[1]
         taken = self.lanes.fold(self.lanes.before)
-        if after is not None:
-            memory = jax.tree.map(self.lanes.fold_seeds, after.state).under(self.spec.form, self.params.tempo)
+        if memory is not None:
             return VectorState(memory, (memory.now.W**2).sum(-1), taken)
         if self.layout is not None:
             W = self.lanes.fold(self.layout.place(*self.lanes.block_starts()))
@@ -305,10 +297,6 @@ class VectorsStepper(Stepper):
     def run(self, carry: Tree, start: Real, stop: Real) -> Tree:
         """Compiled steps."""
         return advance(self.spec, self.params, self.streams, carry, start, stop)
-
-    def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-        """The rate in force, where a rule chooses it."""
-        return self.lanes.extras()
 
     def snapshot(self, state: VectorState) -> Snapshot:
         """Overlaps of all seeds, and the training risk where samples come back."""
