@@ -72,16 +72,9 @@ class CompiledStepper(WrittenStepper):
 
 
 class LaneGroup:
-    """Seeds of one shape with their numbers and random streams.
+    """Seeds of one shape with their numbers and random streams, and what all of them share.
 
-    Parameters
-    ----------
-    shape : Shape
-    numbers : array (seeds, Layout.numbers)
-    keys : array of uint32 (seeds, 4)
-        Of the samples and of what they have outside the known directions.
-    shared : array
-        What all seeds share.
+    ``keys`` (seeds, 4) are those of the samples and of what they have outside the known directions.
     """
 
     def __init__(self, shape: Shape, numbers: np.ndarray, keys: np.ndarray, shared: np.ndarray) -> None:

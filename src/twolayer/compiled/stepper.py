@@ -54,24 +54,10 @@ def blocks_of(at: Reduced, layout: BlockLayout) -> BlockShape:
 class WrittenStepper(Stepper):
     """What a written-out step needs to know of all seeds, of one task or of several of the same compiled form.
 
-    Parameters
-    ----------
-    at : Reduced
-    lanes : Lanes
-        Groups of one lane.
-    dims : sequence of int
-    tables : sequence of arrays
-        Dimension, and table of the Gram factor, of each task.
-    layout : BlockLayout, optional
-        Where rows lie, where inputs have blocks; there is one task then.
-
-    Attributes
-    ----------
-    shape : Shape
-    numbers : array (seeds or 1, numbers of a lane)
-        η, κ, √Δ, threshold, its sign, and the table unless there are blocks; one row where all seeds share it.
-    shared : array
-        Numbers of blocks, which all seeds share (in_blocks.py).
+    Seeds stand in groups of one lane; ``dims`` and ``tables`` are the dimension and the table of the Gram factor of
+    each task. Where inputs have blocks there is one task, and a ``layout`` says where rows lie. ``numbers`` (seeds,
+    n) are η, κ, √Δ, threshold, its sign, and the table unless there are blocks, in one row where all seeds share them;
+    ``shared`` are those of blocks (in_blocks.py).
     """
 
     block = 64

@@ -113,16 +113,9 @@ Function = Callable[["Code", Vector], tuple[Vector, Vector]]
 
 
 class Code:
-    """A function of LLVM under construction, for a number of lanes side by side.
+    """A function of LLVM under construction, for a number of lanes side by side; one lane is a scalar.
 
-    Attributes
-    ----------
-    builder : ir.IRBuilder
-        Where instructions go.
-    lanes : int
-        1: scalars.
-    functions : mapping
-        Functions of the formula language by name, with their slopes (elementary.py).
+    ``functions`` are those of the formula language by name, with their slopes (elementary.py).
     """
 
     def __init__(self, builder: ir.IRBuilder, lanes: int, functions: Mapping[str, Function]) -> None:

@@ -50,13 +50,7 @@ def blocks_of(inputs: Inputs, P: Number, dim: int | None = None) -> Blocks:
 
 
 def field_overlaps(variance: Real, x: Real) -> Real:
-    """Σ_i s_i x⁽ⁱ⁾ of arrays (…, b, m, n).
-
-    Examples
-    --------
-    >>> field_overlaps(np.array([2.0, 1.0]), np.ones((2, 1, 1))).tolist()
-    [[3.0]]
-    """
+    """Σ_i s_i x⁽ⁱ⁾ of arrays (…, b, m, n)."""
     return (variance[:, None, None] * x).sum(-3)
 
 

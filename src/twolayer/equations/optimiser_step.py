@@ -145,13 +145,7 @@ class Coefficients(NamedTuple):
 
 
 def form_of(algorithm: SGD) -> Form:
-    """What an algorithm does besides its numbers.
-
-    Examples
-    --------
-    >>> form_of(SGD(lr="1/d", momentum=0.5)).carries
-    True
-    """
+    """What an algorithm does besides its numbers."""
     carries = traced(algorithm.momentum) or algorithm.momentum > 0
     average = algorithm.average if algorithm.average in (None, "uniform") else "weighted"
     # a layer that does not move stays as it is, whatever its geometry

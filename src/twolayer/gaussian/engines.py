@@ -81,26 +81,13 @@ def _on_host(engine: Engine, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Aver
 
 @dataclass(frozen=True, eq=False)
 class Averager:
-    """The engine for a problem, with what is needed to estimate its error.
-
-    Attributes
-    ----------
-    engine : Engine
-    probe : pair of engines or None
-        What can be truncated in it, fine and coarse; None when nothing is. The sampled chi of the engine is not in it.
-    scrambled : callable
-        Engines with other scramblings of what is sampled; an empty list when nothing is.
-    sampled : bool
-        Whether anything is.
-    first_sampled : bool
-        Whether more than chi is.
-    """
+    """The engine for a problem, with what is needed to estimate its error."""
 
     engine: Engine
-    probe: tuple[Engine, Engine] | None
-    scrambled: Callable[[], list[Engine]]
-    sampled: bool
-    first_sampled: bool
+    probe: tuple[Engine, Engine] | None  # what can be truncated in it, fine and coarse, without a sampled chi
+    scrambled: Callable[[], list[Engine]]  # other scramblings of what is sampled; empty when nothing is
+    sampled: bool  # whether anything is
+    first_sampled: bool  # whether more than chi is
 
     @property
     def label(self) -> str:
@@ -249,17 +236,10 @@ def select(
     order: int = ORDER,
     log2_points: int = LOG2_POINTS,
 ) -> Averager:
-    """The engine for a problem and a loss.
+    """The engine for a problem and a loss, with ``order`` nodes per panel of quadrature rules.
 
-    Parameters
-    ----------
-    engine : str
-        ``"auto"``: closed forms where they exist, else quadrature, else Sobol points; ``"quadrature"`` and
-        ``"sobol"`` average over all fields at once.
-    order : int
-        Nodes per panel of quadrature rules.
-    log2_points : int
-        Sobol points, as a power of two.
+    ``engine`` is ``"auto"``: closed forms where they exist, else quadrature, else Sobol points; ``"quadrature"`` and
+    ``"sobol"`` average over all fields at once.
 
     Examples
     --------

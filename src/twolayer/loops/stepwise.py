@@ -118,20 +118,9 @@ def steps_before(task: Task) -> np.ndarray:
 class Lanes:
     """The seeds of one task, or of several of the same compiled form, in one row of groups of lanes.
 
-    Each run has its own place in a group; lanes that no run takes count as stopped from the start.
-
-    Attributes
-    ----------
-    shape : tuple
-        (groups, lanes).
-    points : array (groups · lanes, save points)
-        Step numbers at the save points, counted from the first stage on the same fixed set; one row where all share it.
-    before : array (groups · lanes,)
-        Steps that earlier stages have taken on it.
-    quantity, engine, watch
-        What is watched, the averages it takes, and the thresholds; None where nothing is.
-    bookkeeping : Lane
-        Of all lanes at the start.
+    Each run has its own place in a group; lanes that no run takes count as stopped from the start. ``shape`` is
+    (groups, lanes). ``points`` (groups · lanes, save points) are step numbers counted from the first stage on the same
+    fixed set, on which earlier ones have taken ``before`` (groups · lanes,) steps; one row where all share it.
     """
 
     def __init__(self, tasks: Sequence[Task], lanes: int | None = None) -> None:
@@ -155,6 +144,7 @@ class Lanes:
             self._source = np.zeros(groups * lanes, int)
             self._source[self.index] = np.arange(self.seeds)
         until = self.task.until
+        # what is watched, the averages it takes, and the thresholds; None where nothing is
         self.quantity = None if until is None else until.quantity
         risky = self.quantity in ("risk", "excess_risk")
         self.engine = select(self.task.problem, "squared").engine if risky else None

@@ -284,13 +284,7 @@ class Replicate:
 
 
 def room_for(rank: int, p: int, steps: int) -> int:
-    """Vectors in the basis of a run, if all its pushes are new.
-
-    Examples
-    --------
-    >>> room_for(2, 2, 6)
-    64
-    """
+    """Vectors in the basis of a run, if all its pushes are new."""
     return power_of_two(2 + rank + p + 2 * p * (steps + 1))
 
 
