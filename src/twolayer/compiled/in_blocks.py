@@ -67,7 +67,7 @@ class TwoPlaces:
     def __init__(self, code: Code, shape: Shape, state: ir.Value, scratch: ir.Value) -> None:
         self.code, self.shape, self.state = code, shape, state
         both = (state, place_of(code, shape, scratch, 3))
-        self._now, self._next = (code.pointer(x) for x in both)
+        self._now, self._next = (code.kept(x, ir.PointerType()) for x in both)
 
     @property
     def rows(self) -> tuple[MemoryRows, MemoryRows]:

@@ -275,16 +275,13 @@ class Code:
 
     def variable(self, x: Vector) -> ir.Value:
         """A place in the function that holds a vector from now on."""
-        with self.builder.goto_entry_block():
-            place = self.builder.alloca(self.type(x.kind))
-        self.builder.store(x.value, place)
-        return place
+        return self.kept(x.value, self.type(x.kind))
 
-    def pointer(self, address: ir.Value) -> ir.Value:
-        """A place in the function that holds an address from now on."""
+    def kept(self, value: ir.Value, type_: ir.Type) -> ir.Value:
+        """A place in the function that holds a value, or an address, from now on."""
         with self.builder.goto_entry_block():
-            place = self.builder.alloca(ir.PointerType())
-        self.builder.store(address, place)
+            place = self.builder.alloca(type_)
+        self.builder.store(value, place)
         return place
 
     def loop(self, count: Index, body: Callable[[ir.Value], None], first: int = 0) -> None:

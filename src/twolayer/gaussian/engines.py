@@ -11,7 +11,7 @@ An `Averager` is the host's handle: the engine chosen for a problem together wit
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import equinox as eqx
@@ -184,12 +184,10 @@ class _Builder:
         )
         kinks = (target.kinks if quadrature else None) or ((),) * len(L)
         plain = bool(np.array_equal(L, np.eye(len(L))))
-        shape = (self.kernel, order if quadrature else 0, kinks, plain, self.noisy)
-        rule = FullRule(*shape, None, L, inverse)
+        rule = FullRule(self.kernel, order if quadrature else 0, kinks, plain, self.noisy, None, L, inverse)
         if quadrature:
             return rule
-        points = sobol_normals(dimension - rule.split, self.log2_points, scrambling)
-        return FullRule(*shape, points, L, inverse)
+        return replace(rule, normals=sobol_normals(dimension - rule.split, self.log2_points, scrambling))
 
     def _full(self, order: int, scrambling: int) -> tuple[Engine, bool]:
         rule = self._rule(order, scrambling)

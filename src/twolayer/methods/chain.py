@@ -89,11 +89,6 @@ class ChainForm:
         return min(self.at.batch, max(1, SAMPLES_AT_ONCE // self.at.width))
 
     @property
-    def draws_more(self) -> bool:
-        """Whether a rule draws random numbers of its own."""
-        return self.at.kernel.rule is not None and self.at.kernel.rule.draws
-
-    @property
     def held(self) -> bool:
         """Whether all random numbers of a step are held at once."""
         return self.gaussian or self.chunk == self.at.batch
@@ -209,10 +204,10 @@ def advance_group(
 
     def keys_of(numbers: Real) -> More:
         """Keys of a rule that draws random numbers, one for each step."""
-        return random.rule_key(keys[None, :, 2], numbers) if spec.draws_more else None
+        return random.rule_key(keys[None, :, 2], numbers) if spec.at.kernel.draws else None
 
     def single(
-        params: ChainNumbers, stop: Real, carry: Tree, number: Real, source: Array, T: Tree, jitter: More, own: More
+        params: ChainNumbers, stop: Real, carry: Tree, number: Real, source: Tree, T: Tree, jitter: More, own: More
     ) -> Tree:
         """One step of one seed, from the normals of its batch where they are held, else from their key."""
         here = params.now(carry[0])
@@ -291,19 +286,16 @@ def layout_of(method: Chain, task: Task) -> BlockLayout | None:
 
 def gram_factor(method: Chain, task: Task) -> tuple[int, int, GramFactor | GramFactors]:
     """Rank of the target, columns of B, and how to draw what the samples have outside both."""
-    problem, algorithm = task.problem, task.algorithm
-    rank = rank_of(problem.P)
-    rest = method.dim - rank
-    columns = min(problem.p * form_of(algorithm).copies, rest)
-    most, rule = batches(method, task)[1], algorithm.rule
-    count = min(problem.p, most)
-    if rule is not None and (rule.sizes or rule.jitter):  # a row for every sample, or noise in every direction
-        count = (most if rule.sizes else 0) + (problem.p if rule.jitter else 0)
-    layout = layout_of(method, task)
+    problem, algorithm, rule = task.problem, task.algorithm, task.algorithm.rule
+    most, layout = batches(method, task)[1], layout_of(method, task)
+    count, noise = min(problem.p, most), problem.p if form_of(algorithm).jitter else 0  # in every direction
     if layout is not None:
-        count = min(problem.p, most) + (problem.p if rule is not None and rule.jitter else 0)
-        return layout.L.shape[1], sum(layout.own), GramFactors.of(count, layout.outside)
-    return rank, columns, GramFactor(count, rest - columns)
+        return layout.L.shape[1], sum(layout.own), GramFactors.of(count + noise, layout.outside)
+    if noise or (rule is not None and rule.sizes):  # a row for every sample
+        count = noise + (most if rule is not None and rule.sizes else 0)
+    rank = rank_of(problem.P)
+    columns = min(problem.p * form_of(algorithm).copies, method.dim - rank)
+    return rank, columns, GramFactor(count, method.dim - rank - columns)
 
 
 @float64
@@ -376,7 +368,7 @@ class ChainStepper(Stepper):
         batch = float(algorithm.batch_at(methods[0].dim))
         frame = (rates, lanes.tempo, L, inverse, table, lanes.noise)
         self.params = ChainNumbers(*frame, batch, nodes, average, lanes.engine, lanes.watch, *blocks)
-        noise = (random.Role.DIFFUSION,) if self.spec.at.form.jitter or self.spec.draws_more else ()
+        noise = (random.Role.DIFFUSION,) if at.form.jitter or at.kernel.draws else ()
         self.streams = lanes.keys(random.Role.FIELDS, random.Role.ORTHOGONAL, *noise)
 
     def start(self) -> Memory:

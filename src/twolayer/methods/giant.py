@@ -20,7 +20,7 @@ from twolayer.equations.state import size_of
 from twolayer.loops.mean_step_loop import mean_steps, step_seconds
 from twolayer.loops.refined_averages import Precision, check_precision
 from twolayer.methods.map import reuse_refused
-from twolayer.numerics.errors import reject
+from twolayer.numerics.errors import flag
 from twolayer.task.algorithm import SGD
 from twolayer.task.heavy_tails import no_moment, two_laws
 from twolayer.task.method import Evolution, Method, Task, register_method
@@ -65,8 +65,7 @@ class GiantSteps(Method):
     papers: ClassVar[tuple[str, ...]] = ("dandi2023", "arnaboldi2024")
 
     def __post_init__(self) -> None:
-        if not isinstance(self.band, bool):
-            reject("band", self.band, "True or False")
+        flag("band", self.band)
         check_precision(self)
 
     @classmethod

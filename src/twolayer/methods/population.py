@@ -53,7 +53,7 @@ from twolayer.loops.stopping import Watch, accept, watched_value
 from twolayer.loops.windows import Motion, Pace, Windows
 from twolayer.methods.ode import ODEMotion
 from twolayer.numerics.arguments import End, Notes, Save
-from twolayer.numerics.errors import InputError, choice, finite_number, keep_integers, reject
+from twolayer.numerics.errors import InputError, choice, finite_number, flag, keep_integers
 from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
@@ -325,8 +325,7 @@ class Population(Method):
     papers: ClassVar[tuple[str, ...]] = ("xu2023",)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.flow, bool):
-            reject("flow", self.flow, "True or False")
+        flag("flow", self.flow)
         choice("engine", self.engine, ENGINES)
         for name in ("rtol", "tolerance"):
             value = getattr(self, name)

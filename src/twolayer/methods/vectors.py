@@ -162,7 +162,7 @@ def advance_group(spec: SampleForm, params: VectorNumbers, keys: Real, carry: Tr
         params: VectorNumbers, keys: Real, start: Real, stop: Real, carry: Tree, total: Push, batch: Batch, at: Real
     ) -> Tree:
         number, chunk = start + at // spec.chunks, at % spec.chunks
-        key = jax.random.fold_in(random.rule_key(keys[-1], number), chunk) if draws(spec) else None
+        key = jax.random.fold_in(random.rule_key(keys[-1], number), chunk) if spec.kernel.draws else None
         part, products = contribution(spec, params, carry[0], batch, chunk, key)
         # the next inputs travel in the carry: inside one body XLA would compute them anew for each of their uses
         following = draw(spec, keys, start + (at + 1) // spec.chunks, (at + 1) % spec.chunks)
@@ -185,11 +185,6 @@ def advance_group(spec: SampleForm, params: VectorNumbers, keys: Real, carry: Tr
     total = Push(jnp.zeros((*W.shape[:-1], width)), jnp.zeros_like(a))
     first = jax.vmap(lambda keys, start: draw(spec, keys, start, 0))(keys, start)
     return jax.lax.fori_loop(0, (stop - start).max() * spec.chunks, body, (carry, total, first))[0]
-
-
-def draws(spec: SampleForm) -> bool:
-    """Whether a rule draws random numbers of its own."""
-    return spec.kernel.rule is not None and spec.kernel.rule.draws
 
 
 @partial(jax.jit, static_argnames=("spec",))
@@ -273,7 +268,7 @@ class VectorsStepper(Stepper):
         shared = (lanes.engine, lanes.watch, scale, rows, labels)
         self.params = VectorNumbers(rates, lanes.tempo, self.L, lanes.noise, *shared)
         choosing = (random.Role.BATCHES,) if self.spec.at_random else ()
-        more = self.spec.form.jitter or self.spec.kernel.labels.more or draws(self.spec)
+        more = self.spec.form.jitter or self.spec.kernel.labels.more or self.spec.kernel.draws
         noise = (random.Role.DIFFUSION,) if more else ()
         self.streams = lanes.keys(random.Role.INPUTS, random.Role.LABELS, *choosing, *noise)
 
