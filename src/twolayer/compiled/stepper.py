@@ -16,7 +16,7 @@ from twolayer.compiled.formula import formula_of_activation, formula_of_target
 from twolayer.compiled.shape import BlockShape, Shape
 from twolayer.equations.block_coordinates import BlockLayout
 from twolayer.equations.optimiser_step import coefficients_of
-from twolayer.equations.orthogonal import Reduced, embed, overlaps, scaled_overlaps
+from twolayer.equations.orthogonal import Reduced, embed, overlaps
 from twolayer.gaussian.nodes import target_frame
 from twolayer.loops.stepwise import Lanes, Stepper
 from twolayer.numerics import random
@@ -97,9 +97,7 @@ class WrittenStepper(Stepper):
     def overlaps(self, rows: np.ndarray) -> tuple[Any, Any, np.ndarray]:
         """Q, M and a of rows of numbers."""
         W, a = self.opened(rows)
-        if self.layout is not None:
-            return *scaled_overlaps(W, self.L, self.layout.scale), a
-        return *overlaps(W, self.L), a
+        return *overlaps(W, self.L, None if self.layout is None else self.layout.scale), a
 
     def opened(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """W and a of rows of numbers."""

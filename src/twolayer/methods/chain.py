@@ -38,7 +38,6 @@ from twolayer.equations.orthogonal import (
     exact_step,
     lq,
     overlaps,
-    scaled_overlaps,
 )
 from twolayer.gaussian.batch_sums import Nodes, covariance_nodes, gaussian_sums, size_of_features, tail
 from twolayer.gaussian.engines import adapt
@@ -122,10 +121,6 @@ class ChainNumbers(NamedTuple):
         """What one step takes of them."""
         return Frame(self.rates, self.L, self.table, self.noise, self.scale, self.spread)
 
-    def overlaps(self, W: Real) -> tuple[Real, Real]:
-        """Q and M of the fields."""
-        return overlaps(W, self.L) if self.scale is None else scaled_overlaps(W, self.L, self.scale)
-
     def now(self, state: Memory) -> ChainNumbers:
         """With the rates of the step that follows a state."""
         return self if self.tempo is None else self._replace(rates=rates_now(self.rates, self.tempo, state))
@@ -171,7 +166,7 @@ def one_step(
     """Take step ``number`` of one seed unless it has stopped."""
     state, lane = carry
     new, size = exact_step(spec.at, params.rates, state, sums, T, jitter, params.spread)
-    Q, M = params.overlaps(new.now.W)
+    Q, M = overlaps(new.now.W, params.L, params.scale)
     value = watched_value(spec.quantity, params.engine, Q, M, new.now.a, params.noise)
     return accept(state, new, lane, size, value, params.watch, number, on)
 
@@ -398,7 +393,7 @@ class ChainStepper(Stepper):
         seen: list[Any] = []
         for layers in (x for x in (state.now, state.average) if x is not None):
             W, a = (self.lanes.unfold(x)[:, None] for x in layers)
-            seen += [*map(np.asarray, self.params.overlaps(W)), a, None]
+            seen += [*map(np.asarray, overlaps(W, self.params.L, self.params.scale)), a, None]
         snapshot = Snapshot(*seen)
         if self.layout is None:
             return snapshot

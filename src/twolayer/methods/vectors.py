@@ -27,7 +27,7 @@ from twolayer.equations.averages import Engine
 from twolayer.equations.block_coordinates import BlockLayout
 from twolayer.equations.increment_kernel import Push, Sample, kernel_of
 from twolayer.equations.optimiser_step import Coefficients, Layers, Memory, Products, descend, form_of, rates_now
-from twolayer.equations.orthogonal import embed, overlaps, scaled_overlaps
+from twolayer.equations.orthogonal import embed, overlaps
 from twolayer.equations.sample_source import INPUTS_AT_ONCE, Batch, SampleForm, draw, draw_again, inputs
 from twolayer.gaussian.nodes import target_frame
 from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, for_each_group, lane_axes
@@ -151,10 +151,7 @@ def advance_group(spec: SampleForm, params: VectorNumbers, keys: Real, carry: Tr
             jitter = random.normal(keys[-1], jnp.asarray(number).astype(jnp.uint32), index).reshape(W.shape)
         new, size = step(spec, params, carry[0], mean, products, jitter)
         W, a = new.memory.now
-        Q = W @ W.T if spec.quantity else None
-        M = W[:, : params.L.shape[1]] @ params.L.T
-        if params.scale is not None:
-            Q, M = scaled_overlaps(W, params.L, params.scale) if spec.quantity else (None, M)
+        Q, M = overlaps(W, params.L, params.scale)
         value = watched_value(spec.quantity, params.engine, Q, M, a, params.noise)
         return accept(carry[0], new, carry[1], size, value, params.watch, number, number < stop)
 
@@ -311,10 +308,8 @@ class VectorsStepper(Stepper):
         a = self.lanes.unfold(layers.a)[:, None]
         if self.layout is None and jax.default_backend() != "cpu":  # weights stay on the accelerator
             return *(self.lanes.unfold(x)[:, None] for x in seen(layers.W, self.L)), a, risk
-        W = self.lanes.unfold(layers.W)[:, None]
-        if self.layout is None:
-            return *map(np.asarray, overlaps(W, self.L)), a, risk
-        return *scaled_overlaps(W, self.L, self.layout.scale), a, risk
+        W, scale = self.lanes.unfold(layers.W)[:, None], None if self.layout is None else self.layout.scale
+        return *map(np.asarray, overlaps(W, self.L, scale)), a, risk
 
     def left(self, state: VectorState) -> Memory:
         """What the optimiser carries: on a fixed set the overlaps do not say how weights lie to the samples."""
