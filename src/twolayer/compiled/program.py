@@ -167,7 +167,8 @@ def _write(layout: MemoryLayout) -> ir.Module:
     size = shape.p * layout.columns
     held = Registers(code, state, range(size if shape.blocks else 0, layout.state))  # rows in blocks stay in memory
     table = [given[5 + i * (DEGREE + 2) : 5 + (i + 1) * (DEGREE + 2)] for i in range(shape.rows)]
-    step_numbers = UnrolledNumbers(given[0], given[1], given[2], table)
+    rate, keep, root, level, sign = given[:5]
+    step_numbers = UnrolledNumbers(rate, keep, root, table)
     rows_in_memory = TwoPlaces(code, shape, state, scratch) if shape.blocks else None
     block, (many, few) = layout.block, layout.counts
     beyond = builder.gep(buffer, [ir.Constant(LONG, layout.room(many))], source_etype=DOUBLE)
@@ -205,7 +206,7 @@ def _write(layout: MemoryLayout) -> ir.Module:
                 for i, (before, after) in enumerate(zip(a + lengths, layer + factors, strict=True)):
                     held.put(size + i, code.where(moves, after, before))
                 if shape.quantity is not None:
-                    held.watch(shape.quantity, step.overlaps(factors), *given[3:5], moves, number)
+                    held.watch(shape.quantity, step.overlaps(factors), level, sign, moves, number)
                 step.restore(running & ~fine)
                 rows_in_memory.swap()
                 return
@@ -227,7 +228,7 @@ def _write(layout: MemoryLayout) -> ir.Module:
                     [sum((w * c for w, c in zip(row, l, strict=False)), code.constant(0.0)) for l in shape.frame]
                     for row in new.W
                 ]
-                held.watch(shape.quantity, M, *given[3:5], moves, number)
+                held.watch(shape.quantity, M, level, sign, moves, number)
 
         code.loop(builder.select(whole, left, ir.Constant(LONG, block)), one_step)
 
