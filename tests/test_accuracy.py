@@ -54,8 +54,8 @@ def test_averages_are_as_fine_as_the_worst_start_needs() -> None:
 def test_the_integrator_does_not_chase_the_noise_of_sampled_averages() -> None:
     """At few points a tolerance below their noise costs several times the steps, and changes nothing."""
     usual, chasing = followed(tl.ODE(log2_points=10)), followed(tl.ODE(log2_points=10, rtol=1e-6))
-    assert usual.windows.pace.evaluations < 0.4 * chasing.windows.pace.evaluations
-    assert float(usual.windows.pace.control.rtol) == tl.ODE().accuracy / 5
+    assert usual.pace.evaluations < 0.4 * chasing.pace.evaluations
+    assert float(usual.pace.control.rtol) == tl.ODE().accuracy / 5
     error = usual.notes()["engine_error"]
     assert error == pytest.approx(chasing.notes()["engine_error"], rel=0.2)
 

@@ -471,7 +471,7 @@ def mean_step(problem: Problem, algorithm: SGD, dim: int | None = None, at: Over
         n_b = algorithm.batch_at(dim)
         weights = Weights(dim / n_b, 1 / n_b, True, problem.noise)
         terms = Terms(finite=True, ratio=form.normalises and not form.carries)
-        nodes = StepNodes.build(problem, algorithm, *target_frame(problem.P))
+        nodes = StepNodes.of(problem, algorithm)
     rates = as_data(coefficients_of(algorithm, problem.divisor, dim))
     engine = _engine(problem, algorithm.drive, at)
     return Mean(MeanStep(engine, rates, weights, problem.P, form, terms, nodes, None), problem.a())

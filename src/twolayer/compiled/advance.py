@@ -71,17 +71,10 @@ class CompiledStepper(WrittenStepper):
 
 
 class LaneGroup:
-    """Seeds of one shape with their numbers and random streams.
+    """Seeds of one shape with their numbers and random streams, and what all of them share.
 
-    Parameters
-    ----------
-    shape : Shape
-    numbers : array (seeds or 1, Layout.numbers)
-        One row where all seeds share it.
-    keys : array of uint32 (seeds, 4)
-        Of the samples and of what they have outside the known directions.
-    shared : array
-        What all seeds share.
+    ``keys`` (seeds, 4) are those of the samples and of what they have outside the known directions; ``numbers`` have
+    one row where all seeds share it.
     """
 
     def __init__(self, shape: Shape, numbers: np.ndarray, keys: np.ndarray, shared: np.ndarray) -> None:

@@ -151,10 +151,6 @@ def sine_and_cosine(code: Code, x: Vector) -> tuple[Vector, Vector]:
     )
 
 
-def _sin(code: Code, x: Vector) -> tuple[Vector, Vector]:
-    return sine_and_cosine(code, x)
-
-
 def _cos(code: Code, x: Vector) -> tuple[Vector, Vector]:
     sine, cosine = sine_and_cosine(code, x)
     return cosine, -sine
@@ -196,7 +192,7 @@ FUNCTIONS: dict[str, Callable[[Code, Vector], tuple[Vector, Vector]]] = {
     "abs": _abs,
     "exp": _exp,
     "log": _log,
-    "sin": _sin,
+    "sin": sine_and_cosine,
     "cos": _cos,
     "sigmoid": sigmoid,
     "softplus": softplus,

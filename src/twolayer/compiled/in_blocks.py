@@ -67,7 +67,7 @@ class TwoPlaces:
     def __init__(self, code: Code, shape: Shape, state: ir.Value, scratch: ir.Value) -> None:
         self.code, self.shape, self.state = code, shape, state
         both = (state, place_of(code, shape, scratch, 3))
-        self._now, self._next = (code.pointer(x) for x in both)
+        self._now, self._next = (code.kept(x, ir.PointerType()) for x in both)
 
     @property
     def rows(self) -> tuple[MemoryRows, MemoryRows]:
@@ -105,34 +105,18 @@ def shared_of(shape: Shape) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class BlockStep:
-    """A step under construction.
-
-    Attributes
-    ----------
-    code : Code
-    shape : Shape
-    W, fresh : MemoryRows
-        The old rows in memory, and room for the new ones.
-    lengths : list
-        Factors of the old rows.
-    running : Vector
-        Lanes that take the step.
-    shared, scratch : pointers
-        `shared_of` and `scratch_of`, one after the other.
-    draw, outside : callables
-        Normals of a sample, and of the factors T.
-    """
+    """A step under construction."""
 
     code: Code
     shape: Shape
-    W: MemoryRows
-    fresh: MemoryRows
-    lengths: Row
-    running: Vector
-    shared: ir.Value
-    scratch: ir.Value
-    draw: Draw
-    outside: Callable[[Index], Vector]
+    W: MemoryRows  # the old rows in memory
+    fresh: MemoryRows  # room for the new ones
+    lengths: Row  # factors of the old rows
+    running: Vector  # lanes that take the step
+    shared: ir.Value  # the numbers of `shared_of`, one after the other
+    scratch: ir.Value  # and those of `scratch_of`
+    draw: Draw  # normals of a sample
+    outside: Callable[[Index], Vector]  # and of the factors T
 
     @property
     def blocks(self) -> BlockShape:

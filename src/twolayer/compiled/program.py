@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -166,23 +165,16 @@ def _write(layout: MemoryLayout) -> ir.Module:
     words = [code.load(keys, i, WORD) for i in range(4)]
     first, last = code.load(span, 0, LONG), code.load(span, 1, LONG)
     size = shape.p * layout.columns
-    held = range(size if shape.blocks else 0, layout.state)  # rows in blocks stay in memory
-    places = {i: code.variable(code.load(state, i, DOUBLE)) for i in held}
+    held = Registers(code, state, range(size if shape.blocks else 0, layout.state))  # rows in blocks stay in memory
     table = [given[5 + i * (DEGREE + 2) : 5 + (i + 1) * (DEGREE + 2)] for i in range(shape.rows)]
-    step_numbers = UnrolledNumbers(given[0], given[1], given[2], table)
+    rate, keep, root, level, sign = given[:5]
+    step_numbers = UnrolledNumbers(rate, keep, root, table)
     rows_in_memory = TwoPlaces(code, shape, state, scratch) if shape.blocks else None
-    codes = layout.state - 3
     block, (many, few) = layout.block, layout.counts
     beyond = builder.gep(buffer, [ir.Constant(LONG, layout.room(many))], source_etype=DOUBLE)
 
     def index(i: Index) -> ir.Value:
         return ir.Constant(LONG, i) if isinstance(i, int) else i
-
-    def value(i: int) -> Vector:
-        return Vector(code, builder.load(places[i], typ=code.type(DOUBLE)), DOUBLE)
-
-    def put(i: int, x: Vector) -> None:
-        builder.store(x.value, places[i])
 
     def one_block(b: Index) -> None:
         done = builder.mul(b, ir.Constant(LONG, block))
@@ -204,22 +196,22 @@ def _write(layout: MemoryLayout) -> ir.Module:
                 return code.load(beyond, builder.add(above, index(i)), DOUBLE)
 
             number = first + code.splat(builder.add(done, s), LONG)
-            running = (number < last) & value(codes).equals(0.0)
+            running = (number < last) & held.get(held.codes).equals(0.0)
             if rows_in_memory is not None:
-                a, lengths = ([value(size + i * shape.p + j) for j in range(shape.p)] for i in range(2))
+                a, lengths = ([held.get(size + i * shape.p + j) for j in range(shape.p)] for i in range(2))
                 numbers_and_normals = (shared, scratch, field, outside)
                 step = BlockStep(code, shape, *rows_in_memory.rows, lengths, running, *numbers_and_normals)
                 factors, layer, fine = step.taken(a, step_numbers)
-                moves = settle(code, layout, fine, running, number, value, put)
+                moves = held.settle(fine, running, number)
                 for i, (before, after) in enumerate(zip(a + lengths, layer + factors, strict=True)):
-                    put(size + i, code.where(moves, after, before))
+                    held.put(size + i, code.where(moves, after, before))
                 if shape.quantity is not None:
-                    watch(code, layout, step.overlaps(factors), moves, number, given, value, put)
+                    held.watch(shape.quantity, step.overlaps(factors), level, sign, moves, number)
                 step.restore(running & ~fine)
                 rows_in_memory.swap()
                 return
-            rows = [[value(j * layout.columns + i) for i in range(layout.columns)] for j in range(shape.p)]
-            old = UnrolledState(rows, [value(shape.p * layout.columns + j) for j in range(shape.p)])
+            rows = [[held.get(j * layout.columns + i) for i in range(layout.columns)] for j in range(shape.p)]
+            old = UnrolledState(rows, [held.get(shape.p * layout.columns + j) for j in range(shape.p)])
             few_at_once = shape.batch <= shape.p
             totals = (
                 few_samples(code, shape, old, step_numbers, field)
@@ -227,16 +219,16 @@ def _write(layout: MemoryLayout) -> ir.Module:
                 else many_samples(code, shape, old, step_numbers, field, scratch)
             )
             new, fine = new_state(code, shape, old, step_numbers, totals, outside)
-            moves = settle(code, layout, fine, running, number, value, put)
+            moves = held.settle(fine, running, number)
             flat_old, flat_new = ([x for row in (*W, a) for x in row] for W, a in (old, new))
             for i, (before, after) in enumerate(zip(flat_old, flat_new, strict=True)):
-                put(i, code.where(moves, after, before))
+                held.put(i, code.where(moves, after, before))
             if shape.quantity is not None:
                 M = [
                     [sum((w * c for w, c in zip(row, l, strict=False)), code.constant(0.0)) for l in shape.frame]
                     for row in new.W
                 ]
-                watch(code, layout, M, moves, number, given, value, put)
+                held.watch(shape.quantity, M, level, sign, moves, number)
 
         code.loop(builder.select(whole, left, ir.Constant(LONG, block)), one_step)
 
@@ -244,8 +236,8 @@ def _write(layout: MemoryLayout) -> ir.Module:
     code.loop(blocks, one_block)
     if rows_in_memory is not None:
         rows_in_memory.settle()
-    for i in held:
-        code.store(value(i), state, i)
+    for i in held.numbers:
+        code.store(held.get(i), state, i)
     builder.ret_void()
     builder.position_at_end(entry)
     builder.branch(function.basic_blocks[1])
@@ -284,47 +276,39 @@ def draw(
     code.loop(-(-layout.block * count // times), of_vector)
 
 
-def settle(
-    code: Code,
-    layout: MemoryLayout,
-    fine: Vector,
-    running: Vector,
-    number: Vector,
-    value: Callable[[int], Vector],
-    put: Callable[[int, Vector], None],
-) -> Vector:
-    """Where a seed runs and its new state is finite; mark what is lost.
+class Registers:
+    """Numbers of a state that the function holds; the last three are its bookkeeping (loops/stopping.py)."""
 
-    The rules of loops/stopping.py.
-    """
-    codes, stops = layout.state - 3, layout.state - 2
-    moves, lost = running & fine, running & ~fine
-    put(codes, code.where(lost, float(DIVERGED), value(codes)))
-    put(stops, code.where(lost, code.cast(number, DOUBLE) + 1.0, value(stops)))
-    return moves
+    def __init__(self, code: Code, state: ir.Value, numbers: range) -> None:
+        self.code, self.numbers = code, numbers
+        self._places = {i: code.variable(code.load(state, i, DOUBLE)) for i in numbers}
+        self.codes, self.stops, self.seen = numbers[-3:]
 
+    def get(self, i: int) -> Vector:
+        """Number i."""
+        return Vector(self.code, self.code.builder.load(self._places[i], typ=self.code.type(DOUBLE)), DOUBLE)
 
-def watch(
-    code: Code,
-    layout: MemoryLayout,
-    M: Matrix,
-    moves: Vector,
-    number: Vector,
-    given: list[Vector],
-    value: Callable[[int], Vector],
-    put: Callable[[int, Vector], None],
-) -> None:
-    """Mark where the quantity has passed its threshold."""
-    codes, stops, seen = layout.state - 3, layout.state - 2, layout.state - 1
-    level, sign, before = given[3], given[4], value(seen)
-    watched = M[0][0]
-    if layout.shape.quantity == "overlap":
-        watched = code.sqrt(sum((m * m for row in M for m in row), code.constant(0.0)))
-    passed = moves & (sign * (watched - level) <= 0.0)
-    gap = before - watched
-    still = gap.equals(0.0)
-    part = code.where(still, 1.0, (before - level) / code.where(still, 1.0, gap))
-    part = code.where(part > 0.0, code.where(part < 1.0, part, 1.0), 0.0)
-    put(codes, code.where(passed, float(REACHED), value(codes)))
-    put(stops, code.where(passed, code.cast(number, DOUBLE) + part, value(stops)))
-    put(seen, code.where(moves, watched, before))
+    def put(self, i: int, x: Vector) -> None:
+        """Set number i."""
+        self.code.builder.store(x.value, self._places[i])
+
+    def settle(self, fine: Vector, running: Vector, number: Vector) -> Vector:
+        """Where a seed runs and its new state is finite; mark what is lost."""
+        code, lost = self.code, running & ~fine
+        self.put(self.codes, code.where(lost, float(DIVERGED), self.get(self.codes)))
+        self.put(self.stops, code.where(lost, code.cast(number, DOUBLE) + 1.0, self.get(self.stops)))
+        return running & fine
+
+    def watch(self, quantity: str, M: Matrix, level: Vector, sign: Vector, moves: Vector, number: Vector) -> None:
+        """Mark where the quantity has passed its threshold."""
+        code, before, watched = self.code, self.get(self.seen), M[0][0]
+        if quantity == "overlap":
+            watched = code.sqrt(sum((m * m for row in M for m in row), code.constant(0.0)))
+        passed = moves & (sign * (watched - level) <= 0.0)
+        gap = before - watched
+        still = gap.equals(0.0)
+        part = code.where(still, 1.0, (before - level) / code.where(still, 1.0, gap))
+        part = code.where(part > 0.0, code.where(part < 1.0, part, 1.0), 0.0)
+        self.put(self.codes, code.where(passed, float(REACHED), self.get(self.codes)))
+        self.put(self.stops, code.where(passed, code.cast(number, DOUBLE) + part, self.get(self.stops)))
+        self.put(self.seen, code.where(moves, watched, before))

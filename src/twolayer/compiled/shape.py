@@ -66,19 +66,13 @@ Matrix = list[Row]
 class BlockShape:
     """What inputs with blocks add to the shape of a step.
 
-    Attributes
-    ----------
-    columns : int
-        Coordinates beside the target's: those of blocks held whole, then p of every other one.
-    plain : tuple of (int, int, int)
-        Of each block whose T is a plain matrix of normals: its first normal, its width in normals, and its columns.
-    triangular : int
-        How many blocks follow whose T is a triangle.
+    ``plain`` are blocks whose T is a plain matrix of normals: of each its first normal, its width in normals, and its
+    columns.
     """
 
-    columns: int
+    columns: int  # coordinates beside the target's: those of blocks held whole, then p of every other one
     plain: tuple[tuple[int, int, int], ...]
-    triangular: int
+    triangular: int  # how many blocks follow whose T is a triangle
 
     @property
     def count(self) -> int:
@@ -88,39 +82,19 @@ class BlockShape:
 
 @dataclass(frozen=True)
 class Shape:
-    """What fixes the code of a step; hashable.
+    """What fixes the code of a step; hashable."""
 
-    Attributes
-    ----------
-    activation, target : Formula
-        σ of one number, and h of k numbers.
-    student : float
-        s in e = y − s·f.
-    form : Form
-        Geometry, and whether the second layer moves.
-    p, rank, batch : int
-        Rows of W, columns of A, and n_b. B has p columns, unless there are blocks.
-    frame : tuple
-        L_P, row by row; with blocks it is data.
-    noisy : bool
-        Whether labels have noise.
-    quantity : str, optional
-        What is watched: ``"overlap"`` or ``"alignment"``.
-    blocks : BlockShape, optional
-        Where inputs have any.
-    """
-
-    activation: Formula
-    target: Formula
-    student: float
-    form: Form
-    p: int
-    rank: int
-    batch: int
-    frame: tuple[tuple[float, ...], ...]
-    noisy: bool
-    quantity: str | None
-    blocks: BlockShape | None = None
+    activation: Formula  # σ of one number
+    target: Formula  # h of k numbers
+    student: float  # s in e = y − s·f
+    form: Form  # geometry, and whether the second layer moves
+    p: int  # rows of W, and columns of B unless there are blocks
+    rank: int  # columns of A
+    batch: int  # n_b
+    frame: tuple[tuple[float, ...], ...]  # L_P, row by row; with blocks it is data
+    noisy: bool  # whether labels have noise
+    quantity: str | None  # what is watched: "overlap" or "alignment"
+    blocks: BlockShape | None = None  # where inputs have any
 
     @property
     def columns(self) -> int:

@@ -16,7 +16,7 @@ from twolayer.compiled.formula import formula_of_activation, formula_of_target
 from twolayer.compiled.shape import BlockShape, Shape
 from twolayer.equations.block_coordinates import BlockLayout
 from twolayer.equations.optimiser_step import coefficients_of
-from twolayer.equations.orthogonal import Reduced, embed, overlaps, scaled_overlaps
+from twolayer.equations.orthogonal import Reduced, embed, overlaps
 from twolayer.gaussian.nodes import target_frame
 from twolayer.loops.stepwise import Lanes, Stepper
 from twolayer.numerics import random
@@ -54,24 +54,10 @@ def blocks_of(at: Reduced, layout: BlockLayout) -> BlockShape:
 class WrittenStepper(Stepper):
     """What a written-out step needs to know of all seeds, of one task or of several of the same compiled form.
 
-    Parameters
-    ----------
-    at : Reduced
-    lanes : Lanes
-        Groups of one lane.
-    dims : sequence of int
-    tables : sequence of arrays
-        Dimension, and table of the Gram factor, of each task.
-    layout : BlockLayout, optional
-        Where rows lie, where inputs have blocks; there is one task then.
-
-    Attributes
-    ----------
-    shape : Shape
-    numbers : array (seeds or 1, numbers of a lane)
-        η, κ, √Δ, threshold, its sign, and the table unless there are blocks; one row where all seeds share it.
-    shared : array
-        Numbers of blocks, which all seeds share (in_blocks.py).
+    Seeds stand in groups of one lane; ``dims`` and ``tables`` are the dimension and the table of the Gram factor of
+    each task. Where inputs have blocks there is one task, and a ``layout`` says where rows lie. ``numbers`` (seeds,
+    n) are η, κ, √Δ, threshold, its sign, and the table unless there are blocks, in one row where all seeds share them;
+    ``shared`` are those of blocks (in_blocks.py).
     """
 
     block = 64
@@ -111,9 +97,7 @@ class WrittenStepper(Stepper):
     def overlaps(self, rows: np.ndarray) -> tuple[Any, Any, np.ndarray]:
         """Q, M and a of rows of numbers."""
         W, a = self.opened(rows)
-        if self.layout is not None:
-            return *scaled_overlaps(W, self.L, self.layout.scale), a
-        return *overlaps(W, self.L), a
+        return *overlaps(W, self.L, None if self.layout is None else self.layout.scale), a
 
     def opened(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """W and a of rows of numbers."""

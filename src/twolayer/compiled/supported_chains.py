@@ -26,15 +26,7 @@ LONGEST = 4500  # p² (p + min(p, n_b)): code is unrolled, and longer code takes
 def unwritten(problem: Problem, algorithm: SGD, at: Reduced, held: bool, quantity: str | None) -> str | None:
     """Why the step of a chain is not written out, as the end of a sentence; None where it is.
 
-    Parameters
-    ----------
-    problem, algorithm
-    at : Reduced
-        The step in reduced coordinates.
-    held : bool
-        Whether every sample of a batch is drawn, and all at once.
-    quantity : str, optional
-        What is watched at every step.
+    ``held`` says whether every sample of a batch is drawn, and all at once; ``quantity`` what is watched at every step.
     """
     if formula_of_activation(problem.activation) is None or formula_of_target(problem.target) is None:
         return "activation or target is a function that only JAX knows, not a name or a formula"

@@ -113,16 +113,9 @@ Function = Callable[["Code", Vector], tuple[Vector, Vector]]
 
 
 class Code:
-    """A function of LLVM under construction, for a number of lanes side by side.
+    """A function of LLVM under construction, for a number of lanes side by side; one lane is a scalar.
 
-    Attributes
-    ----------
-    builder : ir.IRBuilder
-        Where instructions go.
-    lanes : int
-        1: scalars.
-    functions : mapping
-        Functions of the formula language by name, with their slopes (elementary.py).
+    ``functions`` are those of the formula language by name, with their slopes (elementary.py).
     """
 
     def __init__(self, builder: ir.IRBuilder, lanes: int, functions: Mapping[str, Function]) -> None:
@@ -282,16 +275,13 @@ class Code:
 
     def variable(self, x: Vector) -> ir.Value:
         """A place in the function that holds a vector from now on."""
-        with self.builder.goto_entry_block():
-            place = self.builder.alloca(self.type(x.kind))
-        self.builder.store(x.value, place)
-        return place
+        return self.kept(x.value, self.type(x.kind))
 
-    def pointer(self, address: ir.Value) -> ir.Value:
-        """A place in the function that holds an address from now on."""
+    def kept(self, value: ir.Value, type_: ir.Type) -> ir.Value:
+        """A place in the function that holds a value, or an address, from now on."""
         with self.builder.goto_entry_block():
-            place = self.builder.alloca(ir.PointerType())
-        self.builder.store(address, place)
+            place = self.builder.alloca(type_)
+        self.builder.store(value, place)
         return place
 
     def loop(self, count: Index, body: Callable[[ir.Value], None], first: int = 0) -> None:

@@ -24,37 +24,19 @@ __all__ = ["BlockLayout"]
 
 @lru_cache(maxsize=4096)
 def frame_of(P: bytes, k: int) -> np.ndarray:
-    """L with P = L Lᵀ, from the numbers of P; many blocks have the same.
-
-    Examples
-    --------
-    >>> frame_of(np.array([[4.0]]).tobytes(), 1).tolist()
-    [[2.0]]
-    """
+    """L with P = L Lᵀ, from the numbers of P; many blocks have the same."""
     return factor_of(np.frombuffer(P).reshape(k, k))[0]
 
 
 @dataclass(frozen=True, eq=False)
 class BlockLayout:
-    """Coordinates of rows in blocks, in the order in which they are held.
+    """Coordinates of rows in blocks, in the order in which they are held."""
 
-    Attributes
-    ----------
-    variances, sizes : tuple
-        s_i and d_i.
-    frames : list of arrays (k, k_i)
-        L⁽ⁱ⁾.
-    own : tuple of int
-        Coordinates of each block beside the target's.
-    order : tuple of int
-        Blocks in the order in which these are held.
-    """
-
-    variances: tuple[float, ...]
-    sizes: tuple[int, ...]
-    frames: list[np.ndarray]
-    own: tuple[int, ...]
-    order: tuple[int, ...]
+    variances: tuple[float, ...]  # s_i
+    sizes: tuple[int, ...]  # d_i
+    frames: list[np.ndarray]  # L⁽ⁱ⁾ (k, k_i)
+    own: tuple[int, ...]  # coordinates of each block beside the target's
+    order: tuple[int, ...]  # blocks in the order in which these are held
 
     @classmethod
     def of(cls, inputs: Inputs, P: np.ndarray, dim: int, most: int | None = None) -> BlockLayout:

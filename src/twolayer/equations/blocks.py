@@ -17,12 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.averages import Averages, Gradient
-from twolayer.equations.optimiser_step import Form, Limit
+from twolayer.equations.optimiser_step import Form, Limit, tangent_part
 from twolayer.equations.state import Overlap
 from twolayer.numerics.types import Number, Numbers, Real
 from twolayer.task.inputs import Inputs
 
-__all__ = ["Blocks", "block_motion", "blocks_of", "field_overlaps", "pulls", "rows_kept"]
+__all__ = ["Blocks", "block_motion", "blocks_of", "field_overlaps", "pulls"]
 
 
 class Blocks(NamedTuple):
@@ -50,13 +50,7 @@ def blocks_of(inputs: Inputs, P: Number, dim: int | None = None) -> Blocks:
 
 
 def field_overlaps(variance: Real, x: Real) -> Real:
-    """Σ_i s_i x⁽ⁱ⁾ of arrays (…, b, m, n).
-
-    Examples
-    --------
-    >>> field_overlaps(np.array([2.0, 1.0]), np.ones((2, 1, 1))).tolist()
-    [[3.0]]
-    """
+    """Σ_i s_i x⁽ⁱ⁾ of arrays (…, b, m, n)."""
     return (variance[:, None, None] * x).sum(-3)
 
 
@@ -65,12 +59,6 @@ def pulls(blocks: Blocks, y: Overlap, gradient: Gradient) -> tuple[Numbers, Numb
     s = blocks.variance[:, None, None]
     star = s * (gradient.own @ y.M + gradient.star @ blocks.P)
     return star, s * (gradient.own @ y.Q + gradient.star @ y.M.swapaxes(-1, -2))
-
-
-def rows_kept(Q: Real, M: Number, dQ: Real, dM: Number) -> tuple[Numbers, Numbers]:
-    """What is left of changes of Q and M in blocks when the rows keep their norms over all blocks."""
-    own = jnp.diagonal(dQ.sum(0)) / (2 * jnp.diagonal(Q.sum(0)))
-    return dQ - Q * (own[:, None] + own[None, :]), dM - M * own[:, None]
 
 
 def block_motion(
@@ -88,5 +76,5 @@ def block_motion(
         dQ = dQ + limit.jitter * blocks.share[:, None, None] * jnp.eye(Q.shape[-1])
     da = limit.second * average.second if form.trained else jnp.zeros_like(y.a)
     if form.normalises:
-        dQ, dM = rows_kept(Q, y.M, dQ, dM)
+        dQ, dM = tangent_part(Q, y.M, dQ, dM)
     return Overlap(dQ, dM, da)

@@ -82,6 +82,11 @@ class Kernel:
         """What is made of g."""
         return self.loss.rule if isinstance(self.loss, RuledLoss) else None
 
+    @property
+    def draws(self) -> bool:
+        """Whether that takes random numbers of its own."""
+        return self.rule is not None and self.rule.draws
+
     def _ruled(self, sample: Sample, a: Real, g: Real, e: Real) -> Real:
         """ĝ of every sample in the batch."""
         loss, label = self.loss, self.label(sample.target, sample.noise)

@@ -33,10 +33,10 @@ __all__ = ["BlockMeanStep", "whitened"]
 CUT = 1e-7  # directions of Ω below this fraction of the largest are rounding
 
 
-def whitened(blocks: Blocks, y: Overlap, rows: Numbers, L: Numbers) -> tuple[Numbers, Numbers]:
-    """Λ⁺ (n, p + k), where fields are Λ ξ, and Ω⁽ⁱ⁾ (b, p + k, p + k); ``rows`` are (A, B) of the fields."""
-    beside = jnp.zeros((len(L), rows.shape[1] - L.shape[1]))
-    inverse = jnp.linalg.pinv(jnp.concatenate([rows, jnp.concatenate([L, beside], axis=1)]), rtol=CUT)
+def whitened(blocks: Blocks, y: Overlap, rows: tuple[Numbers, Numbers], L: Numbers) -> tuple[Numbers, Numbers]:
+    """Λ⁺ (n, p + k), where fields are Λ ξ, and Ω⁽ⁱ⁾ (b, p + k, p + k); ``rows`` are A and B of the fields."""
+    beside = jnp.zeros((len(L), rows[1].shape[1]))
+    inverse = jnp.linalg.pinv(jnp.block([[*rows], [L, beside]]), rtol=CUT)
     top = jnp.concatenate([y.Q, y.M], axis=2)
     return inverse, jnp.concatenate([top, jnp.concatenate([y.M.swapaxes(1, 2), blocks.P], axis=2)], axis=1)
 

@@ -64,6 +64,7 @@ __all__ = [
     "ruled",
     "second_layer",
     "tangent",
+    "tangent_part",
 ]
 
 Rows = Float[Array, "p n"]
@@ -144,13 +145,7 @@ class Coefficients(NamedTuple):
 
 
 def form_of(algorithm: SGD) -> Form:
-    """What an algorithm does besides its numbers.
-
-    Examples
-    --------
-    >>> form_of(SGD(lr="1/d", momentum=0.5)).carries
-    True
-    """
+    """What an algorithm does besides its numbers."""
     carries = traced(algorithm.momentum) or algorithm.momentum > 0
     average = algorithm.average if algorithm.average in (None, "uniform") else "weighted"
     # a layer that does not move stays as it is, whatever its geometry
@@ -480,12 +475,13 @@ def motion(form: Form, limit: Limit, y: Overlap, average: Averages, noisy: bool 
     return Overlap(dQ, dM, da)
 
 
-def tangent_part(Q: Gram, M: Cross, dQ: Gram, dM: Cross) -> tuple[Numbers, Numbers]:
-    """What is left of changes of Q and M when the rows keep their norms.
+def tangent_part(Q: Real, M: Number, dQ: Real, dM: Number) -> tuple[Numbers, Numbers]:
+    """What is left of changes of Q and M when the rows keep their norms, over all blocks where there are any.
 
     The norms are conserved whatever they are, not only where Q_jj = 1, so that rounding cannot drive them away.
     """
-    own = jnp.diagonal(dQ) / (2 * jnp.diagonal(Q))
+    change, norm = (jnp.diagonal(x if x.ndim == 2 else x.sum(0)) for x in (dQ, Q))
+    own = change / (2 * norm)
     return dQ - Q * (own[:, None] + own[None, :]), dM - M * own[:, None]
 
 

@@ -32,7 +32,7 @@ from twolayer.numerics.errors import InputError
 from twolayer.numerics.types import Number, Numbers, Real, Scalar, Tree
 from twolayer.numerics.wishart import GramFactor, GramFactors
 
-__all__ = ["Frame", "Reduced", "Sums", "batch_sums", "embed", "exact_step", "gram", "lq", "overlaps", "scaled_overlaps"]
+__all__ = ["Frame", "Reduced", "Sums", "batch_sums", "embed", "exact_step", "gram", "lq", "overlaps"]
 
 UNROLLED = (8, 32)  # LQ by unrolled reflections up to this many rows and columns, by LAPACK beyond
 
@@ -151,14 +151,14 @@ def gram(rows: Real) -> Numbers:
     return rows @ rows.swapaxes(-1, -2)
 
 
-def overlaps(rows: Real, L: Numbers) -> tuple[Numbers, Numbers]:
-    """Q and M of rows (A, B), with any leading axes."""
-    return gram(rows), rows[..., : L.shape[1]] @ L.T
+def overlaps(rows: Real, L: Numbers, scale: Real | None = None) -> tuple[Numbers, Numbers]:
+    """Q and M of the fields of rows (A, B), with any leading axes.
 
-
-def scaled_overlaps(W: Number, L: Numbers, scale: Real) -> tuple[Numbers, Numbers]:
-    """Q and M of the fields where coordinates of inputs have standard deviations ``scale``, with any leading axes."""
-    scaled = W * scale
+    Coordinates of inputs have the standard deviations ``scale``, or 1 where there are no blocks.
+    """
+    if scale is None:
+        return gram(rows), rows[..., : L.shape[1]] @ L.T
+    scaled = rows * scale
     return gram(scaled), (scaled * scale)[..., : L.shape[1]] @ L.T
 
 

@@ -24,13 +24,7 @@ class Overlap(NamedTuple):
 
 
 def size_of(p: int, k: int, trained: bool = False) -> int:
-    """F, the entries of a packed state.
-
-    Examples
-    --------
-    >>> size_of(p=2, k=1)
-    5
-    """
+    """F, the entries of a packed state."""
     return p * k + p * (p + 1) // 2 + p * trained
 
 

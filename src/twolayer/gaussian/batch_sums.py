@@ -32,13 +32,7 @@ __all__ = ["Nodes", "covariance_nodes", "gaussian_sums", "size_of_features", "ta
 
 
 def size_of_features(p: int, rank: int, columns: int) -> int:
-    """F: entries of g ξ*ᵀ, g ξ⊥ᵀ, the upper triangle of g gᵀ, and e σ(λ).
-
-    Examples
-    --------
-    >>> size_of_features(p=1, rank=1, columns=1)
-    4
-    """
+    """F: entries of g ξ*ᵀ, g ξ⊥ᵀ, the upper triangle of g gᵀ, and e σ(λ)."""
     return p * (rank + columns) + p * (p + 1) // 2 + p
 
 

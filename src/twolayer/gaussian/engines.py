@@ -11,7 +11,7 @@ An `Averager` is the host's handle: the engine chosen for a problem together wit
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import equinox as eqx
@@ -81,26 +81,13 @@ def _on_host(engine: Engine, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Aver
 
 @dataclass(frozen=True, eq=False)
 class Averager:
-    """The engine for a problem, with what is needed to estimate its error.
-
-    Attributes
-    ----------
-    engine : Engine
-    probe : pair of engines or None
-        What can be truncated in it, fine and coarse; None when nothing is. The sampled chi of the engine is not in it.
-    scrambled : callable
-        Engines with other scramblings of what is sampled; an empty list when nothing is.
-    sampled : bool
-        Whether anything is.
-    first_sampled : bool
-        Whether more than chi is.
-    """
+    """The engine for a problem, with what is needed to estimate its error."""
 
     engine: Engine
-    probe: tuple[Engine, Engine] | None
-    scrambled: Callable[[], list[Engine]]
-    sampled: bool
-    first_sampled: bool
+    probe: tuple[Engine, Engine] | None  # what can be truncated in it, fine and coarse, without a sampled chi
+    scrambled: Callable[[], list[Engine]]  # other scramblings of what is sampled; empty when nothing is
+    sampled: bool  # whether anything is
+    first_sampled: bool  # whether more than chi is
 
     @property
     def label(self) -> str:
@@ -197,12 +184,10 @@ class _Builder:
         )
         kinks = (target.kinks if quadrature else None) or ((),) * len(L)
         plain = bool(np.array_equal(L, np.eye(len(L))))
-        shape = (self.kernel, order if quadrature else 0, kinks, plain, self.noisy)
-        rule = FullRule(*shape, None, L, inverse)
+        rule = FullRule(self.kernel, order if quadrature else 0, kinks, plain, self.noisy, None, L, inverse)
         if quadrature:
             return rule
-        points = sobol_normals(dimension - rule.split, self.log2_points, scrambling)
-        return FullRule(*shape, points, L, inverse)
+        return replace(rule, normals=sobol_normals(dimension - rule.split, self.log2_points, scrambling))
 
     def _full(self, order: int, scrambling: int) -> tuple[Engine, bool]:
         rule = self._rule(order, scrambling)
@@ -249,17 +234,10 @@ def select(
     order: int = ORDER,
     log2_points: int = LOG2_POINTS,
 ) -> Averager:
-    """The engine for a problem and a loss.
+    """The engine for a problem and a loss, with ``order`` nodes per panel of quadrature rules.
 
-    Parameters
-    ----------
-    engine : str
-        ``"auto"``: closed forms where they exist, else quadrature, else Sobol points; ``"quadrature"`` and
-        ``"sobol"`` average over all fields at once.
-    order : int
-        Nodes per panel of quadrature rules.
-    log2_points : int
-        Sobol points, as a power of two.
+    ``engine`` is ``"auto"``: closed forms where they exist, else quadrature, else Sobol points; ``"quadrature"`` and
+    ``"sobol"`` average over all fields at once.
 
     Examples
     --------

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -74,11 +74,7 @@ class QuadraticEnsemble(Ensemble):
     own: bool = eqx.field(static=True)
     H: np.ndarray
     second: np.ndarray  # c_2, data of the compiled code: one for all dimensions
-
-    @property
-    def label(self) -> str:
-        """Which rule is used."""
-        return "closed form (quadratic)"
+    label: ClassVar[str] = "closed form (quadratic)"
 
     def __call__(self, cloud: Cloud) -> Velocity:
         """The rates of all particles."""

@@ -15,21 +15,17 @@ Any other task: nodes over all fields, exact for polynomials in few dimensions, 
 
 from __future__ import annotations
 
-import abc
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.increment_kernel import Kernel, kernel_of
-from twolayer.equations.state import pack
+from twolayer.equations.state import Overlap, pack
 from twolayer.gaussian.engines import select
-from twolayer.gaussian.nodes import target_frame
-from twolayer.gaussian.quadratic import QuadraticEngine
-from twolayer.gaussian.single_samples import covariance, covariance_nodes, rows_of, visit
-from twolayer.numerics.quadrature_rules import Nodes
+from twolayer.gaussian.quadratic import QuadraticEngine, residual_form
+from twolayer.gaussian.single_samples import SampleNodes, covariance
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
@@ -37,37 +33,18 @@ from twolayer.task.problem import Problem
 __all__ = ["Spread", "spread_of"]
 
 
-class Spread(eqx.Module):
-    """(Q, M, a, Δ, ρ) → Σ (F, F) of one sample of the plain algorithm."""
-
-    @abc.abstractmethod
-    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar, rho: Numbers) -> Numbers:
-        """Σ at one point."""
-
-    @property
-    @abc.abstractmethod
-    def label(self) -> str:
-        """Which rule is used."""
-
-
-class QuadraticSpread(Spread):
+class QuadraticSpread(eqx.Module):
     """Closed form for σ = s x² + c and a quadratic target. Cost O(F²) with F ≈ p²/2."""
 
     averages: QuadraticEngine
     trained: bool = eqx.field(static=True)
-
-    @property
-    def label(self) -> str:
-        """Which rule is used."""
-        return "closed form (quadratic)"
+    label: ClassVar[str] = "closed form (quadratic)"
 
     def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar, rho: Numbers) -> Numbers:
         """Σ at one point."""
         engine, (p, k) = self.averages, M.shape
         omega = jnp.block([[Q, M], [M.T, engine.P]])
-        B = jnp.zeros_like(omega).at[jnp.arange(p), jnp.arange(p)].set(-engine.student * engine.scale * a / p)
-        B = B.at[p:, p:].set(engine.H)
-        b0 = engine.h0 - engine.student * engine.shift * a.mean()
+        B, b0 = residual_form(engine.scale, engine.shift, engine.H, engine.h0, engine.student, a)
         G, V = _series(omega, B, b0, noise)
         # every entry of 𝒳 is (c1 e + c2 e²) u_x u_y + c0 e
         rows, columns = np.triu_indices(p)
@@ -116,28 +93,22 @@ def _fourth(n: int, G: list[Number], V: list[Real], x: np.ndarray, y: np.ndarray
     return total
 
 
-class NodeSpread(Spread):
+class NodeSpread(SampleNodes):
     """Nodes over all fields and the label noise. Cost O(nodes · F²)."""
 
-    kernel: Kernel = eqx.field(static=True)
-    nodes: Nodes
-    L: np.ndarray
-    inverse: np.ndarray
-    rule: str = eqx.field(static=True)
     trained: bool = eqx.field(static=True)
-
-    @property
-    def label(self) -> str:
-        """Which rule is used."""
-        return self.rule
 
     def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar, rho: Numbers) -> Numbers:
         """Σ at one point."""
-        at = visit(self.kernel, self.nodes, *rows_of(Q, M, self.inverse), self.L, a, noise)
+        at = self.visit(Overlap(Q, M, a), noise)
         mixed = at.g[:, :, None] * at.student[:, None, :]
         quadratic = mixed + mixed.swapaxes(1, 2) + rho * at.g[:, :, None] * at.g[:, None, :]
         X = pack(quadratic, at.g[:, :, None] * at.target[:, None, :], at.second, self.trained)
         return covariance(at.weights, X)
+
+
+Spread = QuadraticSpread | NodeSpread
+"""(Q, M, a, Δ, ρ) → Σ (F, F) of one sample of the plain algorithm."""
 
 
 def spread_of(problem: Problem, algorithm: SGD) -> Spread:
@@ -152,7 +123,4 @@ def spread_of(problem: Problem, algorithm: SGD) -> Spread:
     engine = select(problem, algorithm.drive).engine
     if isinstance(engine, QuadraticEngine):
         return QuadraticSpread(engine, trained)
-    kernel = kernel_of(problem, algorithm)
-    L, inverse = target_frame(problem.P)
-    nodes, rule = covariance_nodes(kernel, L.shape[1], problem.p, problem.noise > 0)
-    return NodeSpread(kernel, nodes, L, inverse, rule, trained)
+    return NodeSpread.build(problem, algorithm, trained=trained)

@@ -14,15 +14,12 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from twolayer.equations.blocks import Blocks, rows_kept
-from twolayer.equations.increment_kernel import Kernel, kernel_of
+from twolayer.equations.blocks import Blocks
 from twolayer.equations.mean_step_in_blocks import whitened
+from twolayer.equations.optimiser_step import tangent_part
 from twolayer.equations.state import Overlap, pack, size_of, unpack
-from twolayer.gaussian.nodes import target_frame
-from twolayer.gaussian.single_samples import covariance, covariance_nodes, rows_of, visit
-from twolayer.numerics.quadrature_rules import Nodes
+from twolayer.gaussian.single_samples import SampleNodes, covariance
 from twolayer.numerics.types import Number, Numbers, Real, Scalar
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
@@ -50,28 +47,22 @@ def tangent_in_blocks(y: Overlap, trained: bool) -> Numbers:
 
     def project(x: Numbers) -> Numbers:
         change = unpack_blocks(x, b, p, k, trained)
-        return pack_blocks(*rows_kept(y.Q, y.M, change.Q, change.M), change.a, trained)
+        return pack_blocks(*tangent_part(y.Q, y.M, change.Q, change.M), change.a, trained)
 
     return jax.vmap(project, out_axes=1)(jnp.eye(b * size_of(p, k) + p * trained))
 
 
-class BlockSpread(eqx.Module):
+class BlockSpread(SampleNodes):
     """Overlaps in blocks → Σ (F, F) of one sample. Cost O(nodes · F²)."""
 
-    kernel: Kernel = eqx.field(static=True)
-    nodes: Nodes
-    L: np.ndarray
-    inverse: np.ndarray
-    label: str = eqx.field(static=True)
     trained: bool = eqx.field(static=True)
 
     def __call__(self, blocks: Blocks, y: Overlap, noise: Scalar, rho: Numbers) -> Numbers:
         """Σ at one point."""
         b, p, k = y.M.shape
         fields = blocks.fields(y)
-        A, B = rows_of(fields.Q, fields.M, self.inverse)
-        at = visit(self.kernel, self.nodes, A, B, self.L, y.a, noise)
-        inverse, omega = whitened(blocks, y, jnp.concatenate([A, B], axis=1), self.L)
+        at = self.visit(fields, noise)
+        inverse, omega = whitened(blocks, y, self.rows(fields), self.L)
         s = blocks.variance[:, None, None]
         mean = s * (omega @ inverse.T)  # of u⁽ⁱ⁾ given ξ
         u = jnp.einsum("iax,nx->nia", mean, at.xi)
@@ -107,6 +98,4 @@ def block_spread_of(problem: Problem, algorithm: SGD) -> BlockSpread:
     >>> block_spread_of(Problem("He2(z1)", "He2"), SGD(lr="0.1/d")).label
     'exact'
     """
-    kernel, (L, inverse) = kernel_of(problem, algorithm), target_frame(problem.P)
-    nodes, rule = covariance_nodes(kernel, L.shape[1], problem.p, problem.noise > 0)
-    return BlockSpread(kernel, nodes, L, inverse, rule, algorithm.train_second_layer)
+    return BlockSpread.build(problem, algorithm, trained=algorithm.train_second_layer)

@@ -9,6 +9,8 @@ once, with panels that end where ℓ bends or f changes its sign.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -78,10 +80,9 @@ def _rule(problem: Problem, loss: Loss, labels: LabelNoise, count: int) -> FullR
         rule = FullRule(kernel, ORDER, kinks, plain, noisy, None, L, inverse)
         if rule.work(problem.p) * count <= BUDGET:
             return rule
+    rule = FullRule(kernel, 0, ((),) * len(L), plain, noisy, None, L, inverse)
     for log2 in LINES:
-        rule = FullRule(kernel, 0, ((),) * len(L), plain, noisy, None, L, inverse)
-        points = sobol_normals(dimension - rule.split, log2)
-        rule = FullRule(kernel, 0, ((),) * len(L), plain, noisy, points, L, inverse)
+        rule = replace(rule, normals=sobol_normals(dimension - rule.split, log2))
         if rule.work(problem.p) * count <= BUDGET:
             break
     return rule

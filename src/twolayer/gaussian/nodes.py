@@ -110,10 +110,7 @@ def target_nodes(
 ) -> NodeRule:
     """The best rule for a target: exact, converged quadrature, or 2**log2_points Sobol points.
 
-    Parameters
-    ----------
-    student_degree : int or None
-        Degree of a polynomial activation; None for any other.
+    ``student_degree`` is that of a polynomial activation, None for any other.
     """
     L, _ = target_frame(P)
     rule = None

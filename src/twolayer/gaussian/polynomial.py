@@ -200,21 +200,10 @@ def _powers(C: Numbers, highest: int) -> Numbers:
 
 
 def four_point(C: Numbers, slope: Numbers, value: Numbers, weights: Numbers, p: int) -> Numbers:
-    """Σ_{q,s} w_q w_s E[f'_j f'_l f_q f_s], j, l < p, exact.
+    """Σ_{q,s} w_q w_s E[f'_j f'_l f_q f_s], j, l < p, exact, for fields with covariance C (n, n), students first.
 
-    Parameters
-    ----------
-    C : array (n, n)
-        Covariance of all fields, students first.
-    slope : array (D', n)
-        Derivative means of f' at each field; the length D' bounds the order.
-    value : array (D, n)
-        Derivative means of f at each field.
-    weights : array (n,)
-
-    Notes
-    -----
-    Cost O(graphs · p² n²); the number of graphs is 15, 112, 460, 1 354 for degree 2, 3, 4, 5.
+    ``slope`` (D', n) and ``value`` (D, n) are derivative means of f' and f at each field; their lengths bound the
+    orders. Cost O(graphs · p² n²); the number of graphs is 15, 112, 460, 1 354 for degree 2, 3, 4, 5.
     """
     d1, d0 = slope.shape[0] - 1, value.shape[0] - 1
     multiplicity, weight = graphs((d1, d1, d0, d0))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import abc
 import math
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -118,11 +119,7 @@ class ReluDescent(Descent):
     divisor: float = eqx.field(static=True)
     ridges: np.ndarray
     c: np.ndarray
-
-    @property
-    def label(self) -> str:
-        """Which rules are used."""
-        return "closed form (relu)"
+    label: ClassVar[str] = "closed form (relu)"
 
     def _fields(self, rows: Real, a: Layer, student: float) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         """Rows of all fields, their weights, norms and directions."""

@@ -8,7 +8,7 @@ E[e λ_j z] = t1 w_j + 2 Σ_q (ΩB)_jq u_q        with the rows u = (w, w*)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -137,11 +137,7 @@ class QuadraticEngine(Engine):
     h0: float = eqx.field(static=True)
     H: np.ndarray
     P: np.ndarray
-
-    @property
-    def label(self) -> str:
-        """Which rules are used."""
-        return "closed form (quadratic)"
+    label: ClassVar[str] = "closed form (quadratic)"
 
     def work(self, p: int) -> float:
         """Terms of one evaluation."""

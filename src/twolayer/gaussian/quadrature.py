@@ -162,22 +162,11 @@ def _extend(at: Partial, x: Real, w: Number, column: Real) -> Partial:
 def nested_rule(
     L: Real, kinks: Sequence[Sequence[float]], order: int, structure: np.ndarray, level: Level | None = None
 ) -> Partial:
-    """Points ξ (N, n), weights (N,) and fields L ξ (N, fields) for averages over fields that bend at their kinks.
+    """Points ξ (N, n), weights (N,) and fields L ξ (N, fields) for averages over fields that bend at their ``kinks``.
 
-    Parameters
-    ----------
-    L : array (fields, n)
-    kinks : sequence of sequences
-        One list for each field.
-    order : int
-        Nodes per panel.
-    structure : bool array (fields, n)
-        Which entries of L can differ from zero; the fewer, the fewer panels.
-    level : callable, optional
-        Fields → values that vanish where the integrand bends otherwise; the last variable splits there.
+    ``structure`` (fields, n) says which entries of L can differ from zero; the fewer, the fewer panels. The last
+    variable also splits where a ``level`` vanishes.
 
-    Notes
-    -----
     N = Π_i (b_i + 3)·order; b_i counts one break for each kink of a field that ends with ξ_i, three for each kink
     of a field that goes on, and one if there are none. With a level of c values every panel of the last variable is
     cut into c + 1.

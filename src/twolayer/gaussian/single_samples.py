@@ -9,17 +9,22 @@ smooth, Sobol points otherwise. Covariances of increments and sums over large ba
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
+import equinox as eqx
 import numpy as np
 
-from twolayer.equations.increment_kernel import Kernel, Sample
+from twolayer.equations.increment_kernel import Kernel, Sample, kernel_of
+from twolayer.equations.state import Overlap
+from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.quadrature import nested_rule
 from twolayer.numerics.quadrature_rules import Nodes, hermite_rule, sobol_normals
 from twolayer.numerics.special import symmetric_root
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar
+from twolayer.task.algorithm import SGD
+from twolayer.task.problem import Problem
 
-__all__ = ["LOG2_POINTS", "Visited", "covariance", "covariance_nodes", "rows_of", "visit"]
+__all__ = ["LOG2_POINTS", "SampleNodes", "Visited", "covariance", "covariance_nodes", "rows_of", "visit"]
 
 MAX_NODES = 30_000
 LOG2_POINTS = 13
@@ -80,3 +85,28 @@ def covariance_nodes(kernel: Kernel, rank: int, columns: int, noisy: bool) -> tu
         return Nodes(xi, np.repeat(weights, len(w)) * np.tile(w, len(weights))), "quadrature"
     xi = sobol_normals(fields + 1, LOG2_POINTS)
     return Nodes(np.asarray(xi), np.full(len(xi), 1 / len(xi))), f"2^{LOG2_POINTS} Sobol points"
+
+
+class SampleNodes(eqx.Module):
+    """Nodes over (ξ*, ξ⊥, ξ) for single samples of a task, and the frame of its target."""
+
+    kernel: Kernel = eqx.field(static=True)
+    nodes: Nodes
+    L: np.ndarray
+    inverse: np.ndarray
+    label: str = eqx.field(static=True)
+
+    @classmethod
+    def build(cls, problem: Problem, algorithm: SGD, **more: bool) -> Self:
+        """Nodes that fit the problem, with ``more`` that a subclass has to know."""
+        kernel, (L, inverse) = kernel_of(problem, algorithm), target_frame(problem.P)
+        nodes, label = covariance_nodes(kernel, L.shape[1], problem.p, problem.noise > 0)
+        return cls(kernel, nodes, L, inverse, label, **more)
+
+    def rows(self, y: Overlap) -> tuple[Numbers, Numbers]:
+        """The rows A (p, r) and B (p, p) of the student whose fields these are."""
+        return rows_of(y.Q, y.M, self.inverse)
+
+    def visit(self, y: Overlap, noise: Scalar) -> Visited:
+        """Fields and gradients at the nodes."""
+        return visit(self.kernel, self.nodes, *self.rows(y), self.L, y.a, noise)

@@ -16,12 +16,10 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.increment_kernel import Kernel, kernel_of
 from twolayer.equations.optimiser_step import form_of
 from twolayer.equations.state import Overlap, pack
-from twolayer.gaussian.single_samples import Visited, covariance, covariance_nodes, rows_of, visit
-from twolayer.numerics.quadrature_rules import Nodes
-from twolayer.numerics.types import Cross, Gram, Number, Numbers, Real, Scalar
+from twolayer.gaussian.single_samples import SampleNodes, Visited, covariance
+from twolayer.numerics.types import Cross, Gram, Number, Numbers, Real
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
 
@@ -36,30 +34,15 @@ class OwnCovariance(NamedTuple):
     norms: Real
 
 
-class StepNodes(eqx.Module):
-    """Nodes over (ξ*, ξ⊥, ξ) and the frame of the target."""
+class StepNodes(SampleNodes):
+    """The nodes of a task, and what a step makes of their samples."""
 
-    kernel: Kernel = eqx.field(static=True)
     tangent: bool = eqx.field(static=True)  # whether gradients lose their component along their own row
-    nodes: Nodes
-    L: np.ndarray
-    inverse: np.ndarray
-    label: str = eqx.field(static=True)
 
     @classmethod
-    def build(cls, problem: Problem, algorithm: SGD, L: np.ndarray, inverse: np.ndarray) -> StepNodes:
-        """Nodes that fit the problem: exact for polynomials in few dimensions, quadrature, or Sobol points."""
-        kernel = kernel_of(problem, algorithm)
-        nodes, label = covariance_nodes(kernel, L.shape[1], problem.p, problem.noise > 0)
-        return cls(kernel, form_of(algorithm).tangent, nodes, L, inverse, label)
-
-    def visit(self, y: Overlap, noise: Scalar) -> Visited:
-        """Fields and gradients at the nodes."""
-        return visit(self.kernel, self.nodes, *rows_of(y.Q, y.M, self.inverse), self.L, y.a, noise)
-
-    def rows(self, y: Overlap) -> Numbers:
-        """The rows (A, B) of the student whose fields these are, (p, r + p)."""
-        return jnp.concatenate(rows_of(y.Q, y.M, self.inverse), axis=1)
+    def of(cls, problem: Problem, algorithm: SGD) -> StepNodes:
+        """Nodes that fit the problem."""
+        return cls.build(problem, algorithm, tangent=form_of(algorithm).tangent)
 
     def finite_dimension(self, y: Overlap, at: Visited) -> Numbers:
         """E[g_j g_l (uᵀΩ⁺u − r)], r = rank Ω, less the normal components where gradients are tangent."""

@@ -28,16 +28,9 @@ EVERY = 10.0  # seconds between two of them
 
 
 class Checkpoint:
-    """The file of one run.
+    """The file of one run, ``path``, written at save points at least ``every`` so many seconds apart.
 
-    Parameters
-    ----------
-    path : path
-        A name that ends in ``.npz``.
-    key : str
-        What the numbers depend on: a file with another key is refused.
-    every : float
-        Seconds between two checkpoints; 0 for one at every save point.
+    ``key`` is what the numbers depend on: a file with another one is refused.
     """
 
     def __init__(self, path: Path, key: str, every: float = EVERY) -> None:

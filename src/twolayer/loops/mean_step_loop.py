@@ -19,11 +19,10 @@ from twolayer.equations.mean_step_in_blocks import BlockMeanStep
 from twolayer.equations.optimiser_step import Coefficients, as_data, form_of
 from twolayer.equations.state import Overlap, size_of, unpack
 from twolayer.gaussian.engines import Engine, select
-from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.single_samples import LOG2_POINTS
 from twolayer.gaussian.step_fluctuations import StepNodes
 from twolayer.loops.host_loop import settled
-from twolayer.loops.refined_averages import AveragedMotion, Averaging, Precision, Sampled, averaged
+from twolayer.loops.refined_averages import AveragedMotion, Averaging, Precision, averaged
 from twolayer.loops.runge_kutta import Control, Equation
 from twolayer.loops.stopping import Lane, Watch, accept, watched_value
 from twolayer.loops.windows import Motion, Pace, Window, Windows, control_of, quantity_of
@@ -147,7 +146,7 @@ class MeanStepMotion(AveragedMotion):
         self.terms = terms._replace(ratio=terms.ratio and self.form.normalises and not self.form.carries)
         self.nodes: StepNodes | None = None
         if any(self.terms):
-            self.nodes = StepNodes.build(problem, algorithm, *target_frame(problem.P))
+            self.nodes = StepNodes.of(problem, algorithm)
         self.light = select(problem, algorithm.mean_drive, log2_points=LIGHT).engine if terms.band else None
         self.deviations: list[Overlap] = []
         self.tempo = task.clocks.tempo
@@ -218,7 +217,7 @@ def mean_steps(
     weights: Weights,
     terms: Terms,
     blocks: Blocks | None = None,
-) -> Windows[MeanStepMotion] | Sampled[MeanStepMotion]:
+) -> Windows[MeanStepMotion]:
     """A run of the map from all starts; ``blocks`` where inputs have several."""
 
     def make(precision: Precision) -> tuple[MeanStepMotion, Pace]:

@@ -12,7 +12,7 @@ of the two runs is about the error of the better one, amplified as the dynamics 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from twolayer.loops.windows import Motion, Pace, Windows
 from twolayer.numerics.arguments import Notes, Options
 from twolayer.numerics.errors import choice, finite_number, keep_integers
 from twolayer.numerics.types import Tree
-from twolayer.task.method import Evolution, Snapshot, Task
+from twolayer.task.method import Snapshot, Task
 from twolayer.task.problem import Problem
 
 __all__ = ["AveragedMotion", "Averaging", "Precision", "averaged", "check_precision"]
@@ -48,6 +48,11 @@ class Precision(NamedTuple):
     log2_points: int | None = None
     points: int = 0
     checked: bool = False
+
+    @classmethod
+    def of(cls, method: Any) -> Precision:
+        """What the knobs of a method ask for."""
+        return cls(method.engine, method.accuracy, method.effort, method.log2_points)
 
     def begun(self, problem: Problem) -> Precision:
         """With the points that a run begins with: fewer for many neurons, over which errors average out."""
@@ -149,45 +154,44 @@ AveragedT = TypeVar("AveragedT", bound=AveragedMotion)
 Make = Callable[[Precision], tuple[AveragedT, Pace]]
 
 
-def averaged(make: Make[AveragedT], precision: Precision) -> Windows[AveragedT] | Sampled[AveragedT]:
+def averaged(make: Make[AveragedT], precision: Precision) -> Windows[AveragedT]:
     """A run by averages; where these are sampled, a second one with a quarter of the points goes along."""
     motion, pace = make(precision)
-    run = Windows(motion, pace)
-    return Sampled(make, run) if motion.averaging.sampled else run
+    return Sampled(make, motion, pace) if motion.averaging.sampled else Windows(motion, pace)
 
 
-class Sampled(Evolution, Generic[AveragedT]):
-    """A run by sampled averages, and the second one that tells what sampling does to it."""
+class Sampled(Windows[AveragedT]):
+    """A run by sampled averages, and the second one that tells what sampling does to it; states are those of both."""
 
-    def __init__(self, make: Make[AveragedT], windows: Windows[AveragedT]) -> None:
-        self.make, self.windows, self.motion = make, windows, windows.motion
-        self.averaging = averaging = windows.motion.averaging
-        fewer = averaging.precision
+    def __init__(self, make: Make[AveragedT], motion: AveragedT, pace: Pace) -> None:
+        super().__init__(motion, pace)
+        self.make, self.averaging = make, motion.averaging
+        fewer = self.averaging.precision
         self.second = Windows(*make(fewer._replace(points=fewer.points - 2, checked=True)))
 
     def initial(self) -> Tree:
         """Both runs at their starts."""
-        return self.windows.initial(), self.second.initial()
+        return super().initial(), self.second.initial()
 
     def snapshot(self, state: Tree) -> Tree:
         """What is seen of the run itself."""
-        return self.windows.snapshot(state[0])
+        return super().snapshot(state[0])
 
     def stopped(self, state: Tree) -> tuple[np.ndarray, np.ndarray]:
         """Where the run itself has stopped."""
-        return self.windows.stopped(state[0])
+        return super().stopped(state[0])
 
     def left(self, state: Tree) -> Tree:
         """What the run itself leaves."""
-        return self.windows.left(state[0])
+        return super().left(state[0])
 
     def advance(self, state: Tree, first: int, tick: Callable[[float], None]) -> tuple[Tree, Tree]:
         """A window of save points of both runs."""
         state, below = state
-        state, snapshot = self.windows.advance(state, first, tick)
+        state, snapshot = super().advance(state, first, tick)
         below, coarse = self.second.advance(below, first, lambda at: None)
         one, two = (Snapshot(*(x[:, -1:] for x in y[:3])) for y in (snapshot, coarse))
-        self._judge(one, two, (first + snapshot.a.shape[1]) / (len(self.windows.points) - 1))
+        self._judge(one, two, (first + snapshot.a.shape[1]) / (len(self.points) - 1))
         return (state, below), snapshot
 
     def _judge(self, fine: Snapshot, coarse: Snapshot, done: float) -> None:
@@ -211,12 +215,4 @@ class Sampled(Evolution, Generic[AveragedT]):
         if precision.log2_points is not None or precision.points + 2 > MOST:
             return False
         work = self.averaging.averager.engine.work(self.averaging.task.problem.p)
-        return 4 * work * self.windows.pace.evaluations / done <= precision.effort * TERMS_PER_EFFORT
-
-    def notes(self) -> Notes:
-        """What the run itself has to say, with what the second told."""
-        return self.windows.notes()
-
-    def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-        """Variables of the run itself."""
-        return self.windows.extras()
+        return 4 * work * self.pace.evaluations / done <= precision.effort * TERMS_PER_EFFORT

@@ -24,64 +24,49 @@ from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.method import Measure, Snapshot
 from twolayer.task.schedule_factors import Clock, Tempo
 
-__all__ = ["integrated"]
+__all__ = ["Carried", "PacedEquation", "PacedMotion", "integrated"]
 
 
-class Timed(NamedTuple):
-    """A state and the clocks."""
+class Carried(NamedTuple):
+    """A state, and what is carried beside it."""
 
     y: Tree
-    clock: Clock
+    more: Any
 
 
-class TimedEquation(Equation):
-    """An equation whose limit has the factors of the clocks."""
+class PacedEquation(Equation):
+    """An equation whose rates have factors, made of what is carried beside its states."""
 
-    inner: Equation
-    tempo: Tempo
+    inner: Any
 
-    def size(self, y: Timed) -> Real:
+    def size(self, y: Carried) -> Real:
         """The largest squared norm."""
         return self.inner.size(y.y)
 
-    def watched(self, quantity: str | None, y: Timed) -> Real:
+    def watched(self, quantity: str | None, y: Carried) -> Real:
         """What a threshold refers to."""
         return self.inner.watched(quantity, y.y)
 
-    def __call__(self, t: Number, y: Timed, args: object = None) -> Timed:
-        """dy/dτ."""
-        f, b = self.tempo(y.clock)
-        f, b = f * jnp.ones(()), b * jnp.ones(())
+    def at(self, f: Number, b: Number) -> Any:
+        """The equation where lr is f times and the batch b times what they are as they are written."""
 
         def scaled(x: Tree) -> Tree:
             return x.scaled(f, b) if isinstance(x, Limit) else x
 
-        now = jax.tree.map(scaled, self.inner, is_leaf=lambda x: isinstance(x, Limit))
-        return Timed(now(t, y.y), Clock(jnp.ones(()), f, b))
+        return jax.tree.map(scaled, self.inner, is_leaf=lambda x: isinstance(x, Limit))
 
 
-class TimedMotion(Motion):
-    """A motion with the clocks beside its states; ``tempo`` is that of the piece that is being integrated."""
+class PacedMotion(Motion):
+    """A motion with something beside its states."""
 
-    def __init__(self, inner: Motion, unit: float) -> None:
+    def __init__(self, inner: Motion) -> None:
         self.inner, self.task = inner, inner.task
-        line = inner.task.clocks.flow_line(unit)
-        self.pieces = line.pieces(float(inner.task.points[-1]))
-        self.tempo = self.pieces[0][1]
 
     def __getattr__(self, name: str) -> Any:
         """What else a motion has is that of the one inside."""
         return getattr(self.inner, name)
 
-    def start(self) -> Timed:
-        """The starts, with all clocks at zero."""
-        return Timed(self.inner.start(), Clock.zero((self.task.seeds,)))
-
-    def equation(self) -> Equation:
-        """The equation on the present piece."""
-        return TimedEquation(self.inner.equation(), jax.tree.map(jnp.asarray, self.tempo))
-
-    def seen(self, states: Timed) -> Snapshot | Measure:
+    def seen(self, states: Carried) -> Snapshot | Measure:
         """What is kept of states."""
         return self.inner.seen(states.y)
 
@@ -89,7 +74,7 @@ class TimedMotion(Motion):
         """What the motion has to say."""
         return self.inner.notes(pace)
 
-    def refine(self, end: Timed) -> bool:
+    def refine(self, end: Carried) -> bool:
         """Finer averages, if the present ones are too coarse."""
         return self.inner.refine(end.y)
 
@@ -100,6 +85,35 @@ class TimedMotion(Motion):
     def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
         """Variables of the motion."""
         return self.inner.extras()
+
+
+class TimedEquation(PacedEquation):
+    """The factors are those of the clocks."""
+
+    tempo: Tempo
+
+    def __call__(self, t: Number, y: Carried, args: object = None) -> Carried:
+        """dy/dτ."""
+        f, b = (x * jnp.ones(()) for x in self.tempo(y.more))
+        return Carried(self.at(f, b)(t, y.y), Clock(jnp.ones(()), f, b))
+
+
+class TimedMotion(PacedMotion):
+    """The clocks beside the states; ``tempo`` is that of the piece that is being integrated."""
+
+    def __init__(self, inner: Motion, unit: float) -> None:
+        super().__init__(inner)
+        line = inner.task.clocks.flow_line(unit)
+        self.pieces = line.pieces(float(inner.task.points[-1]))
+        self.tempo = self.pieces[0][1]
+
+    def start(self) -> Carried:
+        """The starts, with all clocks at zero."""
+        return Carried(self.inner.start(), Clock.zero((self.task.seeds,)))
+
+    def equation(self) -> Equation:
+        """The equation on the present piece."""
+        return TimedEquation(self.inner.equation(), jax.tree.map(jnp.asarray, self.tempo))
 
 
 class PacePieces(Pace):

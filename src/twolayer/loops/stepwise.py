@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from twolayer.equations.optimiser_step import Coefficients, Form, coefficients_of
+from twolayer.equations.optimiser_step import Coefficients, Form, Memory, coefficients_of
 from twolayer.gaussian.engines import select
 from twolayer.loops.host_loop import settled
 from twolayer.loops.stopping import DIVERGED, REACHED, Lane, Watch, watched_value
@@ -35,7 +35,7 @@ from twolayer.task.method import Evolution, Snapshot, Task
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.schedule_factors import Tempo
 
-__all__ = ["Lanes", "Stepper", "Stepwise", "in_groups", "lane_axes", "lane_numbers"]
+__all__ = ["Lanes", "Stepper", "Stepwise", "for_each_group", "lane_axes"]
 
 CALL_SECONDS = 0.3  # a compiled call should last about this long, so that the bar moves and Ctrl-C is heard
 CPU_LANES, DEVICE_LANES = 16, 4096
@@ -62,6 +62,15 @@ def in_groups(group: Callable[..., Tree], *arguments: Tree) -> Tree:
         return jax.tree.map(put, results, group(*of(i)))
 
     return jax.lax.fori_loop(0, count, body, empty)
+
+
+def for_each_group(group: Callable[..., Tree], params: Tree, *arguments: Tree) -> Tree:
+    """The same of a function that takes parameters first, those of its group among them."""
+
+    def with_own(own: Options, *here: Tree) -> Tree:
+        return group(params._replace(**own), *here)
+
+    return in_groups(with_own, lane_numbers(params), *arguments)
 
 
 LANE_NUMBERS = ("rates", "tempo", "noise", "table", "watch")
@@ -109,20 +118,9 @@ def steps_before(task: Task) -> np.ndarray:
 class Lanes:
     """The seeds of one task, or of several of the same compiled form, in one row of groups of lanes.
 
-    Each run has its own place in a group; lanes that no run takes count as stopped from the start.
-
-    Attributes
-    ----------
-    shape : tuple
-        (groups, lanes).
-    points : array (groups · lanes, save points)
-        Step numbers at the save points, counted from the first stage on the same fixed set; one row where all share it.
-    before : array (groups · lanes,)
-        Steps that earlier stages have taken on it.
-    quantity, engine, watch
-        What is watched, the averages it takes, and the thresholds; None where nothing is.
-    bookkeeping : Lane
-        Of all lanes at the start.
+    Each run has its own place in a group; lanes that no run takes count as stopped from the start. ``shape`` is
+    (groups, lanes). ``points`` (groups · lanes, save points) are step numbers counted from the first stage on the same
+    fixed set, on which earlier ones have taken ``before`` (groups · lanes,) steps; one row where all share it.
     """
 
     def __init__(self, tasks: Sequence[Task], lanes: int | None = None) -> None:
@@ -146,6 +144,7 @@ class Lanes:
             self._source = np.zeros(groups * lanes, int)
             self._source[self.index] = np.arange(self.seeds)
         until = self.task.until
+        # what is watched, the averages it takes, and the thresholds; None where nothing is
         self.quantity = None if until is None else until.quantity
         risky = self.quantity in ("risk", "excess_risk")
         self.engine = select(self.task.problem, "squared").engine if risky else None
@@ -178,6 +177,14 @@ class Lanes:
     def fold_seeds(self, x: np.ndarray) -> Array:
         """Put an array with one entry per seed into groups of lanes."""
         return self.fold(x[self._source])
+
+    def resumed(self, form: Form) -> Memory | None:
+        """What an earlier stage left to a step of this form; None where there was none."""
+        after = self.task.after
+        if after is None:
+            return None
+        held: Memory = jax.tree.map(self.fold_seeds, after.state)
+        return held.under(form, self.tempo)
 
     def unfold(self, x: Tree) -> np.ndarray:
         """One entry per seed of what stands in groups of lanes."""
@@ -258,7 +265,8 @@ class Lanes:
 class Stepper(Protocol):
     """A method's own part of a stepwise run. States have leading axes (groups, lanes)."""
 
-    block: int
+    lanes: Lanes
+    block: int = 1
     """Steps whose random numbers are drawn at once."""
 
     def start(self) -> Tree:
@@ -279,8 +287,8 @@ class Stepper(Protocol):
         return {}
 
     def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-        """More variables of the result, after the run."""
-        return {}
+        """More variables of the result, after the run: the rate in force, where a rule chooses it."""
+        return self.lanes.extras()
 
 
 class Stepwise(Evolution):

@@ -57,18 +57,8 @@ def accept(
 ) -> Tree:
     """Keep the new state if the seed still runs and the state is finite; mark what happened otherwise.
 
-    Parameters
-    ----------
-    old, new : pytrees
-        States before and after the step.
-    size : scalar
-        Largest squared row norm after the step; NaN counts as infinite.
-    value : scalar
-        The watched quantity after the step.
-    step : integer
-        Number of this step, from 0.
-    on : bool
-        Whether this step is to be taken at all.
+    After step number ``step``, from 0, the largest squared row norm is ``size``, where NaN counts as infinite, and the
+    watched quantity ``value``; ``on`` says whether the step is to be taken at all.
     """
     running = on & (lane.code == 0)
     finite = size < LIMIT

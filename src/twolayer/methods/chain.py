@@ -38,15 +38,14 @@ from twolayer.equations.orthogonal import (
     exact_step,
     lq,
     overlaps,
-    scaled_overlaps,
 )
 from twolayer.gaussian.batch_sums import Nodes, covariance_nodes, gaussian_sums, size_of_features, tail
 from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.nodes import target_frame
-from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, in_groups, lane_axes, lane_numbers
+from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, for_each_group, lane_axes
 from twolayer.loops.stopping import Watch, accept, watched_value
 from twolayer.numerics import random
-from twolayer.numerics.arguments import Notes, Options
+from twolayer.numerics.arguments import Notes
 from twolayer.numerics.errors import InputError, Refused, choice, keep_integers
 from twolayer.numerics.precision import float64
 from twolayer.numerics.types import Number, Real, Tree
@@ -89,11 +88,6 @@ class ChainForm:
         return min(self.at.batch, max(1, SAMPLES_AT_ONCE // self.at.width))
 
     @property
-    def draws_more(self) -> bool:
-        """Whether a rule draws random numbers of its own."""
-        return self.at.kernel.rule is not None and self.at.kernel.rule.draws
-
-    @property
     def held(self) -> bool:
         """Whether all random numbers of a step are held at once."""
         return self.gaussian or self.chunk == self.at.batch
@@ -126,10 +120,6 @@ class ChainNumbers(NamedTuple):
     def frame(self) -> Frame:
         """What one step takes of them."""
         return Frame(self.rates, self.L, self.table, self.noise, self.scale, self.spread)
-
-    def overlaps(self, W: Real) -> tuple[Real, Real]:
-        """Q and M of the fields."""
-        return overlaps(W, self.L) if self.scale is None else scaled_overlaps(W, self.L, self.scale)
 
     def now(self, state: Memory) -> ChainNumbers:
         """With the rates of the step that follows a state."""
@@ -176,7 +166,7 @@ def one_step(
     """Take step ``number`` of one seed unless it has stopped."""
     state, lane = carry
     new, size = exact_step(spec.at, params.rates, state, sums, T, jitter, params.spread)
-    Q, M = params.overlaps(new.now.W)
+    Q, M = overlaps(new.now.W, params.L, params.scale)
     value = watched_value(spec.quantity, params.engine, Q, M, new.now.a, params.noise)
     return accept(state, new, lane, size, value, params.watch, number, on)
 
@@ -186,11 +176,7 @@ def advance(
     spec: ChainForm, block: int, params: ChainNumbers, keys: Real, carry: Tree, start: Real, stop: Real
 ) -> Tree:
     """Steps start … stop − 1 of all groups of seeds; all but shared parameters have leading axes (groups, lanes)."""
-
-    def group(own: Options, keys: Real, carry: Tree, start: Real, stop: Real) -> Tree:
-        return advance_group(spec, block, params._replace(**own), keys, carry, start, stop)
-
-    return in_groups(group, lane_numbers(params), keys, carry, start, stop)
+    return for_each_group(partial(advance_group, spec, block), params, keys, carry, start, stop)
 
 
 def advance_group(
@@ -213,7 +199,21 @@ def advance_group(
 
     def keys_of(numbers: Real) -> More:
         """Keys of a rule that draws random numbers, one for each step."""
-        return random.rule_key(keys[None, :, 2], numbers) if spec.draws_more else None
+        return random.rule_key(keys[None, :, 2], numbers) if spec.at.kernel.draws else None
+
+    def single(
+        params: ChainNumbers, stop: Real, carry: Tree, number: Real, source: Tree, T: Tree, jitter: More, own: More
+    ) -> Tree:
+        """One step of one seed, from the normals of its batch where they are held, else from their key."""
+        here = params.now(carry[0])
+        layers = carry[0].aimed(spec.at.form, here.rates)
+        if spec.held:
+            sums = sums_of(spec, here, layers, source, T, own)
+        else:
+            sums = streamed_sums(spec, here.frame, layers, source, number, own)
+        return one_step(spec, here, carry, number, number < stop, sums, T, jitter)
+
+    every = jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0, 0))
 
     def held(b: Array, carry: Tree) -> Tree:
         """A block of steps whose batches are held in memory."""
@@ -221,22 +221,8 @@ def advance_group(
         normals = normals_of(0, numbers, spec.draws)
         T = factor.build(normals_of(1, numbers, factor.draws), params.table)
 
-        def single(
-            params: ChainNumbers,
-            stop: Real,
-            carry: Tree,
-            number: Real,
-            normals: Array,
-            T: Tree,
-            jitter: More,
-            key: More,
-        ) -> Tree:
-            here = params.now(carry[0])
-            sums = sums_of(spec, here, carry[0].aimed(spec.at.form, here.rates), normals, T, key)
-            return one_step(spec, here, carry, number, number < stop, sums, T, jitter)
-
         def body(carry: Tree, xs: Tree) -> tuple[Tree, None]:
-            return jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0, 0))(params, stop, carry, *xs), None
+            return every(params, stop, carry, *xs), None
 
         return jax.lax.scan(body, carry, (numbers, normals, T, jitter_of(numbers), keys_of(numbers)))[0]
 
@@ -245,16 +231,7 @@ def advance_group(
         numbers = start + i
         T = jax.tree.map(lambda x: x[0], factor.build(normals_of(1, numbers[None], factor.draws), params.table))
         jitter, drawn = (None if x is None else x[0] for x in (jitter_of(numbers[None]), keys_of(numbers[None])))
-
-        def single(
-            params: ChainNumbers, key: Real, number: Real, stop: Real, carry: Tree, T: Tree, jitter: More, own: More
-        ) -> Tree:
-            here = params.now(carry[0])
-            sums = streamed_sums(spec, here.frame, carry[0].aimed(spec.at.form, here.rates), key, number, own)
-            return one_step(spec, here, carry, number, number < stop, sums, T, jitter)
-
-        mapped = jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0, 0))
-        return mapped(params, keys[:, 0], numbers, stop, carry, T, jitter, drawn)
+        return every(params, stop, carry, numbers, keys[:, 0], T, jitter, drawn)
 
     if spec.held:
         return jax.lax.fori_loop(0, (longest + block - 1) // block, held, carry)
@@ -304,19 +281,16 @@ def layout_of(method: Chain, task: Task) -> BlockLayout | None:
 
 def gram_factor(method: Chain, task: Task) -> tuple[int, int, GramFactor | GramFactors]:
     """Rank of the target, columns of B, and how to draw what the samples have outside both."""
-    problem, algorithm = task.problem, task.algorithm
-    rank = rank_of(problem.P)
-    rest = method.dim - rank
-    columns = min(problem.p * form_of(algorithm).copies, rest)
-    most, rule = batches(method, task)[1], algorithm.rule
-    count = min(problem.p, most)
-    if rule is not None and (rule.sizes or rule.jitter):  # a row for every sample, or noise in every direction
-        count = (most if rule.sizes else 0) + (problem.p if rule.jitter else 0)
-    layout = layout_of(method, task)
+    problem, algorithm, rule = task.problem, task.algorithm, task.algorithm.rule
+    most, layout = batches(method, task)[1], layout_of(method, task)
+    count, noise = min(problem.p, most), problem.p if form_of(algorithm).jitter else 0  # in every direction
     if layout is not None:
-        count = min(problem.p, most) + (problem.p if rule is not None and rule.jitter else 0)
-        return layout.L.shape[1], sum(layout.own), GramFactors.of(count, layout.outside)
-    return rank, columns, GramFactor(count, rest - columns)
+        return layout.L.shape[1], sum(layout.own), GramFactors.of(count + noise, layout.outside)
+    if noise or (rule is not None and rule.sizes):  # a row for every sample
+        count = noise + (most if rule is not None and rule.sizes else 0)
+    rank = rank_of(problem.P)
+    columns = min(problem.p * form_of(algorithm).copies, method.dim - rank)
+    return rank, columns, GramFactor(count, method.dim - rank - columns)
 
 
 @float64
@@ -389,14 +363,13 @@ class ChainStepper(Stepper):
         batch = float(algorithm.batch_at(methods[0].dim))
         frame = (rates, lanes.tempo, L, inverse, table, lanes.noise)
         self.params = ChainNumbers(*frame, batch, nodes, average, lanes.engine, lanes.watch, *blocks)
-        noise = (random.Role.DIFFUSION,) if self.spec.at.form.jitter or self.spec.draws_more else ()
+        noise = (random.Role.DIFFUSION,) if at.form.jitter or at.kernel.draws else ()
         self.streams = lanes.keys(random.Role.FIELDS, random.Role.ORTHOGONAL, *noise)
 
     def start(self) -> Memory:
         """Rows of the start in the orthonormal basis, or where an earlier stage left them."""
-        after, columns = self.lanes.task.after, self.spec.at.columns
-        if after is not None:
-            memory = jax.tree.map(self.lanes.fold_seeds, after.state).under(self.spec.at.form, self.params.tempo)
+        memory, columns = self.lanes.resumed(self.spec.at.form), self.spec.at.columns
+        if memory is not None:
             rank, p = self.spec.at.rank, self.spec.at.p
             if self.layout is not None:
                 return self._held_alike(memory)
@@ -414,17 +387,13 @@ class ChainStepper(Stepper):
         """Compiled steps."""
         return advance(self.spec, self.block, self.params, self.streams, carry, start, stop)
 
-    def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-        """The rate in force, where a rule chooses it."""
-        return self.lanes.extras()
-
     def snapshot(self, state: Memory) -> Snapshot:
         """Overlaps of all seeds."""
         self.lanes.see(self.spec.at.form, state.extra)
         seen: list[Any] = []
         for layers in (x for x in (state.now, state.average) if x is not None):
             W, a = (self.lanes.unfold(x)[:, None] for x in layers)
-            seen += [*map(np.asarray, self.params.overlaps(W)), a, None]
+            seen += [*map(np.asarray, overlaps(W, self.params.L, self.params.scale)), a, None]
         snapshot = Snapshot(*seen)
         if self.layout is None:
             return snapshot

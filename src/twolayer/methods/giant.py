@@ -20,7 +20,7 @@ from twolayer.equations.state import size_of
 from twolayer.loops.mean_step_loop import mean_steps, step_seconds
 from twolayer.loops.refined_averages import Precision, check_precision
 from twolayer.methods.map import reuse_refused
-from twolayer.numerics.errors import reject
+from twolayer.numerics.errors import flag
 from twolayer.task.algorithm import SGD
 from twolayer.task.heavy_tails import no_moment, two_laws
 from twolayer.task.method import Evolution, Method, Task, register_method
@@ -65,8 +65,7 @@ class GiantSteps(Method):
     papers: ClassVar[tuple[str, ...]] = ("dandi2023", "arnaboldi2024")
 
     def __post_init__(self) -> None:
-        if not isinstance(self.band, bool):
-            reject("band", self.band, "True or False")
+        flag("band", self.band)
         check_precision(self)
 
     @classmethod
@@ -115,15 +114,11 @@ class GiantSteps(Method):
         weights = Weights(norm, 0.0, True, problem.noise)
         rates = coefficients_of(algorithm, problem.divisor, None)
         blocks = None if problem.inputs.plain else blocks_of(problem.inputs, task.start.P)
-        return mean_steps(task, self._precision, rates, weights, Terms(band=self.band), blocks)
-
-    @property
-    def _precision(self) -> Precision:
-        return Precision(self.engine, self.accuracy, self.effort, self.log2_points)
+        return mean_steps(task, Precision.of(self), rates, weights, Terms(band=self.band), blocks)
 
     def cost(self, task: Task) -> float:
         """One evaluation of the averages for every step, and the linearised map for a band."""
-        seconds = step_seconds(task, self._precision, Terms(band=self.band))
+        seconds = step_seconds(task, Precision.of(self), Terms(band=self.band))
         return super().cost(task) + float(task.points[-1]) * seconds
 
     def footprint(self, task: Task) -> int:

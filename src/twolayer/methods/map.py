@@ -39,7 +39,6 @@ from twolayer.equations.mean_step import MeanStep, Rows, Terms, Weights
 from twolayer.equations.mean_step_in_blocks import BlockMeanStep
 from twolayer.equations.optimiser_step import coefficients_of, form_of
 from twolayer.equations.state import Overlap
-from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.step_fluctuations import StepNodes
 from twolayer.loops.mean_step_loop import mean_steps, step_seconds
 from twolayer.loops.refined_averages import Precision, check_precision
@@ -150,7 +149,7 @@ class Map(Method):
         rates = coefficients_of(algorithm, problem.divisor, self.dim)
         blocks = None if problem.inputs.plain else blocks_of(problem.inputs, task.start.P, self.dim)
         terms = self._terms if blocks is None else self._terms._replace(ratio=False)
-        evolution = mean_steps(task, self._precision, rates, weights, terms, blocks)
+        evolution = mean_steps(task, Precision.of(self), rates, weights, terms, blocks)
         exact = not form_of(algorithm).normalises and (task.points[-1] <= 1 or affine(problem, algorithm))
         loudest = task.clocks.steps_line.check(int(task.points[-1])).loudest if algorithm.scheduled else 1.0
         step = evolution.motion.equation().step
@@ -171,22 +170,18 @@ class Map(Method):
         )
 
     @property
-    def _precision(self) -> Precision:
-        return Precision(self.engine, self.accuracy, self.effort, self.log2_points)
-
-    @property
     def _terms(self) -> Terms:
         return Terms("dimension" not in self.without, "ratio" not in self.without)
 
     def cost(self, task: Task) -> float:
         """One evaluation of the averages, and of the terms of a finite dimension, for every step."""
-        seconds = step_seconds(task, self._precision, self._terms)
+        seconds = step_seconds(task, Precision.of(self), self._terms)
         return super().cost(task) + float(task.points[-1]) * seconds
 
 
 def block_fluctuation(map_: BlockMeanStep, task: Task, loudest: float) -> float:
     """The same where inputs have blocks."""
-    nodes = StepNodes.build(task.problem, task.algorithm, *target_frame(task.problem.P))
+    nodes = StepNodes.of(task.problem, task.algorithm)
     step = dataclasses.replace(map_, form=map_.form.flow, terms=Terms(), nodes=nodes, tempo=None)
     starts = Rows(*task.block_starts(), task.starts()[2])
     return float(jax.jit(lambda y: jax.lax.map(lambda x: step.fluctuation(x, loudest), y))(starts).max())
@@ -197,7 +192,7 @@ def fluctuation(map_: MeanStep, task: Task, loudest: float = 1.0) -> float:
 
     ``loudest`` is the largest f²/b of a schedule: the step with the most noise is what counts.
     """
-    nodes = StepNodes.build(task.as_trained.problem, task.algorithm, *target_frame(task.problem.P))
+    nodes = StepNodes.of(task.as_trained.problem, task.algorithm)
     rates = map_.rates._replace(step=map_.rates.step * np.sqrt(loudest))
     # numbers are data: one compilation serves all rates and batches
     rates, weights = jax.tree.map(jnp.asarray, (rates, map_.weights))

@@ -29,7 +29,7 @@ from twolayer.loops.refined_averages import AveragedMotion, Averaging, Precision
 from twolayer.loops.runge_kutta import Equation
 from twolayer.loops.scheduled_flow import integrated
 from twolayer.loops.stopping import watched_value
-from twolayer.loops.windows import Pace
+from twolayer.loops.windows import Motion, Pace
 from twolayer.numerics.arguments import Notes
 from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.numerics.types import Number, Real
@@ -207,12 +207,8 @@ class ODE(Method):
 
     def _averager(self, task: Task) -> Averager:
         """The averages that a run begins with."""
-        points = self._precision.begun(task.problem).points
+        points = Precision.of(self).begun(task.problem).points
         return select(task.as_trained.problem, task.algorithm.mean_drive, self.engine, log2_points=points)
-
-    @property
-    def _precision(self) -> Precision:
-        return Precision(self.engine, self.accuracy, self.effort, self.log2_points)
 
     def prepare(self, task: Task) -> Evolution:
         """Choose the engine at the start."""
@@ -220,10 +216,10 @@ class ODE(Method):
 
         def make(precision: Precision) -> tuple[AveragedMotion, Pace]:
             averaging = Averaging(task, precision, noisy)
-            motion: AveragedMotion = ODEMotion(task, averaging)
+            motion: Motion = ODEMotion(task, averaging)
             if task.algorithm.rule is not None and task.algorithm.rule.adapts is not None:
-                motion = AdaptiveMotion(motion, task)
+                motion = AdaptiveMotion(motion)
             control = (self.rtol or averaging.rtol, self.max_steps, precision.checked)
             return integrated(motion, *control, self.unit(task.algorithm))
 
-        return averaged(make, self._precision)
+        return averaged(make, Precision.of(self))

@@ -48,12 +48,12 @@ from twolayer.loops.mean_step_loop import mean_steps
 from twolayer.loops.refined_averages import AveragedMotion, Averaging, Precision, averaged
 from twolayer.loops.runge_kutta import Equation
 from twolayer.loops.scheduled_flow import integrated
-from twolayer.loops.stepwise import CPU_LANES, Lanes, Stepper, Stepwise, in_groups, lane_axes, lane_numbers
+from twolayer.loops.stepwise import CPU_LANES, Lanes, Stepper, Stepwise, for_each_group, lane_axes
 from twolayer.loops.stopping import Watch, accept, watched_value
 from twolayer.loops.windows import Motion, Pace, Windows
 from twolayer.methods.ode import ODEMotion
-from twolayer.numerics.arguments import End, Notes, Options, Save
-from twolayer.numerics.errors import InputError, choice, finite_number, keep_integers, reject
+from twolayer.numerics.arguments import End, Notes, Save
+from twolayer.numerics.errors import InputError, choice, finite_number, flag, keep_integers
 from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
@@ -111,13 +111,12 @@ def advance(spec: DescentForm, params: DescentNumbers, carry: Tree, start: Real,
         value = watched(spec.quantity, params.descent, new.now, params.noise)
         return accept(state, new, lane, size, value, params.watch, number, number < stop)
 
-    def group(own: Options, carry: Tree, start: Real, stop: Real) -> Tree:
-        every = params._replace(**own)
-        each = jax.vmap(single, (lane_axes(every), 0, 0, 0))
-        body = lambda i, carry: each(every, stop, carry, start + i)  # noqa: E731
+    def group(params: DescentNumbers, carry: Tree, start: Real, stop: Real) -> Tree:
+        each = jax.vmap(single, (lane_axes(params), 0, 0, 0))
+        body = lambda i, carry: each(params, stop, carry, start + i)  # noqa: E731
         return jax.lax.fori_loop(0, (stop - start).max(), body, carry)
 
-    return in_groups(group, lane_numbers(params), carry, start, stop)
+    return for_each_group(group, params, carry, start, stop)
 
 
 @eqx.filter_jit
@@ -189,8 +188,6 @@ class Observer:
 class DescentStepper(Stepper):
     """Gradient descent from all starts, side by side."""
 
-    block = 1
-
     def __init__(self, method: Population, lanes: Lanes) -> None:
         self.lanes, task = lanes, lanes.task
         self.observer = Observer(task, method)
@@ -200,9 +197,8 @@ class DescentStepper(Stepper):
 
     def start(self) -> Memory:
         """The rows of the starts, or what an earlier stage left."""
-        after = self.lanes.task.after
-        if after is not None:
-            memory: Memory = jax.tree.map(self.lanes.fold_seeds, after.state).under(self.spec.form, self.params.tempo)
+        memory = self.lanes.resumed(self.spec.form)
+        if memory is not None:
             return memory
         W, a = (self.lanes.fold_seeds(np.asarray(x)) for x in self.observer.start)
         return Memory.at_rest(self.spec.form, W, a, self.params.tempo)
@@ -329,8 +325,7 @@ class Population(Method):
     papers: ClassVar[tuple[str, ...]] = ("xu2023",)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.flow, bool):
-            reject("flow", self.flow, "True or False")
+        flag("flow", self.flow)
         choice("engine", self.engine, ENGINES)
         for name in ("rtol", "tolerance"):
             value = getattr(self, name)

@@ -39,11 +39,11 @@ from twolayer.gaussian.increment_covariance_in_blocks import (
     unpack_blocks,
 )
 from twolayer.gaussian.nodes import target_frame
-from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, in_groups, lane_axes, lane_numbers
+from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, for_each_group, lane_axes
 from twolayer.loops.stopping import Lane, Watch, accept, watched_value
 from twolayer.methods.ode import ODE
 from twolayer.numerics import random
-from twolayer.numerics.arguments import End, Notes, Options, Save
+from twolayer.numerics.arguments import End, Notes, Save
 from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.numerics.special import symmetric_root
 from twolayer.numerics.types import Number, Real, Tree
@@ -176,9 +176,7 @@ def advance(params: DiffusionNumbers, quantity: str | None, keys: Real, carry: T
     size = packed(y.Q[0, 0], y.M[0, 0], y.a[0, 0], params.field.form.trained).shape[0]
     index = jnp.arange(size, dtype=jnp.uint32)
 
-    def group(own: Options, keys: Real, carry: tuple[DiffusionState, Lane], start: Real, stop: Real) -> Tree:
-        lanes = params._replace(**own)
-
+    def group(lanes: DiffusionNumbers, keys: Real, carry: tuple[DiffusionState, Lane], start: Real, stop: Real) -> Tree:
         def single(params: DiffusionNumbers, key: Real, carry: Tree, number: Real, stop: Real) -> Tree:
             normals = random.normal(key, number.astype(jnp.uint32), index)
             return one_step(params, quantity, carry, number, number < stop, normals)
@@ -188,13 +186,11 @@ def advance(params: DiffusionNumbers, quantity: str | None, keys: Real, carry: T
 
         return jax.lax.fori_loop(0, (stop - start).max(), body, carry)
 
-    return in_groups(group, lane_numbers(params), keys, carry, start, stop)
+    return for_each_group(group, params, keys, carry, start, stop)
 
 
 class SDEStepper(Stepper):
     """Overlaps of all seeds; one step of the diffusion is ``stride`` steps of SGD."""
-
-    block = 1
 
     def __init__(self, method: SDE, lanes: Lanes) -> None:
         self.lanes, task = lanes, lanes.task

@@ -27,13 +27,13 @@ from twolayer.equations.averages import Engine
 from twolayer.equations.block_coordinates import BlockLayout
 from twolayer.equations.increment_kernel import Push, Sample, kernel_of
 from twolayer.equations.optimiser_step import Coefficients, Layers, Memory, Products, descend, form_of, rates_now
-from twolayer.equations.orthogonal import embed, overlaps, scaled_overlaps
+from twolayer.equations.orthogonal import embed, overlaps
 from twolayer.equations.sample_source import INPUTS_AT_ONCE, Batch, SampleForm, draw, draw_again, inputs
 from twolayer.gaussian.nodes import target_frame
-from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, in_groups, lane_axes, lane_numbers
+from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, for_each_group, lane_axes
 from twolayer.loops.stopping import Watch, accept, watched_value
 from twolayer.numerics import random
-from twolayer.numerics.arguments import Json, Options
+from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import InputError, positive_integer, require
 from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.algorithm import SGD
@@ -135,11 +135,7 @@ def step(
 @partial(jax.jit, static_argnames=("spec",))
 def advance(spec: SampleForm, params: VectorNumbers, keys: Real, carry: Tree, start: Real, stop: Real) -> Tree:
     """Steps start … stop − 1 of all groups of seeds; all but shared parameters have leading axes (groups, lanes)."""
-
-    def group(own: Options, keys: Real, carry: Tree, start: Real, stop: Real) -> Tree:
-        return advance_group(spec, params._replace(**own), keys, carry, start, stop)
-
-    return in_groups(group, lane_numbers(params), keys, carry, start, stop)
+    return for_each_group(partial(advance_group, spec), params, keys, carry, start, stop)
 
 
 def advance_group(spec: SampleForm, params: VectorNumbers, keys: Real, carry: Tree, start: Real, stop: Real) -> Tree:
@@ -155,10 +151,7 @@ def advance_group(spec: SampleForm, params: VectorNumbers, keys: Real, carry: Tr
             jitter = random.normal(keys[-1], jnp.asarray(number).astype(jnp.uint32), index).reshape(W.shape)
         new, size = step(spec, params, carry[0], mean, products, jitter)
         W, a = new.memory.now
-        Q = W @ W.T if spec.quantity else None
-        M = W[:, : params.L.shape[1]] @ params.L.T
-        if params.scale is not None:
-            Q, M = scaled_overlaps(W, params.L, params.scale) if spec.quantity else (None, M)
+        Q, M = overlaps(W, params.L, params.scale)
         value = watched_value(spec.quantity, params.engine, Q, M, a, params.noise)
         return accept(carry[0], new, carry[1], size, value, params.watch, number, number < stop)
 
@@ -166,7 +159,7 @@ def advance_group(spec: SampleForm, params: VectorNumbers, keys: Real, carry: Tr
         params: VectorNumbers, keys: Real, start: Real, stop: Real, carry: Tree, total: Push, batch: Batch, at: Real
     ) -> Tree:
         number, chunk = start + at // spec.chunks, at % spec.chunks
-        key = jax.random.fold_in(random.rule_key(keys[-1], number), chunk) if draws(spec) else None
+        key = jax.random.fold_in(random.rule_key(keys[-1], number), chunk) if spec.kernel.draws else None
         part, products = contribution(spec, params, carry[0], batch, chunk, key)
         # the next inputs travel in the carry: inside one body XLA would compute them anew for each of their uses
         following = draw(spec, keys, start + (at + 1) // spec.chunks, (at + 1) % spec.chunks)
@@ -191,11 +184,6 @@ def advance_group(spec: SampleForm, params: VectorNumbers, keys: Real, carry: Tr
     return jax.lax.fori_loop(0, (stop - start).max() * spec.chunks, body, (carry, total, first))[0]
 
 
-def draws(spec: SampleForm) -> bool:
-    """Whether a rule draws random numbers of its own."""
-    return spec.kernel.rule is not None and spec.kernel.rule.draws
-
-
 @partial(jax.jit, static_argnames=("spec",))
 def training_risks(spec: SampleForm, params: VectorNumbers, keys: Real, layers: Layers, taken: Real) -> Tree:
     """½ mean (y − f)² over the samples that come back, (groups, lanes)."""
@@ -212,11 +200,10 @@ def training_risks(spec: SampleForm, params: VectorNumbers, keys: Real, layers: 
 
         return scale * jax.lax.fori_loop(0, spec.visits, body, jnp.zeros(()))
 
-    def group(own: Options, layers: Layers, taken: Real, keys: Real) -> Tree:
-        mine = params._replace(**own)
-        return jax.vmap(single, (lane_axes(params), 0, 0, 0))(mine, keys, layers, taken)
+    def group(params: VectorNumbers, layers: Layers, taken: Real, keys: Real) -> Tree:
+        return jax.vmap(single, (lane_axes(params), 0, 0, 0))(params, keys, layers, taken)
 
-    return in_groups(group, lane_numbers(params), layers, taken, keys)
+    return for_each_group(group, params, layers, taken, keys)
 
 
 seen = jax.jit(overlaps)
@@ -262,8 +249,6 @@ def lanes_of(dim: int, tasks: Sequence[Task]) -> Lanes:
 class VectorsStepper(Stepper):
     """Weights of all seeds of one task, or of several of the same compiled form."""
 
-    block = 1
-
     def __init__(self, dim: int, lanes: Lanes, data: Data | None = None) -> None:
         self.spec, self.lanes = spec_of(dim, lanes.task, 0 if data is None else data.count), lanes
         self.L, self.inverse = target_frame(lanes.task.problem.P)
@@ -280,17 +265,16 @@ class VectorsStepper(Stepper):
         shared = (lanes.engine, lanes.watch, scale, rows, labels)
         self.params = VectorNumbers(rates, lanes.tempo, self.L, lanes.noise, *shared)
         choosing = (random.Role.BATCHES,) if self.spec.at_random else ()
-        more = self.spec.form.jitter or self.spec.kernel.labels.more or draws(self.spec)
+        more = self.spec.form.jitter or self.spec.kernel.labels.more or self.spec.kernel.draws
         noise = (random.Role.DIFFUSION,) if more else ()
         self.streams = lanes.keys(random.Role.INPUTS, random.Role.LABELS, *choosing, *noise)
 
     def start(self) -> VectorState:
         """W with the overlaps of the start, or where an earlier stage left it."""
         Q, M, a = self.lanes.starts()
-        after, rank = self.lanes.task.after, self.L.shape[1]
+        memory, rank = self.lanes.resumed(self.spec.form), self.L.shape[1]
         taken = self.lanes.fold(self.lanes.before)
-        if after is not None:
-            memory = jax.tree.map(self.lanes.fold_seeds, after.state).under(self.spec.form, self.params.tempo)
+        if memory is not None:
             return VectorState(memory, (memory.now.W**2).sum(-1), taken)
         if self.layout is not None:
             W = self.lanes.fold(self.layout.place(*self.lanes.block_starts()))
@@ -305,10 +289,6 @@ class VectorsStepper(Stepper):
     def run(self, carry: Tree, start: Real, stop: Real) -> Tree:
         """Compiled steps."""
         return advance(self.spec, self.params, self.streams, carry, start, stop)
-
-    def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-        """The rate in force, where a rule chooses it."""
-        return self.lanes.extras()
 
     def snapshot(self, state: VectorState) -> Snapshot:
         """Overlaps of all seeds, and the training risk where samples come back."""
@@ -328,10 +308,8 @@ class VectorsStepper(Stepper):
         a = self.lanes.unfold(layers.a)[:, None]
         if self.layout is None and jax.default_backend() != "cpu":  # weights stay on the accelerator
             return *(self.lanes.unfold(x)[:, None] for x in seen(layers.W, self.L)), a, risk
-        W = self.lanes.unfold(layers.W)[:, None]
-        if self.layout is None:
-            return *map(np.asarray, overlaps(W, self.L)), a, risk
-        return *scaled_overlaps(W, self.L, self.layout.scale), a, risk
+        W, scale = self.lanes.unfold(layers.W)[:, None], None if self.layout is None else self.layout.scale
+        return *map(np.asarray, overlaps(W, self.L, scale)), a, risk
 
     def left(self, state: VectorState) -> Memory:
         """What the optimiser carries: on a fixed set the overlaps do not say how weights lie to the samples."""

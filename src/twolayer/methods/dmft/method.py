@@ -28,7 +28,7 @@ from twolayer.methods.dmft.patterns import Pattern
 from twolayer.methods.dmft.points import KINDS, SOBOL, Points
 from twolayer.methods.dmft.replicate import Setting, Start, room_for
 from twolayer.numerics.arguments import Notes
-from twolayer.numerics.errors import choice, finite_number, keep_integers, reject, require
+from twolayer.numerics.errors import choice, finite_number, flag, keep_integers, require
 from twolayer.numerics.statistics import standard_error
 from twolayer.numerics.types import Tree
 from twolayer.task.algorithm import SGD
@@ -248,8 +248,7 @@ class DMFT(Method):
         require(tolerance > 0, "tolerance", self.tolerance, "a positive number")
         keep_integers(self, 4, "max_log2_points")
         choice("points", self.points, KINDS)
-        if not isinstance(self.responses, bool):
-            reject("responses", self.responses, "True or False")
+        flag("responses", self.responses)
 
     @property
     def largest_error(self) -> float:

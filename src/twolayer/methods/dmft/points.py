@@ -27,14 +27,7 @@ class Points:
         self._sobol = np.ascontiguousarray(sobol.T)
 
     def column(self, i: int) -> np.ndarray:
-        """Column i, (N,).
-
-        Examples
-        --------
-        >>> points = Points(5, "sobol", 0)
-        >>> [len(points.column(i)) for i in (0, 100)]
-        [32, 32]
-        """
+        """Column i, (N,)."""
         if i < len(self._sobol):
             return self._sobol[i]
         return np.random.default_rng([SEED, self.replicate, i]).standard_normal(self.count)

@@ -34,6 +34,7 @@ __all__ = ["Replicate", "Setting", "Start", "room_for"]
 
 WIDER = 1.5**0.5  # h̃* is drawn with this standard deviation and weighted back, so that labels with long tails are seen
 ROOM = 128  # vectors in the first basis of a long run
+HISTORIES = ("rows", "outside", "a", "averages", "pushes", "gradients", "copies", "risks")  # of all visits
 
 
 class Setting(NamedTuple):
@@ -154,17 +155,8 @@ class Replicate:
         """
         old, self.setting, self._begun = self.setting, setting, len(self.rows) - 1
         self.state = self.state.under(setting.form, setting.tempo)
-        for kept in (
-            self.rows,
-            self.outside,
-            self.a,
-            self.averages,
-            self.pushes,
-            self.gradients,
-            self.copies,
-            self.risks,
-        ):
-            kept.pop()
+        for name in HISTORIES:
+            getattr(self, name).pop()
         if setting.pattern.fresh or old.pattern.fresh:
             self._renew()
         elif setting.noise != old.noise:
@@ -222,10 +214,10 @@ class Replicate:
         setting, p = self.setting, len(self.state.now.W)
         self.copies.append(self._chosen())
         self._make_room()
-        labels, rule, paths, key = setting.kernel.labels, setting.kernel.rule, self.paths, None
+        labels, paths, key = setting.kernel.labels, self.paths, None
         if labels.more:
             paths = paths._replace(noise=labels.again(paths.noise, self._next(1)[0]))
-        if rule is not None and rule.draws:
+        if setting.kernel.draws:
             key = jax.random.fold_in(jax.random.key(self.points.replicate), len(self.rows))
         fresh, (now, average) = self._next(p), (self.state.now, self.state.average)
         self.risks.append(self._risks() if risks is None else risks)
@@ -284,13 +276,7 @@ class Replicate:
 
 
 def room_for(rank: int, p: int, steps: int) -> int:
-    """Vectors in the basis of a run, if all its pushes are new.
-
-    Examples
-    --------
-    >>> room_for(2, 2, 6)
-    64
-    """
+    """Vectors in the basis of a run, if all its pushes are new."""
     return power_of_two(2 + rank + p + 2 * p * (steps + 1))
 
 
