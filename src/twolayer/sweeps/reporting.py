@@ -70,20 +70,8 @@ class Reporter(Protocol):
         """The sweep is over."""
 
 
-class Quiet:
+class Quiet(Reporter):
     """Says nothing."""
-
-    def begin(self, progress: Progress) -> None:
-        """Ignore."""
-
-    def unit(self, cell: str, low: int, error: str | None, seconds: float) -> None:
-        """Ignore."""
-
-    def update(self, progress: Progress) -> None:
-        """Ignore."""
-
-    def end(self, progress: Progress) -> None:
-        """Ignore."""
 
 
 def _line(progress: Progress) -> str:
