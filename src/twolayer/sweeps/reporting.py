@@ -70,8 +70,20 @@ class Reporter(Protocol):
         """The sweep is over."""
 
 
-class Quiet(Reporter):
+class Quiet:
     """Says nothing."""
+
+    def begin(self, progress: Progress) -> None:
+        """Ignore."""
+
+    def unit(self, cell: str, low: int, error: str | None, seconds: float) -> None:
+        """Ignore."""
+
+    def update(self, progress: Progress) -> None:
+        """Ignore."""
+
+    def end(self, progress: Progress) -> None:
+        """Ignore."""
 
 
 def _line(progress: Progress) -> str:
