@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from twolayer.cli.common import add_common, figure_path, fold, idle, say
+from twolayer.cli.common import add_common, check_figure, drawn, fold, idle
 
 if TYPE_CHECKING:
     from twolayer.numerics.arguments import Json
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     """Analyse and print."""
     if args.latex:
         idle(args, "with --latex, which prints the formula alone", "--activation", "--inputs", "--json")
-    path = None if args.out is None else figure_path(args.out)
+    check_figure(args.out)
     from twolayer.functions.activation import Activation
     from twolayer.functions.exponents import analyse
 
@@ -41,11 +41,6 @@ def run(args: argparse.Namespace) -> int:
     if sigma is not None:
         Activation.of(sigma)
     result = analyse(args.target, args.directions, _inputs(args.inputs))
-    files = []
-    if path is not None:
-        from twolayer import plot
-
-        files = [str(plot.save_figure(plot.analysis(result), path))]
     fresh, reused = result.staircase(sigma), result.staircase(sigma, reuse=True)
     more = "" if sigma is None else f"\nfresh, {sigma:<16}{fresh}\nreused, {sigma:<15}{reused}"
     values: Json = {
@@ -69,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
     if args.inputs is not None:
         values |= {"effective_fraction": result.effective_fraction, "even_fraction": result.even_fraction}
     lines = (fold(line, then=" " * 23) for line in f"{result}{more}".splitlines())
-    say(args, result.latex if args.latex else "\n".join(lines), values, files)
+    text = result.latex if args.latex else "\n".join(lines)
+    drawn(args, text, values, lambda plot: plot.analysis(result))
     return 0
 
 

@@ -29,11 +29,12 @@ __all__ = [
     "CHANGE",
     "add_common",
     "add_dry_run",
+    "check_figure",
     "check_report",
     "drawn",
     "emit",
-    "figure_path",
     "fold",
+    "folded",
     "idle",
     "keep",
     "one_line_warnings",
@@ -116,20 +117,22 @@ def wrote(files: list[str]) -> None:
         print(f"wrote {file}")
 
 
-def drawn(args: argparse.Namespace, text: str, values: Json, draw: Callable[[], Figure]) -> None:
-    """As `tell`; a --out that names a figure is drawn instead."""
-    path = None if args.out is None else Path(args.out)
-    if path is None or path.suffix not in FIGURES:
+def drawn(args: argparse.Namespace, text: str, values: Json, draw: Callable[[Any], Figure]) -> None:
+    """As `tell`; a --out that names a figure is drawn instead, with the module `plot`."""
+    if args.out is None or Path(args.out).suffix not in FIGURES:
         tell(args, text, values)
         return
     from twolayer import plot
 
-    say(args, text, values, [str(plot.save_figure(draw(), path))])
+    say(args, text, values, [str(plot.save_figure(draw(plot), Path(args.out)))])
 
 
 def check_report(out: str | None) -> None:
-    """Refuse a --out that is neither a figure nor data, or cannot be written, before any work."""
-    known = (*FIGURES, *DATA)
+    """The same of one that is neither a figure nor data."""
+    _check_out(out, (*FIGURES, *DATA))
+
+
+def _check_out(out: str | None, known: tuple[str, ...]) -> None:
     if out is not None:
         if Path(out).suffix not in known:
             raise InputError(f"--out must end in {', '.join(known[:-1])} or {known[-1]}, but got {short(out)}.")
@@ -149,6 +152,11 @@ def fold(text: str, first: str = "", then: str = "") -> str:
         together, WIDTH, initial_indent=first, subsequent_indent=then, break_long_words=False, break_on_hyphens=False
     )
     return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def folded(text: str, then: str = "    ") -> str:
+    """Every line of a text within the width of a terminal."""
+    return "\n".join(fold(line, then=then) if len(line) > WIDTH else line for line in text.splitlines())
 
 
 def wrapped(rows: Iterable[tuple[str, str]], gap: int = 2) -> str:
@@ -193,13 +201,9 @@ def output_base(out: str | None, default: str) -> Path:
     return base
 
 
-def figure_path(out: str) -> Path:
-    """The figure to write, checked before any work is done."""
-    path = Path(out)
-    if path.suffix not in FIGURES:
-        raise InputError(f"--out must end in {', '.join(FIGURES[:-1])} or {FIGURES[-1]}, but got {short(out)}.")
-    check_writable(path, "--out")
-    return path
+def check_figure(out: str | None) -> None:
+    """Refuse a --out that is no figure, or cannot be written, before any work."""
+    _check_out(out, FIGURES)
 
 
 def keep(result: xr.Dataset | Comparison, base: Path, figure: bool = True) -> list[str]:

@@ -97,12 +97,7 @@ def run(args: argparse.Namespace) -> int:
         return 1
     files = keep(done, base)
     named(base, PART).unlink(missing_ok=True)
-    if args.json:
-        emit({**rows_of(done), "files": files})
-    else:
-        show(done)
-        wrote(files)
-    return int(any(failed(result) for result in done.results.values()))
+    return report(done, files, args.json)
 
 
 def _over_rows(
@@ -144,14 +139,24 @@ def keeper(base: Path) -> Callable[[Comparison], None]:
     return write
 
 
-def rows_of(done: Comparison) -> Json:
+def report(done: Comparison, files: list[str], as_json: bool, **more: object) -> int:
+    """Print the table; exit code 1 if a method has no seed left."""
+    if as_json:
+        emit({**_rows(done), **more, "files": files})
+    else:
+        _show(done)
+        wrote(files)
+    return int(any(failed(result) for result in done.results.values()))
+
+
+def _rows(done: Comparison) -> Json:
     """A comparison as plain values."""
     rows = [dataclasses.asdict(row) for row in done.verdicts]
     found = {"reference": done.reference, "skipped": done.skipped, "rows": rows}
     return {**found, "universality": done.universality} if done.universality else found
 
 
-def show(done: Comparison) -> None:
+def _show(done: Comparison) -> None:
     """The table, with verdicts in colour on a terminal."""
     from rich.console import Console
     from rich.text import Text

@@ -21,8 +21,6 @@ from twolayer.cli.solve import told
 from twolayer.numerics.errors import InputError, finite_number, short
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from twolayer.numerics.arguments import Json
     from twolayer.task.algorithm import SGD
     from twolayer.task.problem import Problem
@@ -139,15 +137,8 @@ def run(args: argparse.Namespace) -> int:
     lines.append(wrapped([(f"{name:<9}", text) for name, text in rows]))
     if reached < 0.995:
         lines.append(fold(f"the ODE reaches the threshold from {reached:.0%} of the starts"))
-
-    def draw() -> Figure:
-        from twolayer import plot
-
-        assert times is not None
-
-        return plot.passage(times, law, measured, _title(args, values["lr"]))
-
-    drawn(args, "\n".join(lines), values, draw)
+    title = _title(args, values["lr"])
+    drawn(args, "\n".join(lines), values, lambda plot: plot.passage(times, law, measured, title))
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from twolayer.cli.common import CHANGE, add_common, figure_path, fold, idle, one_line_warnings, say, task_of
+from twolayer.cli.common import CHANGE, add_common, check_figure, drawn, folded, idle, one_line_warnings, task_of
 from twolayer.numerics.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     if args.near_start:
         idle(args, "with --near-start, which runs nothing", "--save")
     task = task_of(args, seed="start.seed")
-    path = None if args.out is None else figure_path(args.out)
+    check_figure(args.out)
     if task.table.stages:
         raise InputError(f"{task.name}: fixed points are those of one algorithm, but the file has [[stages]].")
     from twolayer.analysis.stability.plateaus import plateaus
@@ -72,19 +72,13 @@ def run(args: argparse.Namespace) -> int:
             for x in found
         ]
         values |= {"chain": found.chain, "learned": found.learned, "in_order": found.in_order}
-    files = []
-    if path is not None:
-        from twolayer import plot
-
-        if found is None and not points:
-            raise InputError("--out has nothing to draw: no fixed point was found near the start.")
-        drawn = plot.fixed_points(points) if found is None else plot.plateaus(found, limit)
-        files = [str(plot.save_figure(drawn, path))]
-    say(
+    if args.out is not None and found is None and not points:
+        raise InputError("--out has nothing to draw: no fixed point was found near the start.")
+    drawn(
         args,
-        "\n".join(fold(line, then="    ") if len(line) > 79 else line for line in text.splitlines()),
+        folded(text),
         values,
-        files,
+        lambda plot: plot.fixed_points(points) if found is None else plot.plateaus(found, limit),
     )
     return 0
 

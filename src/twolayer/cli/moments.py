@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from twolayer.cli.common import CHANGE, add_common, figure_path, say, task_of
+from twolayer.cli.common import CHANGE, add_common, check_figure, drawn, task_of
 
 EXAMPLES = (
     ("twolayer moments task.toml", "the averages at the start of a task"),
@@ -23,20 +23,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the averages at the start of a task."""
     task = task_of(args, seed="start.seed")
-    path = None if args.out is None else figure_path(args.out)
+    check_figure(args.out)
     from twolayer.gaussian.moments import moments
 
     problem, algorithm = task.problem(), task.algorithm()
     result = moments(problem, task.start(problem), algorithm.loss, args.engine)
-    files = []
-    if path is not None:
-        from twolayer import plot
-
-        files = [str(plot.save_figure(plot.moments(result), path))]
     values = {name: getattr(result, name) for name in ("psi", "phi", "chi", "second")}
     lines = [f"{name:<7}{str(value.round(6)).replace(chr(10), chr(10) + ' ' * 7)}" for name, value in values.items()]
     lines.append(f"risk   {result.risk:.8g}   excess {result.excess_risk:.8g}")
     lines.append(f"engine {result.engine}   error {result.error:.1e}")
     scalars = {name: getattr(result, name) for name in ("risk", "excess_risk", "error", "engine")}
-    say(args, "\n".join(lines), {**values, **scalars}, files)
+    drawn(args, "\n".join(lines), {**values, **scalars}, lambda plot: plot.moments(result))
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from twolayer.cli.common import CHANGE, add_common, figure_path, fold, one_line_warnings, say, task_of
+from twolayer.cli.common import CHANGE, add_common, check_figure, drawn, folded, one_line_warnings, task_of
 from twolayer.numerics.errors import InputError, choice, short
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Search, print, and say whether the optimum wins at finite d if asked for."""
     task = task_of(args, seed="run.seed")
-    path = None if args.out is None else figure_path(args.out)
+    check_figure(args.out)
     if task.table.stages:
         raise InputError(f"{task.name}: a protocol is sought for one algorithm, but the file has [[stages]].")
     if args.clock is not None and args.horizon is None:
@@ -101,13 +101,7 @@ def run(args: argparse.Namespace) -> int:
             "dim": contest.dim, "seeds": contest.seeds, "means": contest.means, "gains": contest.gains,
             "verdicts": contest.verdicts, "wins": contest.wins,
         }  # fmt: skip
-    files = []
-    if path is not None:
-        from twolayer import plot
-
-        files = [str(plot.save_figure(plot.optimum(best), path))]
-    lines = [fold(line, then=" " * 19) if len(line) > 79 else line for part in text for line in part.splitlines()]
-    say(args, "\n".join(lines), values, files)
+    drawn(args, folded("\n".join(text), " " * 19), values, lambda plot: plot.optimum(best))
     return 0 if complete else 1
 
 

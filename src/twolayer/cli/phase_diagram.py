@@ -6,7 +6,16 @@ import argparse
 import dataclasses
 from typing import TYPE_CHECKING
 
-from twolayer.cli.common import add_common, add_dry_run, add_force, figure_path, fold, idle, one_line_warnings, say
+from twolayer.cli.common import (
+    add_common,
+    add_dry_run,
+    add_force,
+    check_figure,
+    drawn,
+    folded,
+    idle,
+    one_line_warnings,
+)
 from twolayer.cli.solve import told
 from twolayer.numerics.errors import InputError, short
 
@@ -59,8 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the diagram and its points, measure if asked, and draw."""
-    path = None if args.out is None else figure_path(args.out)
-    if path is None:
+    check_figure(args.out)
+    if args.out is None:
         idle(args, "without a figure (--out)", "--plane")
     if args.measure is None:
         flags = ("--dim", "--gamma0", "--n0", "--threshold", "--sign", "--seed", "--dry-run", "--force")
@@ -102,26 +111,18 @@ def run(args: argparse.Namespace) -> int:
         with one_line_warnings():
             measured = [_measure(args, diagram.ell, mu, delta, dims) for mu, delta in pairs]
     points = [diagram.at(mu, delta) for mu, delta in pairs]
-    files = []
-    if path is not None:
-        from twolayer import plot
-
-        files = [str(plot.save_figure(plot.phases(diagram, args.plane, measured), path))]
-    lines = [_folded(str(diagram))]
-    if path is None:
+    lines = [folded(str(diagram))]
+    if args.out is None:
         from twolayer.analysis.phase_text import sketch
 
         lines.append(f"\n{sketch(diagram, pairs)}")
     for i, point in enumerate(points):
-        lines.append(f"\nμ = {point.mu:g}, δ = {point.delta:g}\n{_folded(str(point))}")
+        lines.append(f"\nμ = {point.mu:g}, δ = {point.delta:g}\n{folded(str(point))}")
         if measured:
-            lines.append(f"measured\n{_folded(str(measured[i]))}")
-    say(args, "\n".join(lines), _values(diagram, points, measured), files)
+            lines.append(f"measured\n{folded(str(measured[i]))}")
+    values = _values(diagram, points, measured)
+    drawn(args, "\n".join(lines), values, lambda plot: plot.phases(diagram, args.plane, measured))
     return 0
-
-
-def _folded(text: str) -> str:
-    return "\n".join(fold(line, then="    ") if line else line for line in text.splitlines())
 
 
 def _task(args: argparse.Namespace, ell: int, mu: float, delta: float) -> tuple[Problem, SGD]:

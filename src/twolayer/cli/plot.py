@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from twolayer.cli.common import add_common, figure_path, idle, say
+from twolayer.cli.common import add_common, check_figure, idle, say
 from twolayer.numerics.errors import InputError, short
 
 EXAMPLES = (
@@ -27,8 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Draw the figure of a saved result."""
-    if args.out is not None:
-        figure_path(args.out)
+    check_figure(args.out)
     suffix = Path(args.result).suffix
     if suffix not in (".nc", ".zarr"):
         raise InputError(f"RESULT must be a .nc file or a .zarr store, but got {short(args.result)}.")
@@ -41,7 +40,8 @@ def run(args: argparse.Namespace) -> int:
     from twolayer.running.comparison import Comparison
 
     result = load(args.result)
-    path = figure_path(str(Path(args.result).with_suffix(".png")) if args.out is None else args.out)
+    path = args.out or str(Path(args.result).with_suffix(".png"))
+    check_figure(path)
     if isinstance(result, Comparison):
         figure = plot.compare(result, quantity=args.quantity or "risk")
     elif "gallery" in result.attrs:
@@ -55,6 +55,6 @@ def run(args: argparse.Namespace) -> int:
             if suffix == ".nc"
             else plot.swept(result, args.of)
         )
-    files = [str(plot.save_figure(figure, path))]
+    files = [str(plot.save_figure(figure, Path(path)))]
     say(args, "\n".join(f"wrote {file}" for file in files), {"files": files}, [])
     return 0

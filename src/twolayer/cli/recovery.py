@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from twolayer.cli.common import add_common, add_dry_run, add_force, check_report, drawn, fold, idle, one_line_warnings
 from twolayer.cli.solve import told
@@ -112,9 +112,7 @@ def run(args: argparse.Namespace) -> int:
         lines += [fold(line, then="    ") for line in str(found).splitlines()]
         lines.append(f"censored after {found.samples:.4g} samples: {found.censored[0]} and {found.censored[1]}")
 
-    def draw() -> Figure:
-        from twolayer import plot
-
+    def draw(plot: Any) -> Figure:
         noise = f", Δ = {args.noise:g}" if args.noise else ""
         title = f"{args.target} by {args.activation}, {args.loss} loss{noise}, lr = {algorithm.lr:.3g}, N = {args.dim}"
         return plot.recovery(landscape, algorithm, args.dim, thresholds, found, title)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from twolayer.cli.common import add_common, emit, keep, one_line_warnings, output_base, wrote
-from twolayer.cli.compare import rows_of, show
-from twolayer.cli.solve import failed, report
+from twolayer.cli import compare, solve
+from twolayer.cli.common import add_common, keep, one_line_warnings, output_base
 
 EXAMPLES = (
     ("twolayer rerun results/task-chain.nc", "whether this machine gives the same numbers"),
@@ -43,14 +42,8 @@ def run(args: argparse.Namespace) -> int:
     files = keep(new, base) if base else []
     if not args.json and args.seed is None:
         print("the same numbers" if same else "other numbers ('twolayer about' tells the versions)")
-    if not both:
-        return report(new, files, args.json, same=same)
-    if args.json:
-        emit({**rows_of(new), "same": same, "files": files})
-    else:
-        show(new)
-        wrote(files)
-    return int(any(failed(result) for result in new.results.values()))
+    report = compare.report if both else solve.report
+    return report(new, files, args.json, same=same)
 
 
 def _same(old: Any, new: Any) -> bool:

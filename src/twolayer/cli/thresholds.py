@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from twolayer.cli.common import add_common, figure_path, idle, say
+from twolayer.cli.common import add_common, check_figure, drawn, idle
 from twolayer.numerics.errors import InputError, short
 
 EXAMPLES = (
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if args.amp is None:
         idle(args, "without --amp", "--dim", "--seeds", "--seed")
     grid = None if args.alphas is None else grid_of(args.alphas)
-    path = None if args.out is None else figure_path(args.out)
+    check_figure(args.out)
     from twolayer.analysis.thresholds.alpha_c import Thresholds, thresholds
     from twolayer.analysis.thresholds.amp import MessagePassing, simulate
     from twolayer.analysis.thresholds.label_law import law_of
@@ -74,12 +74,6 @@ def run(args: argparse.Namespace) -> int:
             runs = done
         else:
             best = done
-    files = []
-    if path is not None:
-        from twolayer import plot
-
-        drawn = plot.thresholds(result) if best is None else plot.best_possible(best)
-        files = [str(plot.save_figure(drawn, path))]
     values = {
         "target": result.target.name,
         "noise": result.noise,
@@ -107,5 +101,5 @@ def run(args: argparse.Namespace) -> int:
     if runs is not None:
         values |= {"amp": {"alpha": runs.alpha, "dim": runs.dim, "overlap": runs.overlap}}
     text = "\n".join(str(more) for more in (result, best, runs) if more is not None)
-    say(args, text, values, files)
+    drawn(args, text, values, lambda plot: plot.thresholds(result) if best is None else plot.best_possible(best))
     return code

@@ -90,8 +90,9 @@ class Kernel:
     def _ruled(self, sample: Sample, a: Real, g: Real, e: Real) -> Real:
         """ĝ of every sample in the batch."""
         loss, label = self.loss, self.label(sample.target, sample.noise)
-        N = divisor(self.normalisation, a.shape[-1])
         assert isinstance(loss, RuledLoss) and loss.rule is not None and loss.rule.push is not None
+        s = loss.scale
+        N = divisor(self.normalisation, a.shape[-1]) / s
 
         def shift(g: Real, rate: Number) -> Real:
             if sample.products is None:
@@ -99,9 +100,10 @@ class Kernel:
             return rate / (N * loss.batch) * sample.products @ g
 
         def at(fields: Real) -> Real:
-            return a * self.activation.slope(fields) * loss.residual(label, self.output(fields, a))[..., None]
+            return a / s * self.activation.slope(fields) * loss.residual(label, self.output(fields, a))[..., None]
 
-        return loss.rule.push(Sight(g, sample.student, e, sample.size, shift, at, N, loss.batch, loss.rate, sample.key))
+        seen = Sight(g / s, sample.student, e, sample.size, shift, at, N, loss.batch, loss.rate, sample.key)
+        return s * loss.rule.push(seen)
 
 
 def kernel_of(problem: Problem, algorithm: SGD) -> Kernel:

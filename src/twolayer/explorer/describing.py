@@ -16,7 +16,7 @@ from twolayer.files.taskfile import TaskFile
 from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import InputError
 
-__all__ = ["analysis", "formula", "methods_of", "support", "text"]
+__all__ = ["analysis", "formula", "support", "text"]
 
 
 def formula(task: TaskFile, options: Json, voice: Voice) -> Json:
@@ -96,16 +96,11 @@ def support(task: TaskFile, options: Json, voice: Voice) -> Json:
     return values
 
 
-def methods_of(options: Json) -> tuple[str, ...]:
-    """The methods on the screen, by their words."""
-    return tuple(options.get("methods") or ("ode", "chain"))
-
-
 def text(task: TaskFile, options: Json, voice: Voice) -> Json:
     """What is given away as text."""
     from twolayer.files.papers import cite
 
-    words = methods_of(options)
+    words = tuple(options.get("methods") or ("ode", "chain"))
     dim = task.table.run.dim
     found = task.methods(list(words), 2 if dim is None else dim)
     return {

@@ -20,35 +20,21 @@ __all__ = ["LIMITS", "Limits", "check_size"]
 
 @dataclass(frozen=True)
 class Limits:
-    """The largest of everything.
+    """The largest of everything."""
 
-    Attributes
-    ----------
-    body : int
-        Bytes of a request.
-    width, directions, dim, seeds, points, family, spectrum, blocks : int
-        p, k, d, runs of a stream, save points, curves of a family, eigenvalues of a power law, blocks of the inputs.
-    quick, long : float
-        Seconds of work until an answer, and of a stream of runs.
-    memory : int
-        Bytes of a result.
-    waiting : int
-        Requests that wait for a worker; beyond them the answer is "busy".
-    """
-
-    body: int = 65_536
+    body: int = 65_536  # bytes of a request
     width: int = 64
     directions: int = 8
     dim: int = 1_000_000_000
-    seeds: int = 400
-    points: int = 1000
-    family: int = 24
-    spectrum: int = 1_000_000
-    blocks: int = 256
-    quick: float = 90.0
-    long: float = 600.0
-    memory: int = 256 * 2**20
-    waiting: int = 24
+    seeds: int = 400  # of a stream
+    points: int = 1000  # at which runs are saved
+    family: int = 24  # curves
+    spectrum: int = 1_000_000  # eigenvalues of a power law
+    blocks: int = 256  # of the inputs
+    quick: float = 90.0  # seconds of work until an answer
+    long: float = 600.0  # and of a stream of runs
+    memory: int = 256 * 2**20  # bytes of a result
+    waiting: int = 24  # requests without a worker; beyond them the answer is "busy"
 
 
 LIMITS = Limits()

@@ -69,13 +69,9 @@ def _made(task: TaskFile, word: str, **changes: object) -> tuple[Method, Task]:
     (method,) = task.methods([word])
     arguments = {**task.run_arguments(), **changes}
     made = make_task(problem, algorithm, method, task.start(problem), **arguments)
-    _bounded(method, made)
-    return method, made
-
-
-def _bounded(method: Method, made: Task) -> None:
     seconds = method.compilation(made) + made.seeds * method.cost(made)
     check_cost(seconds, made.seeds * method.footprint(made))
+    return method, made
 
 
 def _curves(dataset: xr.Dataset) -> Json:
@@ -83,11 +79,7 @@ def _curves(dataset: xr.Dataset) -> Json:
     notes = json.loads(dataset.attrs["notes"])
     outcome = str(dataset.outcome.values[0])
     values: Json = {name: dataset[name].values for name in ("time", "step", "sample", "alpha")}
-    values |= {name: dataset[name].values[0] for name in ("risk", "excess_risk", "M", "a")}
-    if "Q" in dataset:
-        values["Q"] = dataset.Q.values[0]
-    if "q" in dataset:
-        values["q"] = dataset.q.values[0]
+    values |= {name: dataset[name].values[0] for name in ("risk", "excess_risk", "M", "a", "Q", "q") if name in dataset}
     return {
         **values,
         "units": {name: str(dataset[name].attrs.get("units", "")) for name in ("time", "step", "sample", "alpha")},

@@ -16,6 +16,10 @@ TITLE = "twolayer: exact learning dynamics of two-layer neural networks"
 
 PAPERS: dict[str, str] = {
     "saad1995": "D. Saad and S. A. Solla, On-line learning in soft committee machines, Phys. Rev. E 52, 4225 (1995).",
+    "saad1995prl": (
+        "D. Saad and S. A. Solla, Exact solution for on-line learning in multilayer neural networks, "
+        "Phys. Rev. Lett. 74, 4337 (1995)."
+    ),
     "goldt2019": (
         "S. Goldt, M. Advani, A. Saxe, F. Krzakala and L. Zdeborová, Dynamics of stochastic gradient descent for "
         "two-layer neural networks in the teacher-student setup, NeurIPS 32 (2019), arXiv:1906.08632."
@@ -23,6 +27,10 @@ PAPERS: dict[str, str] = {
     "goldt2019online": (
         "S. Goldt, M. Advani, A. Saxe, F. Krzakala and L. Zdeborová, Generalisation dynamics of online learning in "
         "over-parameterised neural networks, arXiv:1901.09085 (2019)."
+    ),
+    "refinetti2021": (
+        "M. Refinetti, S. d'Ascoli, R. Ohana and S. Goldt, Align, then memorise: the dynamics of learning with "
+        "feedback alignment, ICML (2021), arXiv:2011.12428."
     ),
     "veiga2022": (
         "R. Veiga, L. Stephan, B. Loureiro, F. Krzakala and L. Zdeborová, Phase diagram of stochastic gradient descent "

@@ -39,6 +39,7 @@ __all__ = ["TaskFile", "assign", "read_task", "task_from"]
 Integer = Annotated[int, BeforeValidator(lambda x: int(x) if isinstance(x, float) and x.is_integer() else x)]
 """An integer, which may be written as 1e4."""
 
+ENDS = ("time", "steps", "alpha")
 WORDS = {
     "string_type": "text",
     "int_type": "an integer",
@@ -254,7 +255,7 @@ class TaskFile:
 
         found = []
         for number, stage in enumerate(self.table.stages):
-            if sum(x is not None for x in (stage.time, stage.steps, stage.alpha)) != 1:
+            if sum(getattr(stage, name) is not None for name in ENDS) != 1:
                 raise InputError(f"{self.name}: stages[{number}] needs one of `time`, `steps` and `alpha`.")
             algorithm = self._changed(
                 AlgorithmTable, self.table.algorithm, stage.algorithm, f"stages[{number}].algorithm"
@@ -349,9 +350,8 @@ class TaskFile:
         if self.table.stages:
             raise InputError(f"{self.name}: a sweep follows one algorithm, but the file has [[stages]].")
         over, run, problem, algorithm = self.swept(), self.table.run, self.problem(), self.algorithm()
-        names_of_ends = ("time", "steps", "alpha")
-        swept = any(f"run.{name}" in over for name in names_of_ends)
-        ends = {} if swept else {name: getattr(run, name) for name in names_of_ends}
+        swept = any(f"run.{name}" in over for name in ENDS)
+        ends = {} if swept else {name: getattr(run, name) for name in ENDS}
         dims = [v for key in ("run.dim", "method.dim") for v in over.get(key, ()) if isinstance(v, int)]
         dim = run.dim or (dims[0] if dims else None)
         methods = self.methods(names, dim) or self.methods(support(problem, algorithm).methods[:1], dim)
@@ -378,32 +378,19 @@ class TaskFile:
         """Arguments of solve, or of solve_stages, and of compare when there is no `until`."""
         run = self.table.run
         if self.table.stages:
-            for name in ("time", "steps", "alpha", "until", "save"):
+            for name in (*ENDS, "until", "save"):
                 if name in run.model_fields_set:
                     raise InputError(f"{self.name}: [run] takes no `{name}` with [[stages]], which have their own.")
             return {"seeds": run.seeds, "seed": run.seed}
-        if run.time is None and run.steps is None and run.alpha is None:
+        if all(getattr(run, name) is None for name in ENDS):
             raise InputError(f"{self.name}: [run] needs `time`, `steps` or `alpha`.")
-        optional = {
-            "time": run.time,
-            "steps": run.steps,
-            "alpha": run.alpha,
-            "until": self.until(),
-        }
+        optional = {**{name: getattr(run, name) for name in ENDS}, "until": self.until()}
         given = {name: value for name, value in optional.items() if value is not None}
         return {**given, "save": run.save, "seeds": run.seeds, "seed": run.seed}
 
 
 def read_task(path: str | Path, assignments: list[str] | None = None) -> TaskFile:
-    """Read and check a task file, with ``--set`` assignments applied.
-
-    Parameters
-    ----------
-    path : str or path
-        A TOML file.
-    assignments : list of str, optional
-        ``key=value`` each, such as ``algorithm.lr=0.1/d``.
-    """
+    """Read and check a task file, with ``--set`` assignments such as algorithm.lr=0.1/d applied."""
     source = Path(path)
     try:
         document = _parse(source.read_text(encoding="utf-8"))

@@ -214,9 +214,9 @@ class FullRule(eqx.Module):
         return level
 
     def _strength(self, student: Number, a: Layer) -> Real:
-        """|g|/|e|: the norm of a σ'(λ)."""
+        """|g|/|e|: the norm of a σ'(λ), as the rule sees it."""
         square = ((a * self.kernel.activation.slope(student)) ** 2).sum(-1)
-        return root(square)
+        return root(square) / (self.kernel.loss.scale if isinstance(self.kernel.loss, RuledLoss) else 1.0)
 
     def noises(self, student: Real, target: Real, a: Layer, noise: Scalar) -> list[tuple[float, Spoilt, Any]]:
         """Chances of the signs of a label; with each, what is done to labels at every node, and weights, (N, m) each.
@@ -358,12 +358,14 @@ def _closed_push(
     """The same where the average over the label noise is closed, less e σ, which is linear; None where it is not."""
     if rule.smoothed is None:
         return None
-    assert isinstance(rule.kernel.loss, RuledLoss) and rule.kernel.loss.linear is not None
+    loss = rule.kernel.loss
+    assert isinstance(loss, RuledLoss) and loss.linear is not None
     size = root((v**2).sum(-1))
-    along = v / jnp.maximum(size, TINY)[:, None]
+    along = loss.scale * v / jnp.maximum(size, TINY)[:, None]
+    seen = size / loss.scale
     first, chi = 0.0, 0.0
     for chance, sign in rule.kernel.labels.signs:
-        mean, square = rule.smoothed(size * (sign * h - rule.kernel.loss.linear * f), size * root(noise))
+        mean, square = rule.smoothed(seen * (sign * h - loss.linear * f), seen * root(noise))
         first = first + (chance * w * mean)[:, None] * along
         chi = chi + ((chance * w * square)[:, None] * along).T @ along
     return first, 0.0, chi

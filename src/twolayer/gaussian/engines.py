@@ -10,6 +10,7 @@ An `Averager` is the host's handle: the engine chosen for a problem together wit
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -38,6 +39,7 @@ from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
 from twolayer.task.labels import LabelNoise
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem
+from twolayer.task.rules import RuledLoss
 
 __all__ = [
     "ENGINES",
@@ -250,8 +252,10 @@ def select(
     linear = loss.student is not None
     labels = LabelNoise() if linear else problem.labels
     noisy = not linear and (traced(problem.noise) or problem.noise > 0)
-    kernel = Kernel(problem.activation, problem.target, loss, labels=labels)
     adapted = (problem.p / problem.divisor, problem.labels.flips if linear else 0.0)
+    if isinstance(loss, RuledLoss):
+        loss = dataclasses.replace(loss, scale=adapted[0])
+    kernel = Kernel(problem.activation, problem.target, loss, labels=labels)
     return _select(_Builder(kernel, problem.p, problem.gram, engine, log2_points, noisy, *adapted), order)
 
 

@@ -10,6 +10,7 @@ import math
 import os
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,23 +59,15 @@ def _prepared(
     algorithm: SGD,
     method: Method,
     over: Mapping[str, object],
-    *,
-    start: Overlaps | str = "random",
-    time: End = None,
-    steps: End = None,
-    alpha: End = None,
-    save: Save = 200,
-    until: Until | None = None,
-    dim: int | None = None,
+    run: Run,
     seeds: int | None = None,
-    seed: int = 0,
-    streams: str = "independent",
     reduce: object = "final",
 ) -> tuple[Grid, Reduction, int]:
     """The grid, the reduction and the number of seeds that the arguments of `sweep` describe."""
     check_parts(problem, algorithm, method)
-    seed, over = check_seed(seed), expect(Mapping, "over", over)  # type: ignore[type-abstract]
+    seed, over = check_seed(run.seed), expect(Mapping, "over", over)  # type: ignore[type-abstract]
     reduction = reduction_of(reduce)
+    until, dim = run.until, run.dim
     if until is not None and not isinstance(until, Until):
         reject("until", until, "an Until, such as Until('excess_risk', 0.1)")
     if dim is not None:
@@ -82,11 +75,10 @@ def _prepared(
         if method.dimension not in (None, dim):
             raise InputError(f"Argument `dim` must agree with the method, but {dim} is not its {method.dimension}.")
         dim = None if method.dimension is not None else dim
-    law = "sphere" if isinstance(start, str) and start == "random" else start
-    run = Run(time, steps, save, until, dim, seed, law, streams, alpha)
-    grid = Grid(problem, algorithm, method, run, over, reduction.name)
+    law = "sphere" if isinstance(run.start, str) and run.start == "random" else run.start
+    grid = Grid(problem, algorithm, method, replace(run, dim=dim, seed=seed, start=law), over, reduction.name)
     ends = {f"run.{name}" for name in ENDS} & set(over)
-    given = sum(x is not None for x in (time, steps, alpha))
+    given = sum(getattr(run, name) is not None for name in ENDS)
     if not ends and given != 1:
         raise InputError(f"Give one of `time`, `steps` and `alpha`, but got {'none' if given == 0 else given}.")
     if reduction.name == "exit_time" and until is None and "run.until.value" not in over:
@@ -218,24 +210,8 @@ def sweep(
     >>> result.risk.dims, result.risk.shape
     (('method.dim', 'seed'), (2, 4))
     """
-    described = _prepared(
-        problem,
-        algorithm,
-        method,
-        over,
-        start=start,
-        time=time,
-        steps=steps,
-        alpha=alpha,
-        save=save,
-        until=until,
-        dim=dim,
-        seeds=seeds,
-        seed=seed,
-        streams=streams,
-        reduce=reduce,
-    )
-    grid, reduction, count = described
+    run = Run(time, steps, save, until, dim, seed, start, streams, alpha)
+    grid, reduction, count = _prepared(problem, algorithm, method, over, run, seeds, reduce)
     targets, top = _targets(target_se, reduction), positive_integer("max_seeds", max_seeds)
     memory, resume = positive_integer("memory", memory), flag("resume", resume)
     reporter = reporter_for(progress)
@@ -339,7 +315,8 @@ def plan_sweep(
     >>> plan.cells, plan.runs
     (2, 8)
     """
-    grid, reduction, count = _prepared(problem, algorithm, method, over, **arguments)
+    own = {name: arguments.pop(name) for name in ("seeds", "reduce") if name in arguments}
+    grid, reduction, count = _prepared(problem, algorithm, method, over, Run(**arguments), **own)
     table, outlines = ResultTable(grid, count), Outlines(grid, reduction)
     if store is not None:
         Store.check(store, grid, resume=True)

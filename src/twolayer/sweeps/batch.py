@@ -273,32 +273,22 @@ def _run(jobs: Sequence[Job], reduction: Reduction) -> list[Values]:
 
 @float64
 def run_batch(jobs: Sequence[Job], reduction: Reduction) -> list[Result]:
-    """Results of a batch of units. Where the batch fails as a whole, its units are run one by one to find out which.
-
-    Parameters
-    ----------
-    jobs : list of Job
-    reduction : Reduction
-    """
+    """Results of a batch of units."""
     with _one_batch_at_a_time:
-        began = wall.perf_counter()
-        try:
-            values = _run(jobs, reduction)
-        except Exception as error:
-            if len(jobs) > 1:
-                return [_alone(job, reduction) for job in jobs]
-            return [Result(None, sentence(error), wall.perf_counter() - began, made_with())]
-        seconds = (wall.perf_counter() - began) / len(jobs)
-        return [Result(x, None, seconds, made_with()) for x in values]
+        return _results(jobs, reduction)
 
 
-def _alone(job: Job, reduction: Reduction) -> Result:
+def _results(jobs: Sequence[Job], reduction: Reduction) -> list[Result]:
+    """The same; where the batch fails as a whole, its units are run one by one to find out which."""
     began = wall.perf_counter()
     try:
-        values, error = _run([job], reduction)[0], None
-    except Exception as failure:
-        values, error = None, sentence(failure)
-    return Result(values, error, wall.perf_counter() - began, made_with())
+        values = _run(jobs, reduction)
+    except Exception as error:
+        if len(jobs) > 1:
+            return [_results([job], reduction)[0] for job in jobs]
+        return [Result(None, sentence(error), wall.perf_counter() - began, made_with())]
+    seconds = (wall.perf_counter() - began) / len(jobs)
+    return [Result(x, None, seconds, made_with()) for x in values]
 
 
 def sentence(error: BaseException) -> str:

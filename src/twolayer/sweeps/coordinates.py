@@ -23,12 +23,7 @@ DIMENSIONS = ("run.dim", "method.dim")
 def law_values(labels: Mapping[str, list[Any]], description: Mapping[str, Any]) -> Variables:
     """Coordinates ``lr``, ``batch`` and ``dataset`` of the swept laws, over their axis and that of the dimension.
 
-    Parameters
-    ----------
-    labels : mapping
-        The values on each axis, laws as text.
-    description : mapping
-        What is not swept; a law without a dimension to be evaluated at has no coordinate.
+    A law without a dimension to be evaluated at, on an axis or in the description of what is not swept, has none.
 
     Examples
     --------

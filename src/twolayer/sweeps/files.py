@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -24,11 +24,11 @@ from twolayer.task.method import METHODS
 __all__ = ["load_sweep", "merge_sweeps"]
 
 
-class _Cell:
+class _Cell(NamedTuple):
     """A cell of a stored grid: its name and its seed."""
 
-    def __init__(self, key: str, seed: int) -> None:
-        self.key, self.seed = key, seed
+    key: str
+    seed: int
 
 
 class StoredGrid:

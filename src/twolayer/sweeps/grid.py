@@ -17,6 +17,7 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ FORMAT = "twolayer-sweep/2"
 LAWS = ("sphere", "hemisphere", "gaussian")
 STREAMS = ("independent", "common")
 ENDS = ("time", "steps", "alpha")
+FUNCTIONS = ("problem.activation", "problem.target", "algorithm.loss", "algorithm.rule")
 RUN_KEYS = ("dim", *ENDS, "save", "seed", "until.quantity", "until.value", "until.relative")
 
 
@@ -102,8 +104,7 @@ def _name(key: str, value: object) -> Any:
 
 def unmarked(key: str, name: object) -> Any:
     """The value without the fingerprint."""
-    function = key in ("problem.activation", "problem.target", "algorithm.loss", "algorithm.rule")
-    return name[0] if function and isinstance(name, list) else name
+    return name[0] if key in FUNCTIONS and isinstance(name, list) else name
 
 
 def digest(value: object) -> str:
@@ -245,13 +246,8 @@ class Grid:
             "run": self.run.describe(),
         }
         fixed = {part: {k: v for k, v in table.items() if f"{part}.{k}" not in swept} for part, table in whole.items()}
-        parts = {
-            "problem.activation": self.problem.activation,
-            "problem.target": self.problem.target,
-            "algorithm.loss": self.algorithm.loss,
-            "algorithm.rule": self.algorithm.rule,
-        }
-        marks = {key: fingerprint_of(key, value) for key, value in parts.items() if key not in swept}
+        fixed_functions = [key for key in FUNCTIONS if key not in swept]
+        marks = {key: fingerprint_of(key, attrgetter(key)(self)) for key in fixed_functions}
         functions = {key: mark for key, mark in marks.items() if mark is not None}
         if functions:
             fixed["functions"] = functions

@@ -113,29 +113,15 @@ def _trajectory(block: Block) -> Values:
 
 @dataclass(frozen=True)
 class Reduction:
-    """A reduction by name, or a function of the dataset of one run.
+    """A reduction by name, or a function of the dataset of one run."""
 
-    Attributes
-    ----------
-    name : str
-        What the description of a sweep records.
-    main : str or None
-        The variable whose standard error `target_se` means when it is a number.
-    ends_only : bool
-        Whether the save points between start and end are not looked at.
-    importable : bool
-        Whether other processes can find it by its name.
-    reads : bool
-        Whether mean loss and classification error are looked at.
-    """
-
-    name: str
+    name: str  # what the description of a sweep records
     of_block: Callable[[Block], Values] | None = None
     of_run: Callable[[xr.Dataset], object] | None = None
-    main: str | None = None
-    ends_only: bool = False
-    importable: bool = True
-    reads: bool = True
+    main: str | None = None  # the variable whose standard error `target_se` means when it is a number
+    ends_only: bool = False  # the save points between start and end are not looked at
+    importable: bool = True  # other processes can find it by its name
+    reads: bool = True  # mean loss and classification error are looked at
 
     def template(self, p: int, k: int, points: int, read: Sequence[str] = ()) -> dict[str, Quantity] | None:
         """What the reduction yields, if that is known beforehand; ``read`` are the names of further readings."""

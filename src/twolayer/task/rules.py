@@ -220,12 +220,16 @@ class Rule:
 
 @dataclass(frozen=True)
 class RuledLoss(Loss):
-    """A loss whose gradients go through a rule: what drives the first layer. ``batch`` is n_b, ``rate`` d·lr."""
+    """A loss whose gradients go through a rule: what drives the first layer. ``batch`` is n_b, ``rate`` d·lr.
+
+    ``scale`` is s where the second layer of the kernel is s·a: the rule sees g of a, and the kernel gets s·ĝ.
+    """
 
     rule: Rule | None = None
     batch: float = 1.0
     rate: float = 1.0
     linear: float | None = None  # s where e = y − s·f
+    scale: float = 1.0
 
 
 def unaveraged(rule: Rule | None) -> str | None:
