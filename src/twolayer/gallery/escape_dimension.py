@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, known, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, largest, near, unknown, verdict
-from twolayer.gallery.shared.measuring import growth, measured, phase_retrieval, predicted, projected
+from twolayer.gallery.shared.measuring import growth, measured, on_sphere, phase_retrieval, predicted
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer
 
@@ -28,6 +28,10 @@ RESOLVED = 15.0  # the corrected formula is judged where T d is so many times 1 
     "escape-dimension",
     "escape time against d, from 10² to 10⁶, with the log d law",
     quick={"dims": (100, 300, 1000, 3000), "most": 64},
+    fixed={
+        "target": "the three times are closed formulas of phase retrieval, z1**2",
+        "activation": "the three times are closed formulas of phase retrieval, squares",
+    },
 )
 def escape_dimension(
     *,
@@ -38,17 +42,18 @@ def escape_dimension(
     lr: float = 1 / 12,
     noise: float = 0.0,
     threshold: float = 0.1,
+    geometry: str = "projected",
 ) -> Finding:
     """First passages of the chain at every d against annealed, quenched and corrected times (p = 1)."""
     positive_integer("seeds", seeds, 2)
-    problem = phase_retrieval(noise=noise)
+    problem, algorithm = phase_retrieval(noise=noise), on_sphere(lr, geometry)
     c, s = growth(problem, lr)
     rows = []
     for dim in sorted(dims):
         count = min(most, max(seeds, WORK // dim))
-        theory, end, allowance = predicted(problem, lr, dim, threshold)
+        theory, end, allowance = predicted(problem, algorithm, dim, threshold)
         starts = tl.Overlaps.random(problem, dim, seed, size=count)
-        passage = measured(problem, lr, tl.Chain(dim), starts, threshold, end, seed)
+        passage = measured(problem, algorithm, tl.Chain(dim), starts, threshold, end, seed)
         lost = (passage.censored + passage.diverged) / count
         mean, error, steps = passage.mean, passage.standard_error, passage.mean_steps
         rows.append((count, mean, error, steps, lost, known(theory.corrected), allowance))
@@ -56,12 +61,12 @@ def escape_dimension(
     columns = dict(zip(names, np.array(rows).T, strict=True))
     data = xr.Dataset({k: ("dim", v) for k, v in columns.items()}, {"dim": sorted(dims)})
     grid = np.unique(np.geomspace(min(dims), max(dims), GRID).round().astype(int))
-    theories = [tl.escape_time(problem, projected(lr), int(dim), threshold) for dim in grid]
+    theories = [tl.escape_time(problem, algorithm, int(dim), threshold) for dim in grid]
     for name in LINES:
         data[name] = "grid", [known(getattr(theory, name)) for theory in theories]
     data = data.assign_coords(grid=grid)
     data["rate"] = c
-    return Finding(data, _verdict(data, c, s, threshold), task_of(problem, projected(lr)))
+    return Finding(data, _verdict(data, c, s, threshold), task_of(problem, algorithm))
 
 
 def _verdict(data: xr.Dataset, c: float, s: float, threshold: float) -> Verdict:
