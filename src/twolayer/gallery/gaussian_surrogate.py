@@ -15,6 +15,8 @@ calls agreement.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
@@ -24,6 +26,7 @@ from twolayer.gallery.shared.drawing import headline, points, sheet
 from twolayer.gallery.shared.judging import Check, largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.gallery.shared.wide import online, single_index
 from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.significance import limit_of
 from twolayer.numerics.statistics import standard_error
@@ -50,9 +53,14 @@ def gaussian_surrogate(
     gamma: float = 0.8,
     blocks: int = 12,
     save: int = 12,
+    target: str = "tanh(z1)",
+    activation: str = "erf",
+    geometry: str = "free",
 ) -> Finding:
-    """Two erf neurons learn tanh of one direction, in one pass over the rows; latent directions from few to many."""
-    found = {m: part(f"m={m}", lambda m=m: _pair(seed, dim, rows, m, seeds, gamma, blocks, save)) for m in latents}  # type: ignore[misc]
+    """Two neurons learn a function of one direction, in one pass over the rows; latent directions from few to many."""
+    problem, algorithm = single_index(target, activation, 2, noise=NOISE), online(gamma, geometry)
+    run = (seed, dim, rows, seeds, blocks, save)
+    found = {m: part(f"m={m}", partial(_pair, problem, algorithm, m, *run)) for m in latents}
     shapes = {"surrogate": ("latent", "along"), "rows": ("latent", "seed", "point"), "cumulant": ("latent",)}
     shapes["gap"] = ("latent", "seed", "later", "entry")
     data = xr.Dataset(
@@ -77,8 +85,8 @@ def gaussian_surrogate(
         f"m = {m}: {np.abs(x).max():.1%}, {k:+.2f}" for m, x, k in zip(latents, gap, data.cumulant.values, strict=True)
     )
     task = (
-        f"rows tanh(F c) of dimension {dim}, labels tanh(z1)   student erf, p = 2, a = 1   Δ = {NOISE:g}\n"
-        f"lr = {gamma:g}/d, batch 1, one pass over {rows} rows"
+        f"rows tanh(F c) of dimension {dim}, labels {target}   student {activation}, p = 2, a = 1   Δ = {NOISE:g}\n"
+        f"lr = {gamma:g}/d, batch 1, one pass over {rows} rows{'' if geometry == 'free' else f', {geometry}'}"
     )
     return Finding(data, verdict(claim, checks, f"largest deviation, and fourth cumulant of fields: {told}"), task)
 
@@ -90,7 +98,17 @@ def _apart(what: str, gap: np.ndarray, tolerance: np.ndarray) -> Check:
     return Check(outcome, f"{what}: surely {max(surely, 0.0):.2f}, more than {SHARE:g} expected")
 
 
-def _pair(seed: int, dim: int, rows: int, latent: int, seeds: int, gamma: float, blocks: int, save: int) -> Variables:
+def _pair(
+    problem: tl.Problem,
+    algorithm: tl.SGD,
+    latent: int,
+    seed: int,
+    dim: int,
+    rows: int,
+    seeds: int,
+    blocks: int,
+    save: int,
+) -> Variables:
     """Mean risk of the surrogate's chain, (along,), risks of SGD over the rows, (seed, point), and what lies between.
 
     ``gap`` (seed, point, entry) holds the differences of risk, M and Q after the start, in parts of their range.
@@ -101,10 +119,9 @@ def _pair(seed: int, dim: int, rows: int, latent: int, seeds: int, gamma: float,
     X = (X - X.mean(0)) / X.std()
     w = rng.normal(size=(1, dim))
     w /= (X @ w[0]).std()
-    y = np.tanh(X @ w[0]) + np.sqrt(NOISE) * rng.normal(size=rows)
-    problem = tl.Problem("tanh(z1)", "erf", width=2, noise=NOISE)
+    y = problem.target.on_host((X @ w[0])[:, None]) + np.sqrt(NOISE) * rng.normal(size=rows)
     given = surrogate(problem, X, y, w, blocks=blocks, seed=seed, size=seeds)
-    algorithm = tl.SGD(gamma / tl.d)
+
     run: Options = {"steps": rows, "seed": seed}
     fine = tl.solve(given.problem, algorithm, tl.Chain(dim), given.start, save=FINER * save, **run)
     over = tl.solve(given.problem, algorithm, given.method, given.start, save=save, **run)

@@ -1,6 +1,6 @@
 """Labels with heavy tails: plain gradients blow up with the dimension, clipped ones have a limit.
 
-    y = z1 + √Δ t_ν,    W ← W + (γ/d) ĝ zᵀ,    ĝ = e,   e min(1, c/|e|)   or   e/|e|        (linear student, e = y − λ)
+    y = h(z1) + √Δ t_ν,    W ← W + (γ/d) ĝ zᵀ,    ĝ = g,   g min(1, c/|g|)   or   g/|g|,    g = σ'(λ) (y − σ(λ))
     plain:    the largest of α d noises is of order (α d)^{1/ν}:   Q − M² ∝ γ² Δ d^{2/ν − 1},  which grows for ν < 2
     clipped:  dM/dt = E[ĝ λ*],   dQ/dt = 2 E[ĝ λ] + γ E[ĝ²],   whose averages exist for noise of any law
 
@@ -21,6 +21,7 @@ from twolayer.gallery.shared.drawing import headline, plain_ticks, sheet, task_o
 from twolayer.gallery.shared.judging import Verdict, largest, near, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.gallery.shared.wide import single_index
 from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.statistics import standard_error
 
@@ -34,6 +35,7 @@ BENT = 0.08  # of an exponent: what next orders change it by over few decades
     "heavy-tails",
     "clipped and normalised against plain gradients under label noise without a variance",
     quick={"dims": (60, 400, 2400), "seeds": 80},
+    fixed={"geometry": "weights that are normalised have no norm that could blow up"},
     group="mean-field",
     papers=("saad1995", "benarous2021"),
 )
@@ -47,10 +49,12 @@ def heavy_tails(
     nu: float = 1.5,
     noise: float = 1.0,
     threshold: float = 1.0,
+    target: str = "z1",
+    activation: str = "linear",
 ) -> Finding:
     """Runs up to ``alpha`` samples per dimension at lr = γ/d with noise √Δ t_ν; clipped at c = ``threshold``."""
     rules = {"plain": None, "clipped": f"clip({threshold:g})", "normalised": "normalised()"}
-    problem = tl.Problem("z1", "linear", noise=noise, noise_law=f"student({nu:g})")
+    problem = single_index(target, activation, noise=noise, noise_law=f"student({nu:g})")
     found = {}
     for name, rule in rules.items():
         algorithm = tl.SGD(lr=gamma * tl.d**-1, rule=rule)

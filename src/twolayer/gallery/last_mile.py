@@ -35,6 +35,11 @@ DASHES = ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
     "last-mile",
     "loss against steps for one rectifier and for several that learn one rectifier",
     quick={"steps": 1_000_000},
+    fixed={
+        "target": "T^−3 and 1 − η/2 are proved for one rectifier as the teacher",
+        "activation": "T^−3 and 1 − η/2 are proved for rectifiers",
+        "geometry": "norms of the students are learnt, and their sum is what is learnt first",
+    },
     group="recovery",
     papers=("xu2023",),
 )

@@ -26,6 +26,11 @@ from twolayer.numerics.statistics import power_law
     "last-mile-angles",
     "angles and norms of rectifiers that learn one rectifier, and the cubic lower bound on their loss",
     quick={"steps": 100_000, "descents": 2},
+    fixed={
+        "target": "the bound ‖w‖² θ³/4π³ is proved for one rectifier as the teacher",
+        "activation": "the bound ‖w‖² θ³/4π³ is proved for rectifiers",
+        "geometry": "norms of the students are learnt, and their sum is what is learnt first",
+    },
     group="recovery",
     papers=("xu2023",),
 )

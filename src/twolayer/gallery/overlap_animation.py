@@ -9,6 +9,7 @@ neurons of a finite network, followed by its own ODE, on top; as the risk falls 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +22,7 @@ from twolayer.gallery.shared.drawing import headline, task_of
 from twolayer.gallery.shared.judging import Verdict, holds, same_law, unknown, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.wide import FLOW, committee, online, sup_overlap
+from twolayer.gallery.shared.wide import FLOW, committee, online, small_weights, sup_overlap
 from twolayer.numerics.arguments import Variables
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ LEAST = 3 * (1 - AT_ENDS)  # part of the mass there that counts as piled up: thr
     "overlap-animation",
     "student–teacher cosines (k = 2) and the distribution of cosines (k = 1), moving",
     quick={"dim": 200, "width": 4, "neurons": 64, "particles": 5000, "frames": 12},
+    fixed={"target": "cosines are those with the neurons of teachers of the students' own kind"},
     group="mean-field",
     moves=True,
 )
@@ -57,10 +59,14 @@ def overlap_animation(
     scatter_time: float = 200.0,
     histogram_time: float = 3.0,
     activation: str = "erf",
+    field_activation: str = "square",
+    geometry: str = "free",
 ) -> Finding:
-    """Four panels of each are drawn; the animation shows all frames."""
-    plane = part("plane", lambda: _plane(activation, width, dim, lr, frames, scatter_time, seed))
-    line = part("line", lambda: _line(neurons, dim, particles, frames, histogram_time, seed))
+    """Four panels of each are drawn, above of ``activation``, below of the other; the animation shows all frames."""
+    above = committee(activation, 2, width), online(lr, geometry)
+    below = committee(field_activation, 1, neurons), tl.SGD(lr=FLOW, geometry=geometry)
+    plane = part("plane", partial(_plane, *above, dim, frames, scatter_time, seed))
+    line = part("line", partial(_line, *below, dim, particles, frames, histogram_time, seed))
     data = xr.Dataset(
         {
             "sgd": (("frame", "neuron", "direction"), plane.sgd.values),
@@ -78,10 +84,9 @@ def overlap_animation(
         },
         {"scatter_time": ("frame", plane.time.values), "histogram_time": ("frame", line.time.values)},
     )
-    task = task_of(committee(activation, 2, width), online(lr))
-    right = task_of(committee("square", 1, neurons), tl.SGD(lr=FLOW)).replace("\n", "   ")
+    first, second = (task_of(*task).replace("\n", "   ") for task in (above, below))
     found = _verdict(data, float(np.sqrt(lr / (width * dim))))
-    return Finding(data, found, f"above: {task.replace(chr(10), '   ')}\nbelow: {right}")
+    return Finding(data, found, f"above: {first}\nbelow: {second}")
 
 
 def _verdict(data: xr.Dataset, scale: float) -> Verdict:
@@ -111,12 +116,11 @@ def _diagonal(result: xr.Dataset) -> np.ndarray:
     return np.asarray(np.diagonal(result.Q.values, axis1=2, axis2=3))
 
 
-def _plane(activation: str, p: int, dim: int, lr: float, frames: int, time: float, seed: int) -> Variables:
-    problem = committee(activation, 2, p)
-    M = SPREAD * np.random.default_rng(seed).normal(size=(p, 2))
-    start = tl.Overlaps(0.25 * np.eye(p) + M @ M.T, M, dim=dim)
-    runs = tl.solve(problem, online(lr), tl.Chain(dim), start, time=time, save=frames - 1, seed=seed)
-    theory = tl.solve(problem, online(lr), tl.ODE(), start, time=runs.time.values)
+def _plane(problem: tl.Problem, algorithm: tl.SGD, dim: int, frames: int, time: float, seed: int) -> Variables:
+    M = SPREAD * np.random.default_rng(seed).normal(size=(problem.p, 2))
+    start = small_weights(M, dim, algorithm.geometry)
+    runs = tl.solve(problem, algorithm, tl.Chain(dim), start, time=time, save=frames - 1, seed=seed)
+    theory = tl.solve(problem, algorithm, tl.ODE(), start, time=runs.time.values)
     return {
         "sgd": _cosines(runs)[0],
         "ode": _cosines(theory)[0],
@@ -127,12 +131,13 @@ def _plane(activation: str, p: int, dim: int, lr: float, frames: int, time: floa
     }
 
 
-def _line(p: int, dim: int, particles: int, frames: int, time: float, seed: int) -> Variables:
-    problem = committee("square", 1, p)
+def _line(
+    problem: tl.Problem, algorithm: tl.SGD, dim: int, particles: int, frames: int, time: float, seed: int
+) -> Variables:
     cloud = tl.mean_field.Particles.sample(problem, particles, dim=dim, seed=seed)
-    mean = tl.solve(problem, tl.SGD(lr=FLOW), tl.MeanField(dim), cloud, time=time, save=frames - 1)
+    mean = tl.solve(problem, algorithm, tl.MeanField(dim), cloud, time=time, save=frames - 1)
     start = tl.Overlaps.random(problem, dim, seed)
-    network = tl.solve(problem, tl.SGD(lr=FLOW), tl.ODE(), start, time=time, save=frames - 1)
+    network = tl.solve(problem, algorithm, tl.ODE(), start, time=time, save=frames - 1)
     many, few = (_cosines(run)[0, :, :, 0] for run in (mean, network))
     return {
         "density": np.stack([np.histogram(row, EDGES, density=True)[0] for row in many]),

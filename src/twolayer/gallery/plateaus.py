@@ -192,7 +192,7 @@ def _verdict(data: xr.Dataset, seeds: int, slow_seeds: int, activation: str) -> 
             freedom=slow_seeds - 1,
         )
         if activation == "erf"
-        else unknown(f"committee: slope against log d times 2κ {slow[0]:.3f} ± {slow[1]:.3f}, 1 for d → ∞"),
+        else unknown(f"committee: slope against log d times 2κ {slow[0]:.3f} ± {slow[1]:.3f}, 1 expected for d → ∞"),
         holds(
             float(max(data.fast_lost.max(), data.slow_lost.max())) == 0,
             f"all runs leave: {float(data.fast_lost.max()):g} and {float(data.slow_lost.max()):g} of them do not",

@@ -34,6 +34,11 @@ WIDE = 20  # from so many neurons on, vectors of small dimension are cheaper tha
     "published-comparisons",
     "SGD against the ODE and mean fields: the comparisons of the paper",
     quick={"cosine_dim": 50, "wide_square": 40, "wide_erf": 30, "seeds": 3, "time": 6.0},
+    fixed={
+        "target": "the published comparisons, each with the teacher of its paper",
+        "activation": "the published comparisons, each with the activation of its paper",
+        "geometry": "the published comparisons, with the plain SGD of their paper",
+    },
     group="mean-field",
 )
 def published_comparisons(

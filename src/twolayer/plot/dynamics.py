@@ -134,7 +134,7 @@ def _risk_axis(ax: Axes, dataset: xr.Dataset, quantity: str) -> None:
     notes = [f"bands: {BAND[1] - BAND[0]:.0%} of the seeds"] if bands else []
     if is_staged(dataset):
         notes.append("dots: the end of a stage")
-    ax.legend(title="\n".join(notes) or None, title_fontsize=8, alignment="left")
+    ax.legend(title="\n".join(notes) or None, title_fontsize="small", alignment="left")
 
 
 def _unresolved(ax: Axes, least: float, dataset: xr.Dataset) -> None:
