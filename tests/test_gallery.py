@@ -271,7 +271,7 @@ def test_target_activation_and_geometry_are_settings_or_it_is_said_why_not(name:
         ("recovery-trajectories", {"exponents": (1,), "dim": 20, "seeds": 2}, {"geometry": "projected"}, "projected"),
         (
             "sgd-to-ode",
-            {"dims": (20,), "widths": (2,), "rates": (0.5,), "seeds": 2, "time": 0.1},
+            {"dims": (20,), "widths": (2,), "rates": (0.25, 0.5), "seeds": 2, "time": 0.1},
             {"target": "He2(z1) + z2", "activation": "He2", "geometry": "spherical"},
             "target He2(z1) + z2   student He2, width p, a = 1   Δ = 0.1\nlr = γ/d, batch 1, fresh samples, spherical",
         ),

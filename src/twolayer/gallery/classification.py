@@ -20,10 +20,9 @@ from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.wide import single_index
-from twolayer.numerics.arguments import Options, Variables
+from twolayer.gallery.shared.wide import averaged, single_index
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import require
-from twolayer.numerics.statistics import standard_error
 
 LOSSES = ("squared", "logistic", "hinge")
 MARKERS = {"squared": "o", "logistic": "s", "hinge": "^"}
@@ -61,26 +60,24 @@ def classification_error(
         for loss in LOSSES:
             asked = problem.replace(flips=q), tl.SGD(lr=gamma * tl.d**-1, loss=loss, geometry=geometry)
             found[q, loss] = part(f"{loss}-{q:g}", partial(_pair, *asked, dim, seeds, gamma * alpha, seed))
-    data = xr.Dataset(
-        {
-            "flips": ("row", [q for q, _ in found]),
-            "loss": ("row", [loss for _, loss in found]),
-            "alpha": ("point", next(iter(found.values())).alpha.values),
-            "limit": (("row", "point"), np.stack([x.limit.values for x in found.values()])),
-            "error": (("row", "point", "moment"), np.stack([x.error.values for x in found.values()])),
-        }
-    )
+    data = xr.concat(list(found.values()), "row", data_vars=["limit", "error"])
+    data = data.assign(flips=("row", [q for q, _ in found]), loss=("row", [loss for _, loss in found]))
     return Finding(data, _verdict(found, dim, seeds), task_of(problem))
 
 
-def _pair(problem: tl.Problem, algorithm: tl.SGD, dim: int, seeds: int, time: float, seed: int) -> Variables:
+def _pair(problem: tl.Problem, algorithm: tl.SGD, dim: int, seeds: int, time: float, seed: int) -> xr.Dataset:
     """Classification errors of the limit, and mean and standard error over runs of the chain, at equal α."""
     start = tl.Overlaps([[1.0]], [[0.1]])
     ends: Options = {"time": time, "save": 24}
     limit = tl.solve(problem, algorithm, tl.ODE(), start, **ends)
     runs = tl.solve(problem, algorithm, tl.Chain(dim), start, seeds=seeds, seed=seed, **ends)
-    error = np.stack([runs.error.mean("seed"), standard_error(runs.error, runs.error.get_axis_num("seed"))], axis=1)
-    return {"alpha": limit.alpha.values, "limit": limit.error.values[0], "error": error}
+    return xr.Dataset(
+        {
+            "alpha": ("point", limit.alpha.values),
+            "limit": ("point", limit.error.values[0]),
+            "error": (("point", "moment"), np.stack(averaged(runs.error), axis=1)),
+        }
+    )
 
 
 def _verdict(found: dict[tuple[float, str], xr.Dataset], dim: int, seeds: int) -> Verdict:

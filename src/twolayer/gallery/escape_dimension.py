@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, known, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, largest, near, unknown, verdict
-from twolayer.gallery.shared.measuring import growth, measured, on_sphere, phase_retrieval, predicted
+from twolayer.gallery.shared.measuring import growth, measured, on_sphere, phase_retrieval, predicted, slope
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer
 
@@ -77,10 +77,7 @@ def _verdict(data: xr.Dataset, c: float, s: float, threshold: float) -> Verdict:
         return verdict(claim, [unknown(f"T d is at least {RESOLVED:g} (1 + s) at fewer than two dimensions")])
     time, error, corrected = (chosen[name].values for name in ("time", "error", "predicted"))
     allowance, weight = chosen.allowance.values, error**-2.0
-    x = np.log(chosen.dim.values)
-    centred = x - np.average(x, weights=weight)
-    spread = (weight * centred**2).sum()
-    slope = float((weight * centred * time).sum() / spread)
+    steepness, spread = slope(np.log(chosen.dim), time, error)
     law, saved = 1 / (2 * c), np.log1p(s) / (2 * c)
     mean, room = (float(np.average(v, weights=weight)) for v in (time - corrected, allowance))
     first = chosen.dim.values[0]
@@ -94,7 +91,7 @@ def _verdict(data: xr.Dataset, c: float, s: float, threshold: float) -> Verdict:
             freedom=float(chosen.seeds.min()) - 1,
         ),
         near("mean of these", mean, 0.0, float(weight.sum() ** -0.5), allowance=room, resolution=saved),
-        near("slope of the time against log d", slope, law, float(spread**-0.5), resolution=0.2 * law),
+        near("slope of the time against log d", steepness, law, spread, resolution=0.2 * law),
         holds(data.lost.max() == 0, f"{float(data.lost.max()):.0%} of the runs did not escape, none expected"),
     ]
     return verdict(claim, checks, f"Resolution of the mean: the {saved:.3f} that the noise saves")

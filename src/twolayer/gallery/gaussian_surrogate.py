@@ -27,7 +27,7 @@ from twolayer.gallery.shared.judging import Check, largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.wide import online, single_index
-from twolayer.numerics.arguments import Options, Variables
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.significance import limit_of
 from twolayer.numerics.statistics import standard_error
 from twolayer.running.judging import SHARE, entries, ranges
@@ -61,13 +61,8 @@ def gaussian_surrogate(
     problem, algorithm = single_index(target, activation, 2, noise=NOISE), online(gamma, geometry)
     run = (seed, dim, rows, seeds, blocks, save)
     found = {m: part(f"m={m}", partial(_pair, problem, algorithm, m, *run)) for m in latents}
-    shapes = {"surrogate": ("latent", "along"), "rows": ("latent", "seed", "point"), "cumulant": ("latent",)}
-    shapes["gap"] = ("latent", "seed", "later", "entry")
-    data = xr.Dataset(
-        {name: (dims, np.stack([found[m][name].values for m in latents])) for name, dims in shapes.items()}
-        | {"step": ("point", found[latents[0]].step.values), "along": found[latents[0]].along.values},
-        {"latent": list(latents)},
-    )
+    data = xr.concat(list(found.values()), "latent", data_vars=["surrogate", "rows", "cumulant", "gap"])
+    data = data.assign_coords(latent=list(latents))
     gap, error = _gaps(data)
     checks = [
         largest(
@@ -108,7 +103,7 @@ def _pair(
     seeds: int,
     blocks: int,
     save: int,
-) -> Variables:
+) -> xr.Dataset:
     """Mean risk of the surrogate's chain, (along,), risks of SGD over the rows, (seed, point), and what lies between.
 
     ``gap`` (seed, point, entry) holds the differences of risk, M and Q after the start, in parts of their range.
@@ -129,14 +124,17 @@ def _pair(
     scales, one, two = ranges(chain, given.problem.P, dim), entries(chain), entries(over)
     spectrum = np.linalg.eigvalsh(np.cov(X.T, bias=True))
     beyond = (X**2).sum(1).var() - 2 * (spectrum**2).sum()
-    return {
-        "surrogate": fine.excess_risk.values.mean(0),
-        "along": fine.step.values,
-        "rows": over.excess_risk.values,
-        "gap": np.concatenate([(two[x] - one[x])[:, 1:] / scales[x][0] for x in one], axis=2),
-        "cumulant": 3 * beyond / spectrum.sum() ** 2,
-        "step": over.step.values,
-    }
+    gaps = np.concatenate([(two[x] - one[x])[:, 1:] / scales[x][0] for x in one], axis=2)
+    return xr.Dataset(
+        {
+            "surrogate": ("along", fine.excess_risk.values.mean(0)),
+            "rows": (("seed", "point"), over.excess_risk.values),
+            "gap": (("seed", "later", "entry"), gaps),
+            "cumulant": 3 * beyond / spectrum.sum() ** 2,
+            "step": ("point", over.step.values),
+        },
+        {"along": fine.step.values},
+    )
 
 
 def _gaps(data: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:

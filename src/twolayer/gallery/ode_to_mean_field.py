@@ -20,10 +20,10 @@ from twolayer.gallery.shared.drawing import headline, plain_ticks, points, sheet
 from twolayer.gallery.shared.judging import Verdict, largest, near, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.wide import FLOW, committee, sup_risk
+from twolayer.gallery.shared.wide import FLOW, averaged, committee, sup_risk
 from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.errors import require
-from twolayer.numerics.statistics import power_law, standard_error
+from twolayer.numerics.statistics import power_law
 from twolayer.task.method import Method
 from twolayer.task.particles import Particles
 
@@ -116,13 +116,7 @@ def _dimension(problem: tl.Problem, sgd: tl.SGD, particles: int, dim: int, time:
 
 
 def _fits(data: xr.Dataset) -> Variables:
-    found = {}
-    for name in CURVES:
-        found[name] = power_law(
-            data.width.values,
-            data[name].mean("start").values,
-            standard_error(data[name], data[name].get_axis_num("start")),
-        )
+    found = {name: power_law(data.width.values, *averaged(data[name], "start")) for name in CURVES}
     found["dimension"] = power_law(data.dim.values, data.dimension.values)
     return found
 
@@ -155,8 +149,8 @@ def _verdict(data: xr.Dataset, wide: int) -> Verdict:
         )
     )
     # a network of finite width is as far from the limit as the mean field at d, and by a constant more
-    more = (data.network.mean("network_start") - data.dimension).values
-    error = standard_error(data.network, data.network.get_axis_num("network_start"))
+    network, error = averaged(data.network, "network_start")
+    more = network - data.dimension.values
     middle = float(np.average(more, weights=error**-2.0))
     checks.append(
         largest(
@@ -180,11 +174,9 @@ def draw(data: xr.Dataset) -> Figure:
     shown, (left, right) = sheet(2, width=4.8, height=4.8)
     fits, p = _fits(data), data.width.values.astype(float)
     for i, (name, (label, _)) in enumerate(CURVES.items()):
-        fit, mean = fits[name], data[name].mean("start")
+        fit, (mean, error) = fits[name], averaged(data[name], "start")
         words = f"{label}: $p^{{{fit.slope:.2f} \\pm {fit.error:.2f}}}$"
-        points(
-            left, p, mean, standard_error(data[name], data[name].get_axis_num("start")), DIRECTIONS[i], words, "os^"[i]
-        )
+        points(left, p, mean, error, DIRECTIONS[i], words, "os^"[i])
         left.plot(p, np.exp(fit.intercept) * p**fit.slope, color=DIRECTIONS[i], lw=1)
     top = max(float(data[name].mean("start")[0]) for name in CURVES)
     claim: Options = {"color": GREY, "ls": "--", "lw": 1.2}
@@ -195,10 +187,7 @@ def draw(data: xr.Dataset) -> Figure:
     words = f"mean field at $d$: $d^{{{deep.slope:.2f}}}$"
     right.plot(d, data.dimension, "D", color=DIRECTIONS[3], ms=5, label=words)
     right.plot(d, np.exp(deep.intercept) * d**deep.slope, color=DIRECTIONS[3], lw=1)
-    network, error = (
-        data.network.mean("network_start"),
-        standard_error(data.network, data.network.get_axis_num("network_start")),
-    )
+    network, error = averaged(data.network, "network_start")
     points(right, d, network, error, COLOURS["theory"], f"ODE of $p = {chosen.wide}$ neurons", "s")
     right.plot(d, 1.4 * float(network[0]) * (d / d[0]) ** -0.5, label="$d^{-1/2}$ (claimed, any constant)", **claim)
     limit = f"{two}, limit $d \\to \\infty$"

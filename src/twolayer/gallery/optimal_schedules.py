@@ -24,7 +24,7 @@ from twolayer.gallery.shared.measuring import on_sphere, phase_retrieval
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.wide import committee
-from twolayer.numerics.arguments import Options, Variables
+from twolayer.numerics.arguments import Options
 
 CASES = {"linear": 10.0, "phase retrieval": 60.0, "committee": 150.0}  # length of the runs, in samples/d
 
@@ -59,16 +59,8 @@ def optimal_schedules(
     """
     tasks = _tasks(activation, geometry, dim, seeds, seed)
     found = [part(case, partial(_best, case, tasks[case], pieces, restarts, seeds, dim, seed)) for case in CASES]
-    shapes = {
-        "x": ("case", "save"), "lr": ("case", "protocol", "save"), "risk": ("case", "protocol", "save"),
-        "mean": ("case", "protocol"), "error": ("case", "protocol"), "gain": ("case", "rival"),
-        "gain_error": ("case", "rival"), "won": ("case", "rival"), "certified": ("case",), "word": ("case",),
-        "bound": ("case",),
-    }  # fmt: skip
-    data = xr.Dataset(
-        {key: (dims, np.array([each[key].values for each in found])) for key, dims in shapes.items()},
-        {"case": list(CASES), "protocol": list(PROTOCOLS), "rival": list(PROTOCOLS[1:])},
-    )
+    names = {"case": list(CASES), "protocol": list(PROTOCOLS), "rival": list(PROTOCOLS[1:])}
+    data = xr.concat(found, "case").assign_coords(names)
     students = f"linear, square ({geometry}) and {activation} students of the same targets"
     return Finding(data, _verdict(data, activation), f"{students}; batch 1, lr = γ(s)/d, s = samples/d")
 
@@ -89,7 +81,7 @@ def _tasks(activation: str, geometry: str, dim: int, starts: int, seed: int) -> 
     }
 
 
-def _best(case: str, task: Task, pieces: int, restarts: int, seeds: int, dim: int, seed: int) -> Variables:
+def _best(case: str, task: Task, pieces: int, restarts: int, seeds: int, dim: int, seed: int) -> xr.Dataset:
     problem, algorithm, start = task
     best = tl.optimise(problem, algorithm, start, horizon=CASES[case], pieces=pieces, restarts=restarts)
     contest = best.compare(dim, seeds, seed)
@@ -97,19 +89,22 @@ def _best(case: str, task: Task, pieces: int, restarts: int, seeds: int, dim: in
     names = ("optimum", "constant", best.best_named.name)
     scale = 1 if start.dim is None else start.dim
     verdicts = {"wins": 1, "loses": -1, "undecided": 0}
-    return {
-        "x": best.path.alpha.values,
-        "lr": np.stack([scale * best.paths[name].lr.values for name in names]),
-        "risk": np.stack([best.paths[name].excess_risk.mean("seed").values for name in names]),
-        "mean": [contest.means[name][0] for name in names],
-        "error": [contest.means[name][1] for name in names],
-        "gain": [contest.gains[name][0] for name in names[1:]],
-        "gain_error": [contest.gains[name][1] for name in names[1:]],
-        "won": [verdicts[contest.verdicts[name]] for name in names[1:]],
-        "certified": int(best.certified),
-        "word": NAMED.index(names[2]),
-        "bound": _bound(case, start),
-    }
+    along, risks = ("protocol", "save"), [best.paths[name].excess_risk.mean("seed").values for name in names]
+    return xr.Dataset(
+        {
+            "x": ("save", best.path.alpha.values),
+            "lr": (along, [scale * best.paths[name].lr.values for name in names]),
+            "risk": (along, risks),
+            "mean": ("protocol", [contest.means[name][0] for name in names]),
+            "error": ("protocol", [contest.means[name][1] for name in names]),
+            "gain": ("rival", [contest.gains[name][0] for name in names[1:]]),
+            "gain_error": ("rival", [contest.gains[name][1] for name in names[1:]]),
+            "won": ("rival", [verdicts[contest.verdicts[name]] for name in names[1:]]),
+            "certified": int(best.certified),
+            "word": NAMED.index(names[2]),
+            "bound": _bound(case, start),
+        }
+    )
 
 
 def _linear(s: np.ndarray) -> np.ndarray:

@@ -11,7 +11,6 @@ the slope is above 1/(2κ) by up to a quarter. Right: γ_c of erf committees aga
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -20,7 +19,7 @@ from matplotlib.figure import Figure
 import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, points, sheet, told
 from twolayer.gallery.shared.judging import Verdict, between, holds, largest, near, unknown, verdict
-from twolayer.gallery.shared.measuring import growth, on_sphere, phase_retrieval
+from twolayer.gallery.shared.measuring import growth, on_sphere, phase_retrieval, slope
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.wide import committee, online
@@ -158,12 +157,9 @@ def _critical(problem: tl.Problem) -> Variables:
 
 def _slope(data: xr.Dataset, word: str) -> tuple[float, float]:
     """Slope of the mean length against log d, times 2κ, and its error."""
-    x, mean, error = np.log(data[f"{word}_dim"].values), data[f"{word}_mean"].values, data[f"{word}_error"].values
-    w = error**-2
-    centred = x - (w * x).sum() / w.sum()
-    size = (w * centred**2).sum()
+    steepness, error = slope(np.log(data[f"{word}_dim"]), data[f"{word}_mean"], data[f"{word}_error"])
     scale = 2 * float(data[f"{word}_kappa"])
-    return scale * float((w * centred * mean).sum() / size), scale * float(size**-0.5)
+    return scale * steepness, scale * error
 
 
 def _verdict(data: xr.Dataset, seeds: int, slow_seeds: int, activation: str) -> Verdict:
@@ -184,10 +180,12 @@ def _verdict(data: xr.Dataset, seeds: int, slow_seeds: int, activation: str) -> 
             resolution=FAR,
             freedom=seeds - 1,
         ),
-        near("phase retrieval: slope against log d times 2κ", *_expected(fast, 1.0), resolution=1.0, freedom=seeds - 1),
+        near("phase retrieval: slope against log d times 2κ", fast[0], 1.0, fast[1], resolution=1.0, freedom=seeds - 1),
         near(
             "committee: slope against log d times 2κ",
-            *_expected(slow, (1.0, SLOW)),
+            slow[0],
+            (1.0, SLOW),
+            slow[1],
             resolution=1.5,
             freedom=slow_seeds - 1,
         )
@@ -207,10 +205,6 @@ def _verdict(data: xr.Dataset, seeds: int, slow_seeds: int, activation: str) -> 
     ]
     told = ", ".join(f"{x:.4g}" for x in data.formula.values)
     return verdict("runs stall at the saddles of the limit, for log(d)/(2κ) and a constant", checks, f"γ_c: {told}")
-
-
-def _expected(found: tuple[float, float], value: object) -> tuple[float, Any, float]:
-    return found[0], value, found[1]
 
 
 def draw(data: xr.Dataset) -> Figure:

@@ -69,18 +69,11 @@ def _runs(k: int, geometry: str, dim: int, seeds: int, seed: int) -> xr.Dataset:
             "overlap": (("seed", "point"), np.array([np.interp(points, run.step.values, row) for row in m])),
             "step": ("point", points),
             "passed": (("level", "seed"), passed),
-            "predicted": ((), _descent(k, dim)),
+            "predicted": ((), _flow(k, dim, np.array(LEVELS[1:]))[0]),
             "flow": ("level_m", _flow(k, dim, CURVE)),
         },
         {"level_m": CURVE},
     )
-
-
-def _descent(k: int, dim: int) -> float:
-    """Steps of the descent by the limiting equation at this δ."""
-    problem, algorithm = task(k)
-    lr = algorithm.lr(dim)
-    return tl.single_index.population_loss(problem, algorithm.loss).time(*LEVELS, step=lr * dim) / lr
 
 
 def _flow(k: int, dim: int, levels: np.ndarray) -> np.ndarray:

@@ -54,28 +54,19 @@ CLOSE = 0.1  # what a finite dimension may change, of the risk
 def schedules_plateau(*, seed: int = 0, dim: int = 4000, seeds: int = 128, geometry: str = "projected") -> Finding:
     """The limit and runs of three schedules, from an overlap of 0.1 to forty times d samples."""
     choice("geometry", geometry, SPHERES)
-    kept = {name: part(name, partial(_runs, law, geometry, dim, seeds, seed)) for name, law in LAWS.items()}
-    found = {name: {key: np.asarray(x) for key, x in each.items()} for name, each in kept.items()}
-    first = next(iter(found.values()))
-    data = xr.Dataset(
-        {
-            "lr": (("law", "save"), [x["lr"] for x in found.values()]),
-            "ode": (("law", "save"), [x["ode"] for x in found.values()]),
-            "chain": (("law", "seed", "save"), [x["chain"] for x in found.values()]),
-            "best": ("save", _best(first["alpha"])[1]),
-            "best_lr": ("save", _best(first["alpha"])[0]),
-        },
-        {"law": list(LAWS), "alpha": ("save", first["alpha"])},
-    )
+    found = [part(name, partial(_runs, law, geometry, dim, seeds, seed)) for name, law in LAWS.items()]
+    data = xr.concat(found, "law").assign_coords(law=list(LAWS))
+    rate, risk = _best(data.alpha.values)
+    data = data.assign(best=("save", risk), best_lr=("save", rate))
     return Finding(data, _verdict(data), task_of(PROBLEM))
 
 
-def _runs(law: Scaling, geometry: str, dim: int, seeds: int, seed: int) -> dict[str, np.ndarray]:
+def _runs(law: Scaling, geometry: str, dim: int, seeds: int, seed: int) -> xr.Dataset:
     algorithm, start = tl.SGD(law, geometry=geometry), tl.Overlaps([[1.0]], [[START]])
     limit = tl.solve(PROBLEM, algorithm, tl.ODE(), start, alpha=SPAN, save=80)
     runs = tl.solve(PROBLEM, algorithm, tl.Chain(dim), start, alpha=SPAN, save=80, seeds=seeds, seed=seed)
-    excess = {"ode": limit.excess_risk.values[0], "chain": runs.excess_risk.values}
-    return {"alpha": limit.alpha.values, "lr": limit.lr.values, **excess}
+    excess = {"ode": ("save", limit.excess_risk.values[0]), "chain": (("seed", "save"), runs.excess_risk.values)}
+    return xr.Dataset({"lr": ("save", limit.lr.values), **excess}, {"alpha": ("save", limit.alpha.values)})
 
 
 def _best(alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -22,9 +22,9 @@ from twolayer.gallery.shared.drawing import headline, plain_ticks, sheet, task_o
 from twolayer.gallery.shared.judging import Verdict, near, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.wide import committee, online, sup_overlap
+from twolayer.gallery.shared.wide import averaged, committee, online, sup_overlap
 from twolayer.numerics.arguments import Options, Variables
-from twolayer.numerics.statistics import Fit, power_law, standard_error
+from twolayer.numerics.statistics import Fit, power_law
 
 AXES = {"d": "dim", "p": "width", "γ": "gamma"}
 MARKERS = "os^Dv"
@@ -84,7 +84,7 @@ def _cell(problem: tl.Problem, algorithm: tl.SGD, dim: int, seeds: int, time: fl
 
 def _fits(data: xr.Dataset, of: str) -> dict[str, Fit]:
     """Exponents in √(γ/(pd)) over the grid, and along each axis: one exponent, and a constant for each line."""
-    mean, error = _mean(data[of])
+    mean, error = averaged(data[of])
     found = {"all": power_law(data.scale.values, mean, error)}
     for name, axis in AXES.items():
         if len(np.unique(data[axis])) > 1:
@@ -98,11 +98,6 @@ def _fits(data: xr.Dataset, of: str) -> dict[str, Fit]:
             )
             found[name] = power_law(x, y, error * y / mean)
     return found
-
-
-def _mean(values: xr.DataArray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over runs with its standard error."""
-    return values.mean("seed").values, standard_error(values, values.get_axis_num("seed"))
 
 
 def _verdict(data: xr.Dataset) -> Verdict:
@@ -139,7 +134,7 @@ def draw(data: xr.Dataset) -> Figure:
     titles = ("largest of $n$ entries", r"largest entry over $\sqrt{2\,\log\,n}$")
     widths, rates = (list(np.unique(data[x])) for x in ("width", "gamma"))
     for ax, of, title in zip(axes, ("deviation", "typical"), titles, strict=True):
-        mean, error = _mean(data[of])
+        mean, error = averaged(data[of])
         for i in range(data.sizes["cell"]):
             width, rate = data.width.values[i], data.gamma.values[i]
             look: Options = {"color": HUES[widths.index(width)], "marker": MARKERS[rates.index(rate) % 5]}

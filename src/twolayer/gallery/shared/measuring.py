@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import twolayer as tl
+from twolayer.numerics.arguments import Array
 from twolayer.numerics.errors import choice
 from twolayer.task.method import Method
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from twolayer.analysis.escape import EscapeTime
     from twolayer.analysis.passage_times import Passage
 
-__all__ = ["SPHERES", "crossing", "growth", "measured", "on_sphere", "phase_retrieval", "predicted"]
+__all__ = ["SPHERES", "crossing", "growth", "measured", "on_sphere", "phase_retrieval", "predicted", "slope"]
 
 SPHERES = ("projected", "spherical")
 """Geometries with weights of norm one: without it the theory of escape does not hold."""
@@ -53,6 +54,14 @@ def crossing(times: np.ndarray, values: np.ndarray, level: float) -> float:
         return float("inf")
     i = max(int(above[0]), 1)
     return float(np.interp(level, values[i - 1 : i + 1], times[i - 1 : i + 1]))
+
+
+def slope(x: Array, y: Array, error: Array) -> tuple[float, float]:
+    """Slope of a straight line through numbers with standard errors, and its own standard error."""
+    x, y, weight = np.asarray(x), np.asarray(y), np.asarray(error) ** -2.0
+    centred = x - np.average(x, weights=weight)
+    size = (weight * centred**2).sum()
+    return float((weight * centred * y).sum() / size), float(size**-0.5)
 
 
 def growth(problem: tl.Problem, rho: float) -> tuple[float, float]:

@@ -12,8 +12,9 @@ import xarray as xr
 
 import twolayer as tl
 from twolayer.numerics.errors import require
+from twolayer.numerics.statistics import standard_error
 
-__all__ = ["FLOW", "committee", "online", "single_index", "small_weights", "sup_overlap", "sup_risk"]
+__all__ = ["FLOW", "averaged", "committee", "online", "single_index", "small_weights", "sup_overlap", "sup_risk"]
 
 FLOW = "d**-2"
 """A learning rate so small that only the gradient flow is left."""
@@ -58,3 +59,8 @@ def sup_overlap(runs: xr.Dataset, theory: xr.Dataset) -> np.ndarray:
 def sup_risk(one: object, two: object) -> np.ndarray:
     """Largest difference of risks (seed, time) over time, for each seed."""
     return np.asarray(np.abs(np.asarray(one) - np.asarray(two)).max(axis=-1))
+
+
+def averaged(values: xr.DataArray, over: str = "seed") -> tuple[np.ndarray, np.ndarray]:
+    """Mean over runs with its standard error."""
+    return values.mean(over).values, standard_error(values, values.get_axis_num(over))
