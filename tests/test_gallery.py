@@ -265,6 +265,48 @@ def test_target_activation_and_geometry_are_settings_or_it_is_said_why_not(name:
     assert all(10 < len(why) < 100 and not why.endswith(".") for why in entry.fixed.values())
 
 
+@pytest.mark.parametrize(
+    ("name", "tiny", "other", "told"),
+    [
+        ("recovery-trajectories", {"exponents": (1,), "dim": 20, "seeds": 2}, {"geometry": "projected"}, "projected"),
+        (
+            "sgd-to-ode",
+            {"dims": (20,), "widths": (2,), "rates": (0.25, 0.5), "seeds": 2, "time": 0.1},
+            {"target": "He2(z1) + z2", "activation": "He2", "geometry": "spherical"},
+            "target He2(z1) + z2   student He2, width p, a = 1   Δ = 0.1\nlr = γ/d, batch 1, fresh samples, spherical",
+        ),
+    ],
+)
+def test_a_changed_setting_reaches_the_data_and_the_title(
+    name: str, tiny: dict[str, Any], other: dict[str, Any], told: str
+) -> None:
+    compute = registry.figures()[name].compute
+    usual, changed = compute(**tiny), compute(**tiny, **other)
+    assert records.fingerprint(usual.data) != records.fingerprint(changed.data)
+    assert told in changed.task
+    assert told not in usual.task
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "words"),
+    [
+        ("escape-dimension", {"geometry": "free"}, "`geometry` must be one of 'projected', 'spherical'"),
+        ("second-layer", {"geometry": "free"}, "`geometry` must be one of 'projected', 'spherical'"),
+        ("schedules-plateau", {"geometry": "free"}, "`geometry` must be one of 'projected', 'spherical'"),
+        ("plateaus", {"geometry": "free"}, "`geometry` must be one of 'projected', 'spherical'"),
+        ("recovery-times", {"geometry": "free"}, "`geometry` must be one of 'spherical', 'projected'"),
+        ("specialisation", {"geometry": "round"}, "`geometry` must be one of 'free', 'projected', 'spherical'"),
+        ("optimal-schedules", {"activation": "reluu"}, "did you mean 'relu'"),
+        ("classification-error", {"target": "tanh(z1)"}, "with values ±1, such as 'sign(z1)'"),
+        ("heavy-tails", {"target": "z1*z2"}, "a function of z1 alone"),
+        ("ode-to-mean-field", {"activations": ("erf",)}, "two names"),
+    ],
+)
+def test_choices_that_a_figure_does_not_cover_are_refused(name: str, setting: dict[str, Any], words: str) -> None:
+    with pytest.raises(tl.InputError, match=re.escape(words)):
+        registry.figures()[name].compute(**setting)
+
+
 def test_colours_of_figures_are_those_of_the_style() -> None:
     """So that readers of all kinds tell curves apart, and that figures can be read on dark paper."""
     folder = Path(registry.__file__).parents[1]

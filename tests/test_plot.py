@@ -125,6 +125,14 @@ def test_trajectory_of_a_theory(tree: xr.DataTree) -> None:
     assert legend(left) == ["ODE"]
 
 
+def test_headings_of_legends_follow_the_style(chain: xr.Dataset) -> None:
+    sizes = {}
+    for name in ("paper", "house", "talk"):
+        with plot.style(name):
+            sizes[name] = plot.trajectory(chain).axes[0].get_legend().get_title().get_fontsize()
+    assert sizes["paper"] < sizes["house"] < sizes["talk"]
+
+
 def test_a_single_direction_needs_no_legend(single: xr.DataTree) -> None:
     right = plot.trajectory(single["chain_15"].to_dataset()).axes[1]
     assert legend(right) == []

@@ -1,6 +1,6 @@
-"""How often a student is wrong: squared, logistic and hinge loss on labels sign(z1), true and flipped.
+"""How often a student is wrong: squared, logistic and hinge loss on labels ±1, true and flipped.
 
-    f = a erf(λ/√2),    error = q + (1 − 2q) arccos(M/√Q)/π,    chain at d against the ODE in α = samples/d
+    f = a erf(λ/√2),    y = sign(z1):    error = q + (1 − 2q) arccos(M/√Q)/π,    chain at d against the ODE in samples/d
 
 Left: true labels. The hinge loss stops pushing samples beyond its margin, the others go on for ever. Right: one label
 in ten is flipped, and with a constant rate the error stays above its least value q. Lines are the limit, points
@@ -20,8 +20,9 @@ from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.numerics.arguments import Options, Variables
-from twolayer.numerics.statistics import standard_error
+from twolayer.gallery.shared.wide import averaged, single_index
+from twolayer.numerics.arguments import Options
+from twolayer.numerics.errors import require
 
 LOSSES = ("squared", "logistic", "hinge")
 MARKERS = {"squared": "o", "logistic": "s", "hinge": "^"}
@@ -45,35 +46,38 @@ def classification_error(
     gamma: float = 1.0,
     scale: float = 2.0,
     flips: tuple[float, ...] = (0.0, 0.1),
+    target: str = "sign(z1)",
+    activation: str = "erf",
+    geometry: str = "free",
 ) -> Finding:
     """Runs up to ``alpha`` samples per dimension at lr = γ/d; a = ``scale``, so that outputs reach the margin."""
+    from twolayer.gaussian.loss_and_error import binary
+
+    problem = single_index(target, activation, second_layer=[scale])
+    require(binary(problem), "target", target, "a function of z1 with values ±1, such as 'sign(z1)'")
     found = {}
     for q in flips:
         for loss in LOSSES:
-            arguments = (loss, q, dim, seeds, alpha, gamma, scale, seed)
-            found[q, loss] = part(f"{loss}-{q:g}", partial(_pair, *arguments))
-    data = xr.Dataset(
-        {
-            "flips": ("row", [q for q, _ in found]),
-            "loss": ("row", [loss for _, loss in found]),
-            "alpha": ("point", next(iter(found.values())).alpha.values),
-            "limit": (("row", "point"), np.stack([x.limit.values for x in found.values()])),
-            "error": (("row", "point", "moment"), np.stack([x.error.values for x in found.values()])),
-        }
-    )
-    problem = tl.Problem("sign(z1)", "erf", second_layer=[scale])
+            asked = problem.replace(flips=q), tl.SGD(lr=gamma * tl.d**-1, loss=loss, geometry=geometry)
+            found[q, loss] = part(f"{loss}-{q:g}", partial(_pair, *asked, dim, seeds, gamma * alpha, seed))
+    data = xr.concat(list(found.values()), "row", data_vars=["limit", "error"])
+    data = data.assign(flips=("row", [q for q, _ in found]), loss=("row", [loss for _, loss in found]))
     return Finding(data, _verdict(found, dim, seeds), task_of(problem))
 
 
-def _pair(loss: str, q: float, dim: int, seeds: int, alpha: float, gamma: float, scale: float, seed: int) -> Variables:
+def _pair(problem: tl.Problem, algorithm: tl.SGD, dim: int, seeds: int, time: float, seed: int) -> xr.Dataset:
     """Classification errors of the limit, and mean and standard error over runs of the chain, at equal α."""
-    problem = tl.Problem("sign(z1)", "erf", flips=q, second_layer=[scale])
-    algorithm, start = tl.SGD(lr=gamma * tl.d**-1, loss=loss), tl.Overlaps([[1.0]], [[0.1]])
-    ends: Options = {"time": gamma * alpha, "save": 24}
+    start = tl.Overlaps([[1.0]], [[0.1]])
+    ends: Options = {"time": time, "save": 24}
     limit = tl.solve(problem, algorithm, tl.ODE(), start, **ends)
     runs = tl.solve(problem, algorithm, tl.Chain(dim), start, seeds=seeds, seed=seed, **ends)
-    error = np.stack([runs.error.mean("seed"), standard_error(runs.error, runs.error.get_axis_num("seed"))], axis=1)
-    return {"alpha": limit.alpha.values, "limit": limit.error.values[0], "error": error}
+    return xr.Dataset(
+        {
+            "alpha": ("point", limit.alpha.values),
+            "limit": ("point", limit.error.values[0]),
+            "error": (("point", "moment"), np.stack(averaged(runs.error), axis=1)),
+        }
+    )
 
 
 def _verdict(found: dict[tuple[float, str], xr.Dataset], dim: int, seeds: int) -> Verdict:
@@ -110,5 +114,6 @@ def draw(data: xr.Dataset) -> Figure:
         ax.set_yscale("log")
     axes[0].set_ylabel("classification error")
     axes[0].legend(fontsize=7.5)
-    headline(drawn, data, f"lr = {chosen.gamma:g}/d; runs at d = {chosen.dim} (bars: 3 s.e.)")
+    sphere = "" if chosen.geometry == "free" else f", {chosen.geometry}"
+    headline(drawn, data, f"lr = {chosen.gamma:g}/d{sphere}; runs at d = {chosen.dim} (bars: 3 s.e.)")
     return drawn

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, known, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, largest, near, unknown, verdict
-from twolayer.gallery.shared.measuring import growth, measured, phase_retrieval, predicted, projected
+from twolayer.gallery.shared.measuring import growth, measured, on_sphere, phase_retrieval, predicted, slope
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer
 
@@ -28,6 +28,10 @@ RESOLVED = 15.0  # the corrected formula is judged where T d is so many times 1 
     "escape-dimension",
     "escape time against d, from 10² to 10⁶, with the log d law",
     quick={"dims": (100, 300, 1000, 3000), "most": 64},
+    fixed={
+        "target": "the three times are closed formulas of phase retrieval, z1**2",
+        "activation": "the three times are closed formulas of phase retrieval, squares",
+    },
 )
 def escape_dimension(
     *,
@@ -38,17 +42,18 @@ def escape_dimension(
     lr: float = 1 / 12,
     noise: float = 0.0,
     threshold: float = 0.1,
+    geometry: str = "projected",
 ) -> Finding:
     """First passages of the chain at every d against annealed, quenched and corrected times (p = 1)."""
     positive_integer("seeds", seeds, 2)
-    problem = phase_retrieval(noise=noise)
+    problem, algorithm = phase_retrieval(noise=noise), on_sphere(lr, geometry)
     c, s = growth(problem, lr)
     rows = []
     for dim in sorted(dims):
         count = min(most, max(seeds, WORK // dim))
-        theory, end, allowance = predicted(problem, lr, dim, threshold)
+        theory, end, allowance = predicted(problem, algorithm, dim, threshold)
         starts = tl.Overlaps.random(problem, dim, seed, size=count)
-        passage = measured(problem, lr, tl.Chain(dim), starts, threshold, end, seed)
+        passage = measured(problem, algorithm, tl.Chain(dim), starts, threshold, end, seed)
         lost = (passage.censored + passage.diverged) / count
         mean, error, steps = passage.mean, passage.standard_error, passage.mean_steps
         rows.append((count, mean, error, steps, lost, known(theory.corrected), allowance))
@@ -56,12 +61,12 @@ def escape_dimension(
     columns = dict(zip(names, np.array(rows).T, strict=True))
     data = xr.Dataset({k: ("dim", v) for k, v in columns.items()}, {"dim": sorted(dims)})
     grid = np.unique(np.geomspace(min(dims), max(dims), GRID).round().astype(int))
-    theories = [tl.escape_time(problem, projected(lr), int(dim), threshold) for dim in grid]
+    theories = [tl.escape_time(problem, algorithm, int(dim), threshold) for dim in grid]
     for name in LINES:
         data[name] = "grid", [known(getattr(theory, name)) for theory in theories]
     data = data.assign_coords(grid=grid)
     data["rate"] = c
-    return Finding(data, _verdict(data, c, s, threshold), task_of(problem, projected(lr)))
+    return Finding(data, _verdict(data, c, s, threshold), task_of(problem, algorithm))
 
 
 def _verdict(data: xr.Dataset, c: float, s: float, threshold: float) -> Verdict:
@@ -72,10 +77,7 @@ def _verdict(data: xr.Dataset, c: float, s: float, threshold: float) -> Verdict:
         return verdict(claim, [unknown(f"T d is at least {RESOLVED:g} (1 + s) at fewer than two dimensions")])
     time, error, corrected = (chosen[name].values for name in ("time", "error", "predicted"))
     allowance, weight = chosen.allowance.values, error**-2.0
-    x = np.log(chosen.dim.values)
-    centred = x - np.average(x, weights=weight)
-    spread = (weight * centred**2).sum()
-    slope = float((weight * centred * time).sum() / spread)
+    steepness, spread = slope(np.log(chosen.dim), time, error)
     law, saved = 1 / (2 * c), np.log1p(s) / (2 * c)
     mean, room = (float(np.average(v, weights=weight)) for v in (time - corrected, allowance))
     first = chosen.dim.values[0]
@@ -89,7 +91,7 @@ def _verdict(data: xr.Dataset, c: float, s: float, threshold: float) -> Verdict:
             freedom=float(chosen.seeds.min()) - 1,
         ),
         near("mean of these", mean, 0.0, float(weight.sum() ** -0.5), allowance=room, resolution=saved),
-        near("slope of the time against log d", slope, law, float(spread**-0.5), resolution=0.2 * law),
+        near("slope of the time against log d", steepness, law, spread, resolution=0.2 * law),
         holds(data.lost.max() == 0, f"{float(data.lost.max()):.0%} of the runs did not escape, none expected"),
     ]
     return verdict(claim, checks, f"Resolution of the mean: the {saved:.3f} that the noise saves")

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, known, plain_ticks, points, power, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
-from twolayer.gallery.shared.measuring import measured, phase_retrieval, predicted, projected
+from twolayer.gallery.shared.measuring import measured, on_sphere, phase_retrieval, predicted
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer
 
@@ -27,6 +27,10 @@ LINES = {"annealed": "--", "quenched": "-.", "corrected": "-"}
     "escape-learning-rate",
     "steps of escape against the learning rate, its optimum and its admissible range",
     quick={"fractions": (0.15, 0.5, 0.75), "dim": 1000, "seeds": 48},
+    fixed={
+        "target": "γ_opt = 1/(12 + Δ) and the times are formulas of phase retrieval, z1**2",
+        "activation": "γ_opt = 1/(12 + Δ) and the times are formulas of phase retrieval, squares",
+    },
 )
 def escape_learning_rate(
     *,
@@ -36,6 +40,7 @@ def escape_learning_rate(
     seeds: int = 128,
     noise: float = 0.0,
     threshold: float = 0.1,
+    geometry: str = "projected",
 ) -> Finding:
     """First passages of the chain at fractions of the largest admissible γ (p = 1)."""
     positive_integer("seeds", seeds, 2)
@@ -44,14 +49,15 @@ def escape_learning_rate(
     starts = tl.Overlaps.random(problem, dim, seed, size=seeds)
     rows = []
     for gamma in highest * np.array(sorted(fractions)):
-        theory, end, allowance = predicted(problem, gamma, dim, threshold)
-        passage = measured(problem, gamma, tl.Chain(dim), starts, threshold, end, seed)
+        algorithm = on_sphere(gamma, geometry)
+        theory, end, allowance = predicted(problem, algorithm, dim, threshold)
+        passage = measured(problem, algorithm, tl.Chain(dim), starts, threshold, end, seed)
         lost = passage.censored + passage.diverged
         rows.append((gamma, passage.mean, passage.standard_error, known(theory.corrected), allowance, lost))
     table = np.array(rows).T
     columns = dict(zip(("time", "error", "predicted", "allowance", "lost"), table[1:], strict=True))
     grid = highest * np.linspace(0.04, 0.96, 93)
-    theories = [tl.escape_time(problem, projected(gamma), dim, threshold).steps for gamma in grid]
+    theories = [tl.escape_time(problem, on_sphere(gamma, geometry), dim, threshold).steps for gamma in grid]
     lines = {name: ("grid", [known(getattr(theory, name)) for theory in theories]) for name in LINES}
     data = xr.Dataset({**{k: ("lr", v) for k, v in columns.items()}, **lines}, {"lr": table[0], "grid": grid})
     data["steps"] = data.time * dim / data.lr
@@ -98,5 +104,5 @@ def draw(data: xr.Dataset) -> Figure:
     ax.set(xlabel=r"learning rate $\gamma = d\cdot\mathrm{lr}$", ylabel=r"steps per dimension $n_{\mathrm{ext}}/d$")
     plain_ticks(ax.yaxis)
     ax.legend(loc="upper center", ncols=2)
-    headline(figure, data, rf"Steps of escape, projected SGD, $d = {power(dim)}$, $T = {chosen.threshold:g}$")
+    headline(figure, data, rf"Steps of escape, {chosen.geometry} SGD, $d = {power(dim)}$, $T = {chosen.threshold:g}$")
     return figure

@@ -18,7 +18,7 @@ import twolayer as tl
 from twolayer.analysis.escape_formulas import annealed_time
 from twolayer.gallery.shared.drawing import headline, known, plain_ticks, points, power, sheet, task_of, told
 from twolayer.gallery.shared.judging import Check, Verdict, holds, largest, near, verdict
-from twolayer.gallery.shared.measuring import growth, measured, phase_retrieval, predicted, projected
+from twolayer.gallery.shared.measuring import growth, measured, on_sphere, phase_retrieval, predicted
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Variables
@@ -43,6 +43,10 @@ STARTS, FEW, WIDE = 32, 4, 50  # starts of the ODE, and of more neurons than so 
         "seeds": 48,
         "runs": 48,
     },
+    fixed={
+        "target": "C_p and the gain (12 + Δ)/(2 + Δ) are formulas of phase retrieval, z1**2",
+        "activation": "C_p and the gain (12 + Δ)/(2 + Δ) are formulas of phase retrieval, squares",
+    },
 )
 def escape_width(
     *,
@@ -60,6 +64,7 @@ def escape_width(
     noise: float = 0.0,
     seeds: int = 48,
     runs: int = 256,
+    geometry: str = "projected",
 ) -> Finding:
     """First passages of the chain at γ_opt for each width, and at γ = ρp for each dimension; of the ODE for many p.
 
@@ -67,92 +72,94 @@ def escape_width(
     """
     positive_integer("seeds", seeds, 2)
     positive_integer("runs", runs, 2)
-    optima = {p: tl.optimal_lr(phase_retrieval(p, noise)).coefficient for p in widths}
-    best = np.array([_measure(p, noise, optima[p], dim, small, seeds, seed) for p in widths])
-    fixed = np.array([[_measure(p, noise, rho * p, n, threshold, runs, seed) for n in dims] for p in ratios])
+    every, many = np.arange(1, max(widths) + 1), np.unique(np.geomspace(1, max(wide), 25).round().astype(int))
+    problems = {int(p): phase_retrieval(int(p), noise) for p in {*every, *ratios, *wide, *many}}
+    at_best = {p: on_sphere(tl.optimal_lr(problems[p]).coefficient, geometry) for p in every.tolist()}
+    at_rho = {p: on_sphere(rho * p, geometry) for p in problems}
+    best = np.array([_measure(problems[p], at_best[p], dim, small, seeds, seed) for p in widths])
+    fixed = np.array([[_measure(problems[p], at_rho[p], n, threshold, runs, seed) for n in dims] for p in ratios])
     names = ("time", "error", "annealed", "quenched", "corrected", "allowance", "lost")
     data = xr.Dataset(
         {name: ("width", best[:, i]) for i, name in enumerate(names)}
         | {f"fixed_{name}": (("ratio", "dim"), fixed[:, :, i]) for i, name in enumerate(names)},
         {"width": list(widths), "ratio": list(ratios), "dim": list(dims)},
     )
-    per_time = dim * data.width / xr.DataArray([optima[p] for p in widths], dims="width")
+    per_time = dim * data.width / xr.DataArray([at_best[p].lr.coefficient for p in widths], dims="width")
     for name in ("time", "error", "annealed", "quenched", "corrected"):
         data[f"{name}_steps"] = data[name] * per_time
-    every = np.arange(1, max(widths) + 1)
-    lines = np.array([_lines(int(p), noise, dim, small, seed) for p in every])
+    lines = np.array([_lines(problems[p], sgd, dim, small, seed) for p, sgd in at_best.items()])
     for i, name in enumerate(("annealed", "quenched", "corrected")):
         data[f"{name}_line"] = "every", lines[:, i] * dim
-    many = np.unique(np.geomspace(1, max(wide), 25).round().astype(int))
-    over = [[_over_annealed(int(p), n, noise, rho, wide_threshold, seed) for n in wide_dims] for p in many]
+    cs = {p: growth(problem, rho)[0] for p, problem in problems.items()}
+    over = [
+        [_over_annealed(problems[p], at_rho[p], cs[p], n, wide_threshold, seed) for n in wide_dims]
+        for p in many.tolist()
+    ]
     data["quenched_over"] = ("many", "wide_dim"), np.array(over)
     data = data.assign_coords(every=every, many=many)
     fine = np.geomspace(1, max(widths), 60)
-    data["gain"] = ("width", [tl.escape.escape_gain(phase_retrieval(p, noise)) for p in widths])
+    data["gain"] = ("width", [tl.escape.escape_gain(problems[p]) for p in widths])
     data["gain_line"] = "fine", (6 + noise / 2) / (1 + 1 / fine + 4 / fine**2 + noise / 2)
     data["gain_limit"] = (12 + noise) / (2 + noise)
-    cells = [[_ratio(p, n, noise, rho, wide_threshold, seed) for n in wide_dims] for p in wide]
+    cells = [[_ratio(problems[p], at_rho[p], cs[p], n, wide_threshold, seed) for n in wide_dims] for p in wide]
     for i, name in enumerate(("ode", "ode_error", "wide_annealed", "wide_quenched")):
         data[name] = ("wide", "wide_dim"), np.array([[cell[i] for cell in row] for row in cells])
     data = data.assign_coords(fine=fine, wide=list(wide), wide_dim=list(wide_dims))
-    return Finding(data, _verdict(data, seeds, runs), task_of(phase_retrieval(1, noise)).replace("p = 1", "width p"))
+    return Finding(data, _verdict(data, seeds, runs), task_of(problems[1]).replace("p = 1", "width p"))
 
 
-def _lines(p: int, noise: float, dim: int, threshold: float, seed: int) -> list[float]:
-    """Steps per dimension at the best rate by the three formulas."""
-    problem = phase_retrieval(p, noise)
-    gamma = tl.optimal_lr(problem).coefficient
+def _lines(problem: tl.Problem, algorithm: tl.SGD, dim: int, threshold: float, seed: int) -> list[float]:
+    """Steps per dimension by the three formulas."""
+    p, gamma = problem.p, algorithm.lr.coefficient
 
     def compute() -> Variables:
-        theory = predicted(problem, gamma, dim, threshold, seed).theory
+        theory = predicted(problem, algorithm, dim, threshold, seed).theory
         return {"row": [known(x) * p / gamma for x in (theory.annealed, theory.quenched, theory.corrected)]}
 
     return [float(x) for x in part(f"line p={p}", compute).row.values]
 
 
-def _law(p: int, dim: int, noise: float, rho: float, threshold: float, seed: int) -> tuple[np.ndarray, float]:
+def _law(
+    problem: tl.Problem, algorithm: tl.SGD, c: float, dim: int, threshold: float, seed: int
+) -> tuple[np.ndarray, float]:
     """The quenched formula at random starts of several neurons, and the annealed one."""
-    problem = phase_retrieval(p, noise)
-    samples = max(64, 20_000 // p)
-    law = tl.escape.passage_law(problem, projected(rho * p), dim, threshold, samples=samples, seed=seed)
-    return law, annealed_time(p, dim, threshold, growth(problem, rho)[0])
+    samples = max(64, 20_000 // problem.p)
+    law = tl.escape.passage_law(problem, algorithm, dim, threshold, samples=samples, seed=seed)
+    return law, annealed_time(problem.p, dim, threshold, c)
 
 
-def _over_annealed(p: int, dim: int, noise: float, rho: float, threshold: float, seed: int) -> float:
+def _over_annealed(problem: tl.Problem, algorithm: tl.SGD, c: float, dim: int, threshold: float, seed: int) -> float:
     """The quenched formula over the annealed one."""
-    if p == 1:
-        found = tl.escape_time(phase_retrieval(p, noise), projected(rho), dim, threshold)
+    if problem.p == 1:
+        found = tl.escape_time(problem, algorithm, dim, threshold)
         return known(found.quenched) / known(found.annealed)
-    law, annealed = _law(p, dim, noise, rho, threshold, seed)
+    law, annealed = _law(problem, algorithm, c, dim, threshold, seed)
     return float(law.mean() / annealed)
 
 
-def _ratio(p: int, dim: int, noise: float, rho: float, threshold: float, seed: int) -> list[float]:
+def _ratio(problem: tl.Problem, algorithm: tl.SGD, c: float, dim: int, threshold: float, seed: int) -> list[float]:
     """Mean exit time of the ODE over random starts with its error, and both formulas."""
 
     def compute() -> Variables:
-        problem = phase_retrieval(p, noise)
-        if p == 1:
-            found = tl.escape_time(problem, projected(rho), dim, threshold)
+        if problem.p == 1:
+            found = tl.escape_time(problem, algorithm, dim, threshold)
             return {"row": [found.ode, found.ode_error, known(found.annealed), known(found.quenched)]}
-        law, annealed = _law(p, dim, noise, rho, threshold, seed)
-        starts = tl.Overlaps.random(problem, dim, seed, size=STARTS if p <= WIDE else FEW)
-        end = 3 * annealed + 5 / growth(problem, rho)[0]
-        exits = measured(problem, rho * p, tl.ODE(), starts, threshold, end, seed).times
+        law, annealed = _law(problem, algorithm, c, dim, threshold, seed)
+        starts = tl.Overlaps.random(problem, dim, seed, size=STARTS if problem.p <= WIDE else FEW)
+        exits = measured(problem, algorithm, tl.ODE(), starts, threshold, 3 * annealed + 5 / c, seed).times
         # start by start the ODE is close to the formula: only their difference is averaged over the few
         beyond = exits - law[: len(exits)]
         error = np.hypot(*(standard_error(x) for x in (law, beyond)))
         return {"row": [law.mean() + beyond.mean(), error, annealed, law.mean()]}
 
-    return [float(x) for x in part(f"wide p={p},d={dim}", compute).row.values]
+    return [float(x) for x in part(f"wide p={problem.p},d={dim}", compute).row.values]
 
 
-def _measure(p: int, noise: float, gamma: float, dim: int, threshold: float, seeds: int, seed: int) -> list[float]:
-    problem = phase_retrieval(p, noise)
-    theory, end, left_out = predicted(problem, gamma, dim, threshold, seed)
+def _measure(problem: tl.Problem, algorithm: tl.SGD, dim: int, threshold: float, seeds: int, seed: int) -> list[float]:
+    theory, end, left_out = predicted(problem, algorithm, dim, threshold, seed)
     starts = tl.Overlaps.random(problem, dim, seed, size=seeds)
-    passage = measured(problem, gamma, tl.Chain(dim), starts, threshold, end, seed)
-    allowance = left_out + (SHARE * known(theory.corrected) if p > 1 else 0.0)
+    passage = measured(problem, algorithm, tl.Chain(dim), starts, threshold, end, seed)
+    allowance = left_out + (SHARE * known(theory.corrected) if problem.p > 1 else 0.0)
     error = float(np.hypot(passage.standard_error, theory.ode_error))
     lost = passage.censored + passage.diverged
     lines = (known(x) for x in (theory.annealed, theory.quenched, theory.corrected))
@@ -257,5 +264,5 @@ def draw(data: xr.Dataset) -> Figure:
     low, high = right.get_ylim()
     right.set_ylim(low, high + 0.35 * (high - low))  # room for the legend
     right.legend(ncols=2, loc="upper right", fontsize=7.5)
-    headline(figure, data, "Escape of wide networks, projected SGD (bars: 2 s.e.)")
+    headline(figure, data, f"Escape of wide networks, {chosen.geometry} SGD (bars: 2 s.e.)")
     return figure

@@ -15,6 +15,8 @@ calls agreement.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
@@ -24,7 +26,8 @@ from twolayer.gallery.shared.drawing import headline, points, sheet
 from twolayer.gallery.shared.judging import Check, largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.numerics.arguments import Options, Variables
+from twolayer.gallery.shared.wide import online, single_index
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.significance import limit_of
 from twolayer.numerics.statistics import standard_error
 from twolayer.running.judging import SHARE, entries, ranges
@@ -50,16 +53,16 @@ def gaussian_surrogate(
     gamma: float = 0.8,
     blocks: int = 12,
     save: int = 12,
+    target: str = "tanh(z1)",
+    activation: str = "erf",
+    geometry: str = "free",
 ) -> Finding:
-    """Two erf neurons learn tanh of one direction, in one pass over the rows; latent directions from few to many."""
-    found = {m: part(f"m={m}", lambda m=m: _pair(seed, dim, rows, m, seeds, gamma, blocks, save)) for m in latents}  # type: ignore[misc]
-    shapes = {"surrogate": ("latent", "along"), "rows": ("latent", "seed", "point"), "cumulant": ("latent",)}
-    shapes["gap"] = ("latent", "seed", "later", "entry")
-    data = xr.Dataset(
-        {name: (dims, np.stack([found[m][name].values for m in latents])) for name, dims in shapes.items()}
-        | {"step": ("point", found[latents[0]].step.values), "along": found[latents[0]].along.values},
-        {"latent": list(latents)},
-    )
+    """Two neurons learn a function of one direction, in one pass over the rows; latent directions from few to many."""
+    problem, algorithm = single_index(target, activation, 2, noise=NOISE), online(gamma, geometry)
+    run = (seed, dim, rows, seeds, blocks, save)
+    found = {m: part(f"m={m}", partial(_pair, problem, algorithm, m, *run)) for m in latents}
+    data = xr.concat(list(found.values()), "latent", data_vars=["surrogate", "rows", "cumulant", "gap"])
+    data = data.assign_coords(latent=list(latents))
     gap, error = _gaps(data)
     checks = [
         largest(
@@ -77,8 +80,8 @@ def gaussian_surrogate(
         f"m = {m}: {np.abs(x).max():.1%}, {k:+.2f}" for m, x, k in zip(latents, gap, data.cumulant.values, strict=True)
     )
     task = (
-        f"rows tanh(F c) of dimension {dim}, labels tanh(z1)   student erf, p = 2, a = 1   Δ = {NOISE:g}\n"
-        f"lr = {gamma:g}/d, batch 1, one pass over {rows} rows"
+        f"rows tanh(F c) of dimension {dim}, labels {target}   student {activation}, p = 2, a = 1   Δ = {NOISE:g}\n"
+        f"lr = {gamma:g}/d, batch 1, one pass over {rows} rows{'' if geometry == 'free' else f', {geometry}'}"
     )
     return Finding(data, verdict(claim, checks, f"largest deviation, and fourth cumulant of fields: {told}"), task)
 
@@ -90,7 +93,17 @@ def _apart(what: str, gap: np.ndarray, tolerance: np.ndarray) -> Check:
     return Check(outcome, f"{what}: surely {max(surely, 0.0):.2f}, more than {SHARE:g} expected")
 
 
-def _pair(seed: int, dim: int, rows: int, latent: int, seeds: int, gamma: float, blocks: int, save: int) -> Variables:
+def _pair(
+    problem: tl.Problem,
+    algorithm: tl.SGD,
+    latent: int,
+    seed: int,
+    dim: int,
+    rows: int,
+    seeds: int,
+    blocks: int,
+    save: int,
+) -> xr.Dataset:
     """Mean risk of the surrogate's chain, (along,), risks of SGD over the rows, (seed, point), and what lies between.
 
     ``gap`` (seed, point, entry) holds the differences of risk, M and Q after the start, in parts of their range.
@@ -101,10 +114,9 @@ def _pair(seed: int, dim: int, rows: int, latent: int, seeds: int, gamma: float,
     X = (X - X.mean(0)) / X.std()
     w = rng.normal(size=(1, dim))
     w /= (X @ w[0]).std()
-    y = np.tanh(X @ w[0]) + np.sqrt(NOISE) * rng.normal(size=rows)
-    problem = tl.Problem("tanh(z1)", "erf", width=2, noise=NOISE)
+    y = problem.target.on_host((X @ w[0])[:, None]) + np.sqrt(NOISE) * rng.normal(size=rows)
     given = surrogate(problem, X, y, w, blocks=blocks, seed=seed, size=seeds)
-    algorithm = tl.SGD(gamma / tl.d)
+
     run: Options = {"steps": rows, "seed": seed}
     fine = tl.solve(given.problem, algorithm, tl.Chain(dim), given.start, save=FINER * save, **run)
     over = tl.solve(given.problem, algorithm, given.method, given.start, save=save, **run)
@@ -112,14 +124,17 @@ def _pair(seed: int, dim: int, rows: int, latent: int, seeds: int, gamma: float,
     scales, one, two = ranges(chain, given.problem.P, dim), entries(chain), entries(over)
     spectrum = np.linalg.eigvalsh(np.cov(X.T, bias=True))
     beyond = (X**2).sum(1).var() - 2 * (spectrum**2).sum()
-    return {
-        "surrogate": fine.excess_risk.values.mean(0),
-        "along": fine.step.values,
-        "rows": over.excess_risk.values,
-        "gap": np.concatenate([(two[x] - one[x])[:, 1:] / scales[x][0] for x in one], axis=2),
-        "cumulant": 3 * beyond / spectrum.sum() ** 2,
-        "step": over.step.values,
-    }
+    gaps = np.concatenate([(two[x] - one[x])[:, 1:] / scales[x][0] for x in one], axis=2)
+    return xr.Dataset(
+        {
+            "surrogate": ("along", fine.excess_risk.values.mean(0)),
+            "rows": (("seed", "point"), over.excess_risk.values),
+            "gap": (("seed", "later", "entry"), gaps),
+            "cumulant": 3 * beyond / spectrum.sum() ** 2,
+            "step": ("point", over.step.values),
+        },
+        {"along": fine.step.values},
+    )
 
 
 def _gaps(data: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:

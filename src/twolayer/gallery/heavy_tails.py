@@ -1,6 +1,6 @@
 """Labels with heavy tails: plain gradients blow up with the dimension, clipped ones have a limit.
 
-    y = z1 + √Δ t_ν,    W ← W + (γ/d) ĝ zᵀ,    ĝ = e,   e min(1, c/|e|)   or   e/|e|        (linear student, e = y − λ)
+    y = h(z1) + √Δ t_ν,    W ← W + (γ/d) ĝ zᵀ,    ĝ = g,   g min(1, c/|g|)   or   g/|g|,    g = σ'(λ) (y − σ(λ))
     plain:    the largest of α d noises is of order (α d)^{1/ν}:   Q − M² ∝ γ² Δ d^{2/ν − 1},  which grows for ν < 2
     clipped:  dM/dt = E[ĝ λ*],   dQ/dt = 2 E[ĝ λ] + γ E[ĝ²],   whose averages exist for noise of any law
 
@@ -11,6 +11,7 @@ Right: what the noise leaves in the weights, Q − M², at the end of the run. T
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -21,8 +22,10 @@ from twolayer.gallery.shared.drawing import headline, plain_ticks, sheet, task_o
 from twolayer.gallery.shared.judging import Verdict, largest, near, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.gallery.shared.wide import single_index
 from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.statistics import standard_error
+from twolayer.task.method import Method
 
 MARKS = {"clipped": "o", "plain": "s", "normalised": "^"}
 FINITE = 4.0  # runs differ from their limit by no more than this over d
@@ -34,6 +37,7 @@ BENT = 0.08  # of an exponent: what next orders change it by over few decades
     "heavy-tails",
     "clipped and normalised against plain gradients under label noise without a variance",
     quick={"dims": (60, 400, 2400), "seeds": 80},
+    fixed={"geometry": "weights that are normalised have no norm that could blow up"},
     group="mean-field",
     papers=("saad1995", "benarous2021"),
 )
@@ -47,24 +51,28 @@ def heavy_tails(
     nu: float = 1.5,
     noise: float = 1.0,
     threshold: float = 1.0,
+    target: str = "z1",
+    activation: str = "linear",
 ) -> Finding:
     """Runs up to ``alpha`` samples per dimension at lr = γ/d with noise √Δ t_ν; clipped at c = ``threshold``."""
     rules = {"plain": None, "clipped": f"clip({threshold:g})", "normalised": "normalised()"}
-    problem = tl.Problem("z1", "linear", noise=noise, noise_law=f"student({nu:g})")
+    problem = single_index(target, activation, noise=noise, noise_law=f"student({nu:g})")
     found = {}
     for name, rule in rules.items():
         algorithm = tl.SGD(lr=gamma * tl.d**-1, rule=rule)
         for dim in dims:
-            found[name, dim] = part(f"{name}-{dim}", partial(_runs, problem, algorithm, dim, seeds, alpha, seed))
-        if rule is not None:
-            found[name, 0] = part(f"{name}-limit", partial(_limit, problem, algorithm, alpha))
+            runs: Options = {"save": 24, "seeds": seeds, "seed": seed, "throw": False}
+            found[name, dim] = part(f"{name}-{dim}", partial(_run, problem, algorithm, tl.Chain(dim), alpha, **runs))
+        if rule is not None:  # on a grid of its own: every tenth point is a save point of the runs
+            ode = tl.ODE(accuracy=1e-2, rtol=1e-4)
+            found[name, 0] = part(f"{name}-limit", partial(_run, problem, algorithm, ode, alpha, save=240))
     wide, cut = max(dims), [name for name, rule in rules.items() if rule is not None]
     data = xr.Dataset(
         {
             "excess": (("rule", "seed", "save"), [found[name, wide].excess.values for name in rules]),
             "left": (("rule", "dim", "seed"), [[found[name, dim].left.values for dim in dims] for name in rules]),
-            "limit": (("cut", "fine"), [found[name, 0].excess.values for name in cut]),
-            "limit_left": ("cut", [float(found[name, 0].left) for name in cut]),
+            "limit": (("cut", "fine"), [found[name, 0].excess.values[0] for name in cut]),
+            "limit_left": ("cut", [float(found[name, 0].left[0]) for name in cut]),
         },
         {
             "rule": list(rules),
@@ -77,22 +85,11 @@ def heavy_tails(
     return Finding(data, _verdict(data, nu), task_of(problem))
 
 
-def _runs(
-    problem: tl.Problem, algorithm: tl.SGD, dim: int, seeds: int, alpha: float, seed: int
-) -> dict[str, np.ndarray]:
+def _run(problem: tl.Problem, algorithm: tl.SGD, method: Method, alpha: float, **options: Any) -> Variables:
     """Excess risks of all runs along α, and Q − M² of each at the end."""
-    start = tl.Overlaps([[1.0]], [[0.0]])
-    run = tl.solve(problem, algorithm, tl.Chain(dim), start, alpha=alpha, save=24, seeds=seeds, seed=seed, throw=False)
+    run = tl.solve(problem, algorithm, method, tl.Overlaps([[1.0]], [[0.0]]), alpha=alpha, **options)
     left = (run.Q[:, -1, 0, 0] - run.M[:, -1, 0, 0] ** 2).values
     return {"alpha": run.alpha.values, "excess": run.excess_risk.values, "left": left}
-
-
-def _limit(problem: tl.Problem, algorithm: tl.SGD, alpha: float) -> Variables:
-    """The same of the equation, on a grid of its own; every tenth point is a save point of the runs."""
-    method, start = tl.ODE(accuracy=1e-2, rtol=1e-4), tl.Overlaps([[1.0]], [[0.0]])
-    run = tl.solve(problem, algorithm, method, start, alpha=alpha, save=240)
-    left = run.Q.values[0, -1, 0, 0] - run.M.values[0, -1, 0, 0] ** 2
-    return {"alpha": run.alpha.values, "excess": run.excess_risk.values[0], "left": np.asarray(left)}
 
 
 def _slope(left: np.ndarray, dims: np.ndarray) -> tuple[float, float]:

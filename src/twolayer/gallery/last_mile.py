@@ -35,6 +35,11 @@ DASHES = ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
     "last-mile",
     "loss against steps for one rectifier and for several that learn one rectifier",
     quick={"steps": 1_000_000},
+    fixed={
+        "target": "T^−3 and 1 − η/2 are proved for one rectifier as the teacher",
+        "activation": "T^−3 and 1 − η/2 are proved for rectifiers",
+        "geometry": "norms of the students are learnt, and their sum is what is learnt first",
+    },
     group="recovery",
     papers=("xu2023",),
 )
@@ -68,21 +73,29 @@ def students_of(n: int) -> tl.Problem:
     return tl.Problem(tl.Teacher("relu"), "relu", width=n, second_layer=[n] * n)
 
 
-def _run(n: int, steps: int, lr: float, seed: int) -> xr.Dataset:
-    """Loss, largest angle to the teacher and sum of the norms at save points in geometric progression."""
+def descents_of(n: int, steps: int, lr: float, seed: int, descents: int | None = None) -> xr.Dataset:
+    """Losses, angles to the teacher, norms and bounds from random starts, at save points in geometric progression."""
     problem = students_of(n)
-    drawn = tl.Overlaps.random(problem, DIM, seed)
-    start = tl.Overlaps(drawn.Q / n**2, drawn.M / n, dim=DIM)
-    run = tl.solve(problem, tl.SGD(lr), tl.Population(), start, steps=steps, save="log")
+    drawn = tl.Overlaps.random(problem, DIM, seed, descents)
+    starts = tl.Overlaps(drawn.Q / n**2, drawn.M / n, dim=DIM)
+    run = tl.solve(problem, tl.SGD(lr), tl.Population(), starts, steps=steps, save="log")
     found = tl.relu.relu_students(run)
+    each = ("descent", "point", "neuron")
     return xr.Dataset(
         {
-            "loss": ("point", run.excess_risk.values[0]),
-            "angle": ("point", found.angle[0].max(-1)),
-            "norm": ("point", found.norm[0].sum(-1)),
+            "loss": (("descent", "point"), run.excess_risk.values),
+            "angle": (each, found.angle),
+            "norm": (each, found.norm),
+            "bound": (each, found.bound),
         },
         {"step": ("point", run.step.values)},
     )
+
+
+def _run(n: int, steps: int, lr: float, seed: int) -> xr.Dataset:
+    """Loss, largest angle to the teacher and sum of the norms of one descent."""
+    found = descents_of(n, steps, lr, seed).isel(descent=0).drop_vars("bound")
+    return found.assign(angle=found.angle.max("neuron"), norm=found.norm.sum("neuron"))
 
 
 def _rate(data: xr.Dataset) -> float:

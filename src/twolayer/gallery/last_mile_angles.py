@@ -12,7 +12,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.gallery.last_mile import DASHES, DIM, POPULATION, students_of
+from twolayer.gallery.last_mile import DASHES, POPULATION, descents_of, students_of
 from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, between, holds, verdict
 from twolayer.gallery.shared.parts import part
@@ -26,6 +26,11 @@ from twolayer.numerics.statistics import power_law
     "last-mile-angles",
     "angles and norms of rectifiers that learn one rectifier, and the cubic lower bound on their loss",
     quick={"steps": 100_000, "descents": 2},
+    fixed={
+        "target": "the bound ‖w‖² θ³/4π³ is proved for one rectifier as the teacher",
+        "activation": "the bound ‖w‖² θ³/4π³ is proved for rectifiers",
+        "geometry": "norms of the students are learnt, and their sum is what is learnt first",
+    },
     group="recovery",
     papers=("xu2023",),
 )
@@ -35,7 +40,7 @@ def last_mile_angles(
     """Descents from random starts; the first is drawn, the bound is checked along all of them."""
     require(students >= 2, "students", students, "at least 2")
     require(steps >= 10_000, "steps", steps, "at least 10000, for a last decade to be fitted")
-    data = part("descents", lambda: _runs(students, steps, descents, lr, seed))
+    data = part("descents", lambda: descents_of(students, steps, lr, seed, descents))
     late = data.step.values > steps / 10
     turns = [
         power_law(data.step.values[late], row[late]).slope
@@ -44,24 +49,6 @@ def last_mile_angles(
     data["turn"] = "descent", turns
     task = task_of(students_of(students), tl.SGD(lr)).replace("batch 1, fresh samples", POPULATION)
     return Finding(data, _verdict(data), task)
-
-
-def _runs(students: int, steps: int, descents: int, lr: float, seed: int) -> xr.Dataset:
-    problem = students_of(students)
-    drawn = tl.Overlaps.random(problem, DIM, seed, descents)
-    starts = tl.Overlaps(drawn.Q / students**2, drawn.M / students, dim=DIM)
-    run = tl.solve(problem, tl.SGD(lr), tl.Population(), starts, steps=steps, save="log")
-    found = tl.relu.relu_students(run)
-    each = ("descent", "point", "neuron")
-    return xr.Dataset(
-        {
-            "loss": (("descent", "point"), run.excess_risk.values),
-            "angle": (each, found.angle),
-            "norm": (each, found.norm),
-            "bound": (each, found.bound),
-        },
-        {"step": ("point", run.step.values)},
-    )
 
 
 def draw(data: xr.Dataset) -> Figure:

@@ -33,6 +33,11 @@ FEW, DOTS = 10, 200  # the smaller dimension of the clouds of starts, and their 
     "mediocrity",
     "the Hessian of the risk at a random start: one negative direction, all others flat",
     quick={"dims": (4, 8, 16), "starts": 200},
+    fixed={
+        "target": "the figure is one formula, the Hessian of phase retrieval with z1**2",
+        "activation": "the figure is one formula, the Hessian of phase retrieval with squares",
+        "geometry": "the Hessian is that of the sphere, and nothing is trained",
+    },
 )
 def mediocrity(
     *, seed: int = 0, dims: tuple[int, ...] = (4, 8, 16, 32, 64, 128), starts: int = 400, shown: int = 1000

@@ -9,18 +9,21 @@ average out.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.gallery.shared.drawing import headline, plain_ticks, points, sheet, told
+from twolayer.gallery.shared.drawing import headline, plain_ticks, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, largest, near, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.wide import FLOW, committee, sup_risk
+from twolayer.gallery.shared.wide import FLOW, averaged, committee, sup_risk
 from twolayer.numerics.arguments import Options, Variables
-from twolayer.numerics.statistics import power_law, standard_error
+from twolayer.numerics.errors import require
+from twolayer.numerics.statistics import power_law
 from twolayer.task.method import Method
 from twolayer.task.particles import Particles
 
@@ -34,6 +37,7 @@ SLACK = 0.1  # of the exponents: next orders in 1/p and 1/d over these ranges
 
 ROUGH = 0.25  # of what the finite width adds: it is not the same at all d, but nearly so
 NETWORKS = 6
+NAMES, TITLES = {"square": "x²"}, {"square": "$x^2$"}  # of activations, in words and in mathematics
 
 
 @figure(
@@ -53,15 +57,24 @@ def ode_to_mean_field(
     particles: int = 50_000,
     time: float = 10.0,
     square_time: float = 1.5,
+    activations: tuple[str, ...] = ("erf", "square"),
+    target: str = "teacher",
+    geometry: str = "free",
 ) -> Finding:
-    """Left: erf, against p at one dimension. Right: x², against d, where the directions matter most."""
-    one = committee("erf", 1, 1)
-    cloud = tl.mean_field.Particles.sample(one, particles, dim=dim, seed=seed + 1)
-    limit = part(
-        "limit", lambda: {"risk": _run(one, tl.MeanField(dim, tolerance=1e-4), cloud, time).risk.values}
-    ).risk.values
-    rows = [part(f"p={p}", lambda p=p: _width(p, dim, starts, time, seed, limit)) for p in widths]  # type: ignore[misc]
-    deep = [part(f"d={d}", lambda d=d: _dimension(wide, particles, d, square_time, seed)) for d in dims]  # type: ignore[misc]
+    """Left: one activation, against p at one dimension. Right: another, against d.
+
+    By default these are erf and x², where the directions matter most; a ``"teacher"`` is a neuron of the same
+    activation.
+    """
+    require(len(activations) == 2, "activations", activations, "two names, those of the left and of the right panel")
+    left, right = (committee(activation, 1, 1, target=target) for activation in activations)
+    sgd = tl.SGD(lr=FLOW, geometry=geometry)
+    cloud = tl.mean_field.Particles.sample(left, particles, dim=dim, seed=seed + 1)
+    field = tl.MeanField(dim, tolerance=1e-4)
+    limit = part("limit", lambda: {"risk": _run(left, sgd, field, cloud, time).risk.values}).risk.values
+    rows = [part(f"p={p}", partial(_width, left.replace(width=p), sgd, dim, starts, time, seed, limit)) for p in widths]
+    network = right.replace(width=wide)
+    deep = [part(f"d={d}", partial(_dimension, network, sgd, particles, d, square_time, seed)) for d in dims]
     data = xr.Dataset(
         {name: (("width", "start"), np.stack([r[name].values for r in rows])) for name in CURVES}
         | {
@@ -70,41 +83,40 @@ def ode_to_mean_field(
         },
         {"width": list(widths), "dim": list(dims)},
     )
-    task = "teacher neuron of erf (left) or x² (right), k = 1, a* = 1   students of the same, p neurons, a = 1"
-    return Finding(data, _verdict(data, wide), f"{task}\nlr = {FLOW}, batch 1, fresh samples: gradient flow")
+    one, two = (NAMES.get(activation, activation) for activation in activations)
+    students = f"{one} (left) or {two} (right)"
+    task = f"teacher neuron of {students}, k = 1, a* = 1   students of the same, p neurons, a = 1"
+    if target != "teacher":
+        task = f"target {target}   students of {students}, p neurons, a = 1"
+    how = task_of(left, sgd).split("\n")[1]
+    return Finding(data, _verdict(data, wide), f"{task}\n{how}: gradient flow")
 
 
-def _run(problem: tl.Problem, method: Method, start: tl.Overlaps | Particles, time: float) -> xr.Dataset:
-    return tl.solve(problem, tl.SGD(lr=FLOW), method, start, time=time, save=10)
+def _run(problem: tl.Problem, sgd: tl.SGD, method: Method, start: tl.Overlaps | Particles, time: float) -> xr.Dataset:
+    return tl.solve(problem, sgd, method, start, time=time, save=10)
 
 
-def _width(p: int, dim: int, starts: int, time: float, seed: int, limit: np.ndarray) -> Variables:
-    problem = committee("erf", 1, p)
+def _width(
+    problem: tl.Problem, sgd: tl.SGD, dim: int, starts: int, time: float, seed: int, limit: np.ndarray
+) -> Variables:
     many = tl.Overlaps.random(problem, dim, seed, size=starts)
     field = tl.MeanField(dim, self_interaction=True, interaction="pairs")
-    ode, mean = (_run(problem, method, many, time) for method in (tl.ODE(), field))
+    ode, mean = (_run(problem, sgd, method, many, time) for method in (tl.ODE(), field))
     rms = np.sqrt(((ode.M.values - mean.M.values) ** 2).mean((2, 3))).max(1)
     return {"risk": sup_risk(ode.risk, mean.risk), "overlap": rms, "fresh": sup_risk(ode.risk, limit)}
 
 
-def _dimension(p: int, particles: int, dim: int, time: float, seed: int) -> Variables:
+def _dimension(problem: tl.Problem, sgd: tl.SGD, particles: int, dim: int, time: float, seed: int) -> Variables:
     """The limit d → ∞ against the mean field at d from the same particles, and against a network of p neurons."""
-    problem = committee("square", 1, p)
     cloud = tl.mean_field.Particles.sample(problem, particles, dim=dim, seed=seed)
-    near, far = (_run(problem, method, cloud, time).risk for method in (tl.MeanField(dim), tl.MeanField()))
+    near, far = (_run(problem, sgd, method, cloud, time).risk for method in (tl.MeanField(dim), tl.MeanField()))
     start = tl.Overlaps.random(problem, dim, seed, size=NETWORKS)
-    ode, mean = (_run(problem, method, start, time).risk for method in (tl.ODE(), tl.MeanField()))
+    ode, mean = (_run(problem, sgd, method, start, time).risk for method in (tl.ODE(), tl.MeanField()))
     return {"dimension": sup_risk(near, far)[0], "network": sup_risk(ode, mean)}
 
 
 def _fits(data: xr.Dataset) -> Variables:
-    found = {}
-    for name in CURVES:
-        found[name] = power_law(
-            data.width.values,
-            data[name].mean("start").values,
-            standard_error(data[name], data[name].get_axis_num("start")),
-        )
+    found = {name: power_law(data.width.values, *averaged(data[name], "start")) for name in CURVES}
     found["dimension"] = power_law(data.dim.values, data.dimension.values)
     return found
 
@@ -137,8 +149,8 @@ def _verdict(data: xr.Dataset, wide: int) -> Verdict:
         )
     )
     # a network of finite width is as far from the limit as the mean field at d, and by a constant more
-    more = (data.network.mean("network_start") - data.dimension).values
-    error = standard_error(data.network, data.network.get_axis_num("network_start"))
+    network, error = averaged(data.network, "network_start")
+    more = network - data.dimension.values
     middle = float(np.average(more, weights=error**-2.0))
     checks.append(
         largest(
@@ -162,27 +174,24 @@ def draw(data: xr.Dataset) -> Figure:
     shown, (left, right) = sheet(2, width=4.8, height=4.8)
     fits, p = _fits(data), data.width.values.astype(float)
     for i, (name, (label, _)) in enumerate(CURVES.items()):
-        fit, mean = fits[name], data[name].mean("start")
+        fit, (mean, error) = fits[name], averaged(data[name], "start")
         words = f"{label}: $p^{{{fit.slope:.2f} \\pm {fit.error:.2f}}}$"
-        points(
-            left, p, mean, standard_error(data[name], data[name].get_axis_num("start")), DIRECTIONS[i], words, "os^"[i]
-        )
+        points(left, p, mean, error, DIRECTIONS[i], words, "os^"[i])
         left.plot(p, np.exp(fit.intercept) * p**fit.slope, color=DIRECTIONS[i], lw=1)
     top = max(float(data[name].mean("start")[0]) for name in CURVES)
     claim: Options = {"color": GREY, "ls": "--", "lw": 1.2}
     left.plot(p, 1.4 * top * (p / p[0]) ** -0.5, label="$p^{-1/2}$ (claimed, any constant)", **claim)
-    left.set(xlabel="width $p$", ylabel="largest difference along the run", title=f"erf, $d = {chosen.dim}$")
+    one, two = (TITLES.get(activation, activation) for activation in chosen.activations)
+    left.set(xlabel="width $p$", ylabel="largest difference along the run", title=f"{one}, $d = {chosen.dim}$")
     deep, d = fits["dimension"], data.dim.values.astype(float)
     words = f"mean field at $d$: $d^{{{deep.slope:.2f}}}$"
     right.plot(d, data.dimension, "D", color=DIRECTIONS[3], ms=5, label=words)
     right.plot(d, np.exp(deep.intercept) * d**deep.slope, color=DIRECTIONS[3], lw=1)
-    network, error = (
-        data.network.mean("network_start"),
-        standard_error(data.network, data.network.get_axis_num("network_start")),
-    )
+    network, error = averaged(data.network, "network_start")
     points(right, d, network, error, COLOURS["theory"], f"ODE of $p = {chosen.wide}$ neurons", "s")
     right.plot(d, 1.4 * float(network[0]) * (d / d[0]) ** -0.5, label="$d^{-1/2}$ (claimed, any constant)", **claim)
-    right.set(xlabel="dimension $d$", ylabel="largest difference of the risks", title="$x^2$, limit $d \\to \\infty$")
+    limit = f"{two}, limit $d \\to \\infty$"
+    right.set(xlabel="dimension $d$", ylabel="largest difference of the risks", title=limit)
     for ax in (left, right):
         ax.set(xscale="log", yscale="log")
         plain_ticks(ax.xaxis)

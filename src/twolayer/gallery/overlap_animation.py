@@ -9,6 +9,7 @@ neurons of a finite network, followed by its own ODE, on top; as the risk falls 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,8 +22,7 @@ from twolayer.gallery.shared.drawing import headline, task_of
 from twolayer.gallery.shared.judging import Verdict, holds, same_law, unknown, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.wide import FLOW, committee, online, sup_overlap
-from twolayer.numerics.arguments import Variables
+from twolayer.gallery.shared.wide import FLOW, committee, online, small_weights, sup_overlap
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -42,6 +42,7 @@ LEAST = 3 * (1 - AT_ENDS)  # part of the mass there that counts as piled up: thr
     "overlap-animation",
     "student–teacher cosines (k = 2) and the distribution of cosines (k = 1), moving",
     quick={"dim": 200, "width": 4, "neurons": 64, "particles": 5000, "frames": 12},
+    fixed={"target": "cosines are those with the neurons of teachers of the students' own kind"},
     group="mean-field",
     moves=True,
 )
@@ -57,31 +58,18 @@ def overlap_animation(
     scatter_time: float = 200.0,
     histogram_time: float = 3.0,
     activation: str = "erf",
+    field_activation: str = "square",
+    geometry: str = "free",
 ) -> Finding:
-    """Four panels of each are drawn; the animation shows all frames."""
-    plane = part("plane", lambda: _plane(activation, width, dim, lr, frames, scatter_time, seed))
-    line = part("line", lambda: _line(neurons, dim, particles, frames, histogram_time, seed))
-    data = xr.Dataset(
-        {
-            "sgd": (("frame", "neuron", "direction"), plane.sgd.values),
-            "ode": (("frame", "neuron", "direction"), plane.ode.values),
-            "sgd_risk": ("frame", plane.sgd_risk.values),
-            "ode_risk": ("frame", plane.ode_risk.values),
-            "density": (("frame", "bin"), line.density.values),
-            "network_density": (("frame", "coarse_bin"), line.network_density.values),
-            "field_risk": ("frame", line.field_risk.values),
-            "network_risk": ("frame", line.network_risk.values),
-            "deviation": float(plane.deviation),
-            "network": ("student", line.network.values),
-            "cloud": ("particle", line.cloud.values),
-            "ends": ("frame", line.ends.values),
-        },
-        {"scatter_time": ("frame", plane.time.values), "histogram_time": ("frame", line.time.values)},
-    )
-    task = task_of(committee(activation, 2, width), online(lr))
-    right = task_of(committee("square", 1, neurons), tl.SGD(lr=FLOW)).replace("\n", "   ")
+    """Four panels of each are drawn, above of ``activation``, below of the other; the animation shows all frames."""
+    above = committee(activation, 2, width), online(lr, geometry)
+    below = committee(field_activation, 1, neurons), tl.SGD(lr=FLOW, geometry=geometry)
+    plane = part("plane", partial(_plane, *above, dim, frames, scatter_time, seed))
+    line = part("line", partial(_line, *below, dim, particles, frames, histogram_time, seed))
+    data = xr.merge([plane, line])
+    first, second = (task_of(*task).replace("\n", "   ") for task in (above, below))
     found = _verdict(data, float(np.sqrt(lr / (width * dim))))
-    return Finding(data, found, f"above: {task.replace(chr(10), '   ')}\nbelow: {right}")
+    return Finding(data, found, f"above: {first}\nbelow: {second}")
 
 
 def _verdict(data: xr.Dataset, scale: float) -> Verdict:
@@ -103,47 +91,50 @@ def _verdict(data: xr.Dataset, scale: float) -> Verdict:
 
 def _cosines(result: xr.Dataset) -> np.ndarray:
     """M_jr/(Q_jj P_rr)^½ with teachers of norm one: (seed, time, neuron, direction)."""
-    norm = result.q.values + (result.M.values**2).sum(-1) if "q" in result else _diagonal(result)
+    if "q" in result:
+        norm = result.q.values + (result.M.values**2).sum(-1)
+    else:
+        norm = np.diagonal(result.Q.values, axis1=2, axis2=3)
     return np.asarray(result.M.values / np.sqrt(norm)[..., None])
 
 
-def _diagonal(result: xr.Dataset) -> np.ndarray:
-    return np.asarray(np.diagonal(result.Q.values, axis1=2, axis2=3))
+def _plane(problem: tl.Problem, algorithm: tl.SGD, dim: int, frames: int, time: float, seed: int) -> xr.Dataset:
+    M = SPREAD * np.random.default_rng(seed).normal(size=(problem.p, 2))
+    start = small_weights(M, dim, algorithm.geometry)
+    runs = tl.solve(problem, algorithm, tl.Chain(dim), start, time=time, save=frames - 1, seed=seed)
+    theory = tl.solve(problem, algorithm, tl.ODE(), start, time=runs.time.values)
+    return xr.Dataset(
+        {
+            "sgd": (("frame", "neuron", "direction"), _cosines(runs)[0]),
+            "ode": (("frame", "neuron", "direction"), _cosines(theory)[0]),
+            "sgd_risk": ("frame", runs.excess_risk.values[0]),
+            "ode_risk": ("frame", theory.excess_risk.values[0]),
+            "deviation": sup_overlap(runs, theory)[0],
+        },
+        {"scatter_time": ("frame", runs.time.values)},
+    )
 
 
-def _plane(activation: str, p: int, dim: int, lr: float, frames: int, time: float, seed: int) -> Variables:
-    problem = committee(activation, 2, p)
-    M = SPREAD * np.random.default_rng(seed).normal(size=(p, 2))
-    start = tl.Overlaps(0.25 * np.eye(p) + M @ M.T, M, dim=dim)
-    runs = tl.solve(problem, online(lr), tl.Chain(dim), start, time=time, save=frames - 1, seed=seed)
-    theory = tl.solve(problem, online(lr), tl.ODE(), start, time=runs.time.values)
-    return {
-        "sgd": _cosines(runs)[0],
-        "ode": _cosines(theory)[0],
-        "sgd_risk": runs.excess_risk.values[0],
-        "ode_risk": theory.excess_risk.values[0],
-        "time": runs.time.values,
-        "deviation": sup_overlap(runs, theory)[0],
-    }
-
-
-def _line(p: int, dim: int, particles: int, frames: int, time: float, seed: int) -> Variables:
-    problem = committee("square", 1, p)
+def _line(
+    problem: tl.Problem, algorithm: tl.SGD, dim: int, particles: int, frames: int, time: float, seed: int
+) -> xr.Dataset:
     cloud = tl.mean_field.Particles.sample(problem, particles, dim=dim, seed=seed)
-    mean = tl.solve(problem, tl.SGD(lr=FLOW), tl.MeanField(dim), cloud, time=time, save=frames - 1)
+    mean = tl.solve(problem, algorithm, tl.MeanField(dim), cloud, time=time, save=frames - 1)
     start = tl.Overlaps.random(problem, dim, seed)
-    network = tl.solve(problem, tl.SGD(lr=FLOW), tl.ODE(), start, time=time, save=frames - 1)
+    network = tl.solve(problem, algorithm, tl.ODE(), start, time=time, save=frames - 1)
     many, few = (_cosines(run)[0, :, :, 0] for run in (mean, network))
-    return {
-        "density": np.stack([np.histogram(row, EDGES, density=True)[0] for row in many]),
-        "network_density": np.stack([np.histogram(row, COARSE, density=True)[0] for row in few]),
-        "field_risk": mean.excess_risk.values[0],
-        "network_risk": network.excess_risk.values[0],
-        "network": few[-1],
-        "cloud": many[-1],
-        "ends": (np.abs(many) > AT_ENDS).mean(1),
-        "time": mean.time.values,
-    }
+    return xr.Dataset(
+        {
+            "density": (("frame", "bin"), [np.histogram(row, EDGES, density=True)[0] for row in many]),
+            "network_density": (("frame", "coarse_bin"), [np.histogram(row, COARSE, density=True)[0] for row in few]),
+            "field_risk": ("frame", mean.excess_risk.values[0]),
+            "network_risk": ("frame", network.excess_risk.values[0]),
+            "network": ("student", few[-1]),
+            "cloud": ("particle", many[-1]),
+            "ends": ("frame", (np.abs(many) > AT_ENDS).mean(1)),
+        },
+        {"histogram_time": ("frame", mean.time.values)},
+    )
 
 
 def _frame(left: Axes, right: Axes, data: xr.Dataset, i: int) -> None:

@@ -21,9 +21,8 @@ from twolayer.gallery.shared.drawing import headline, sheet, told
 from twolayer.gallery.shared.judging import Check, Verdict, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.wide import committee, online
-from twolayer.numerics.arguments import Options, Variables
-from twolayer.numerics.statistics import standard_error
+from twolayer.gallery.shared.wide import averaged, committee, online
+from twolayer.numerics.arguments import Options
 
 SAVE, FINE = 60, 200
 RESOLUTION = 0.1  # of the first risk: a bound beyond this says little
@@ -34,6 +33,11 @@ WIDE = 20  # from so many neurons on, vectors of small dimension are cheaper tha
     "published-comparisons",
     "SGD against the ODE and mean fields: the comparisons of the paper",
     quick={"cosine_dim": 50, "wide_square": 40, "wide_erf": 30, "seeds": 3, "time": 6.0},
+    fixed={
+        "target": "the published comparisons, each with the teacher of its paper",
+        "activation": "the published comparisons, each with the activation of its paper",
+        "geometry": "the published comparisons, with the plain SGD of their paper",
+    },
     group="mean-field",
 )
 def published_comparisons(
@@ -83,7 +87,7 @@ def _line(
 ) -> xr.Dataset:  # fmt: skip
     """One curve: SGD, the theory of its panel and, where that is a mean field, the ODE, from the same random start."""
 
-    def compute() -> Variables:
+    def compute() -> xr.Dataset:
         drawn = tl.Overlaps.random(problem, start_dim or dim, seed)
         start = tl.Overlaps(drawn.Q, drawn.M, problem.P, drawn.a, dim)
         lens = tl.Vectors(dim) if problem.p >= WIDE else tl.Chain(dim)
@@ -97,41 +101,32 @@ def _line(
         theory = tl.solve(problem, online(gamma), method, start, time=times)
         smooth = tl.solve(problem, online(gamma), method, start, time=fine)
         own = smooth if field is None else tl.solve(problem, online(gamma), tl.ODE(), start, time=fine)
-        found = {
-            "time": times,
-            "sgd": runs.excess_risk.values[:, chosen],
-            "theory": theory.excess_risk.values[0],
-            "fine": fine,
-            "smooth": smooth.excess_risk.values[0],
-            "ode": own.excess_risk.values[0],
-        }
+        found = xr.Dataset(
+            {
+                "time": ("save", times),
+                "sgd": (("seed", "save"), runs.excess_risk.values[:, chosen]),
+                "theory": ("save", theory.excess_risk.values[0]),
+                "fine": ("grid", fine),
+                "smooth": ("grid", smooth.excess_risk.values[0]),
+                "ode": ("grid", own.excess_risk.values[0]),
+            }
+        )
         if panel == 2:
-            found["cosine"], found["fine_cosine"] = _cosines(runs), _cosines(smooth)
+            found["cosine"] = ("save", "neuron", "direction"), _cosines(runs)
+            found["fine_cosine"] = ("grid", "neuron", "direction"), _cosines(smooth)
         return found
 
     kept = part(f"{panel} {label}", compute)
     scale = np.sqrt(gamma / (problem.p * dim)) + (0 if field is None else problem.p**-0.5)
     mean, first = kept.sgd.values.mean(0), kept.theory.values[0]
     finite = np.interp(kept.time.values, kept.fine.values, kept.ode.values)
-    out = xr.Dataset(
-        {
-            "time": ("save", kept.time.values),
-            "sgd": (("seed", "save"), kept.sgd.values),
-            "theory": ("save", kept.theory.values),
-            "fine": ("grid", kept.fine.values),
-            "smooth": ("grid", kept.smooth.values),
-            "ode": ("grid", kept.ode.values),
-            "deviation": float(np.abs(mean - kept.theory.values).max() / first),
-            "finite": float(np.abs(mean - finite).max() / first),
-            "claimed": float(scale),
-            "panel": panel,
-            "label": label,
-        }
+    return kept.assign(
+        deviation=float(np.abs(mean - kept.theory.values).max() / first),
+        finite=float(np.abs(mean - finite).max() / first),
+        claimed=float(scale),
+        panel=panel,
+        label=label,
     )
-    if "cosine" in kept:
-        out["cosine"] = ("save", "neuron", "direction"), kept.cosine.values
-        out["fine_cosine"] = ("grid", "neuron", "direction"), kept.fine_cosine.values
-    return out
 
 
 def _cosines(result: xr.Dataset) -> np.ndarray:
@@ -194,7 +189,7 @@ def draw(data: xr.Dataset) -> Figure:
             ax.legend(fontsize=7)
             continue
         for i, line in enumerate(own):
-            mean, error = line.sgd.mean("seed"), standard_error(line.sgd, line.sgd.get_axis_num("seed"))
+            mean, error = averaged(line.sgd)
             seen = slice(1, None) if number == 4 else slice(None)
             look = {"fmt": "os^D"[i % 4], "color": DIRECTIONS[i], "ms": 3.5, "mfc": "none", "elinewidth": 0.8}
             label = line.label.item()

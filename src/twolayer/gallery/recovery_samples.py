@@ -18,8 +18,9 @@ import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, sheet, told
 from twolayer.gallery.shared.judging import Check, Verdict, holds, verdict
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.recovering import LEVELS, TASK, flow_samples, require_exponents, task
+from twolayer.gallery.shared.recovering import LEVELS, asked, flow_samples, require_exponents, task
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.arguments import Variables
 from twolayer.numerics.significance import LEVEL, limit_of
 from twolayer.numerics.statistics import wilson
 
@@ -33,6 +34,10 @@ RANGES = {1: 64, 2: 64, 3: 4, 4: 1}
     "recovery-samples",
     "probability of finding the direction below and above the critical number of samples",
     quick={"dims": (20, 40), "seeds": 64},
+    fixed={
+        "target": "chosen by `exponents`: h_k is the task of information exponent k",
+        "activation": "chosen by `exponents`: h_k learns a target h_k, and has no other exponent",
+    },
     group="recovery",
     papers=("benarous2021",),
 )
@@ -42,16 +47,17 @@ def recovery_samples(
     exponents: tuple[int, ...] = (1, 2, 3),
     dims: tuple[int, ...] = (16, 48, 144),
     seeds: int = 256,
+    geometry: str = "spherical",
 ) -> Finding:
     """First passages through η from random starts on the half sphere; dimensions are multiplied where k is small."""
-    require_exponents(exponents)
+    require_exponents(exponents, geometry)
     rows = []
     for k in exponents:
         for base in sorted(dims):
             n = base * RANGES[k]
             unit = flow_samples(k, n, n**-0.5, LEVELS[0])
             end = unit * n**POWER
-            run = part(f"k={k},N={n}", partial(_weak, k, n, end, seeds, seed))
+            run = part(f"k={k},N={n}", partial(_weak, *task(k, geometry), n, end, seeds, seed))
             low, high = (int((run.weak.values <= unit * n**x).sum()) for x in (-POWER, POWER))
             rows.append((k, n, unit, wilson(low, seeds), wilson(high, seeds), run.weak.values))
     data = xr.Dataset(
@@ -65,12 +71,11 @@ def recovery_samples(
         },
         {"part": ["value", "low", "high"]},
     )
-    return Finding(data, _verdict(data, exponents), TASK)
+    return Finding(data, _verdict(data, exponents), asked(geometry))
 
 
-def _weak(k: int, dim: int, samples: float, seeds: int, seed: int) -> dict[str, np.ndarray]:
+def _weak(problem: tl.Problem, algorithm: tl.SGD, dim: int, samples: float, seeds: int, seed: int) -> Variables:
     """Samples until weak recovery."""
-    problem, algorithm = task(k)
     # what comes after weak recovery does not matter here: the levels are next to each other
     levels = (LEVELS[0], LEVELS[0] + 1e-6)
     return {"weak": tl.recovery(problem, algorithm, dim, levels, samples=samples, seeds=seeds, seed=seed).weak}

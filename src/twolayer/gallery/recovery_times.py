@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from twolayer.gallery.shared.drawing import headline, median_points, plain_ticks, sheet
 from twolayer.gallery.shared.judging import Verdict, near, verdict
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.recovering import LEVELS, TASK, law, measured, require_exponents
+from twolayer.gallery.shared.recovering import LEVELS, asked, law, measured, require_exponents
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import InputError
 from twolayer.numerics.statistics import Fit, median, median_power_law
@@ -33,20 +33,29 @@ ALLOWANCE = 0.05  # of the exponent, relative: finite sizes
     "recovery-times",
     "samples until a direction is found against the dimension, and the share spent on learning it",
     quick={"largest": 400, "seeds": 16},
+    fixed={
+        "target": "chosen by `exponents`: h_k is the task of information exponent k",
+        "activation": "chosen by `exponents`: h_k learns a target h_k, and has no other exponent",
+    },
     group="recovery",
     papers=("benarous2021",),
 )
 def recovery_times(
-    *, seed: int = 0, exponents: tuple[int, ...] = (1, 2, 3, 4), largest: int = 100_000, seeds: int = 192
+    *,
+    seed: int = 0,
+    exponents: tuple[int, ...] = (1, 2, 3, 4),
+    largest: int = 100_000,
+    seeds: int = 192,
+    geometry: str = "spherical",
 ) -> Finding:
     """Search times of all exponents at dimensions up to the largest, and fits of their medians."""
-    require_exponents(exponents)
+    require_exponents(exponents, geometry)
     rows: list[tuple[float, ...]] = []
     fits: dict[int, Fit] = {}
     shares: dict[int, Fit] = {}
     for k in exponents:
         dims = _dims(k, largest)
-        runs = [part(f"k={k},N={n}", partial(measured, k, n, PATIENCE[k], seeds, seed)) for n in dims]
+        runs = [part(f"k={k},N={n}", partial(measured, k, geometry, n, PATIENCE[k], seeds, seed)) for n in dims]
         weak, strong = (np.array([run[name].values for run in runs]) for name in ("weak", "strong"))
         weak = np.maximum(weak, 1.0)  # a start beyond the level has seen no sample, and a logarithm needs one
         strong = np.maximum(strong, weak + 1.0)  # so has a run that passes both levels at once
@@ -57,7 +66,7 @@ def recovery_times(
         for n, w, d in zip(dims, weak, descent, strict=True):
             rows.append((k, n, *median(w), *median(d), int(np.isinf(w).sum())))
     data = _dataset(rows, fits, shares)
-    return Finding(data, _verdict(data, fits, shares, seeds), TASK)
+    return Finding(data, _verdict(data, fits, shares, seeds), asked(geometry))
 
 
 def _over(one: Fit, two: Fit) -> Fit:

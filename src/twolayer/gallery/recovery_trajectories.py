@@ -1,4 +1,4 @@
-"""Overlaps along runs of spherical online SGD for information exponents 1, 2 and 3: a long search, a short descent.
+"""Overlaps along runs of online SGD on the sphere for information exponents 1, 2 and 3: a long search, a short descent.
 
 The descent is that of the limiting equation, ṁ = −φ'(m)(1 − m²) − ½ δ V(m) m, from η to 1 − η. Its spread over runs,
 a few percent, is small against that of the search, which is decided by the random start.
@@ -17,7 +17,7 @@ from twolayer.gallery.shared.drawing import headline, sheet, told
 from twolayer.gallery.shared.judging import Verdict, near, unknown, verdict
 from twolayer.gallery.shared.measuring import crossing
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.recovering import LEVELS, TASK, flow_samples, require_exponents, task
+from twolayer.gallery.shared.recovering import LEVELS, asked, flow_samples, require_exponents, task
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.statistics import median, standard_error
 
@@ -32,21 +32,31 @@ ALLOWANCE = 0.06  # of the descent, relative: fluctuations at finite N shift it
     "recovery-trajectories",
     "overlap along runs for information exponents 1, 2 and 3, with search and descent shaded",
     quick={"dim": 100, "seeds": 32},
+    fixed={
+        "target": "chosen by `exponents`: h_k is the task of information exponent k",
+        "activation": "chosen by `exponents`: h_k learns a target h_k, and has no other exponent",
+    },
     group="recovery",
     papers=("benarous2021",),
 )
 def recovery_trajectories(
-    *, seed: int = 0, exponents: tuple[int, ...] = (1, 2, 3), dim: int = 400, seeds: int = 32, shown: int = 8
+    *,
+    seed: int = 0,
+    exponents: tuple[int, ...] = (1, 2, 3),
+    dim: int = 400,
+    seeds: int = 32,
+    shown: int = 8,
+    geometry: str = "spherical",
 ) -> Finding:
     """Runs from random starts on the half sphere, shown to a little beyond the median of their strong recovery."""
-    require_exponents(exponents)
-    found = {k: part(f"k={k}", partial(_runs, k, dim, seeds, seed)) for k in exponents}
+    require_exponents(exponents, geometry)
+    found = {k: part(f"k={k}", partial(_runs, k, geometry, dim, seeds, seed)) for k in exponents}
     data = xr.concat(list(found.values()), "k").assign_coords(k=list(exponents))
-    return Finding(data, _verdict(data), TASK)
+    return Finding(data, _verdict(data), asked(geometry))
 
 
-def _runs(k: int, dim: int, seeds: int, seed: int) -> xr.Dataset:
-    problem, algorithm = task(k)
+def _runs(k: int, geometry: str, dim: int, seeds: int, seed: int) -> xr.Dataset:
+    problem, algorithm = task(k, geometry)
     starts = tl.Overlaps.random(problem, dim, seed, seeds, "hemisphere")
     steps = int(PATIENCE * flow_samples(k, dim, dim**-0.5, LEVELS[1]))
     run = tl.solve(problem, algorithm, tl.Chain(dim), starts, steps=steps, save=min(POINTS, steps), seed=seed)
@@ -59,18 +69,11 @@ def _runs(k: int, dim: int, seeds: int, seed: int) -> xr.Dataset:
             "overlap": (("seed", "point"), np.array([np.interp(points, run.step.values, row) for row in m])),
             "step": ("point", points),
             "passed": (("level", "seed"), passed),
-            "predicted": ((), _descent(k, dim)),
+            "predicted": ((), _flow(k, dim, np.array(LEVELS[1:]))[0]),
             "flow": ("level_m", _flow(k, dim, CURVE)),
         },
         {"level_m": CURVE},
     )
-
-
-def _descent(k: int, dim: int) -> float:
-    """Steps of the descent by the limiting equation at this δ."""
-    problem, algorithm = task(k)
-    lr = algorithm.lr(dim)
-    return tl.single_index.population_loss(problem, algorithm.loss).time(*LEVELS, step=lr * dim) / lr
 
 
 def _flow(k: int, dim: int, levels: np.ndarray) -> np.ndarray:

@@ -21,8 +21,10 @@ import twolayer as tl
 from twolayer import d
 from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Check, Verdict, between, holds, near, verdict
+from twolayer.gallery.shared.measuring import SPHERES
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
+from twolayer.numerics.errors import choice
 from twolayer.numerics.statistics import standard_error
 from twolayer.task.scaling import Scaling
 
@@ -43,32 +45,28 @@ CLOSE = 0.1  # what a finite dimension may change, of the risk
     "schedules-plateau",
     "excess risk of phase retrieval with constant and falling rates, and with the best",
     quick={"dim": 1000, "seeds": 64},
+    fixed={
+        "target": "the equation of u = m² and the best rate of all are those of z1**2",
+        "activation": "the equation of u = m² and the best rate of all are those of squares",
+    },
     group="escape",
 )
-def schedules_plateau(*, seed: int = 0, dim: int = 4000, seeds: int = 128) -> Finding:
+def schedules_plateau(*, seed: int = 0, dim: int = 4000, seeds: int = 128, geometry: str = "projected") -> Finding:
     """The limit and runs of three schedules, from an overlap of 0.1 to forty times d samples."""
-    kept = {name: part(name, partial(_runs, law, dim, seeds, seed)) for name, law in LAWS.items()}
-    found = {name: {key: np.asarray(x) for key, x in each.items()} for name, each in kept.items()}
-    first = next(iter(found.values()))
-    data = xr.Dataset(
-        {
-            "lr": (("law", "save"), [x["lr"] for x in found.values()]),
-            "ode": (("law", "save"), [x["ode"] for x in found.values()]),
-            "chain": (("law", "seed", "save"), [x["chain"] for x in found.values()]),
-            "best": ("save", _best(first["alpha"])[1]),
-            "best_lr": ("save", _best(first["alpha"])[0]),
-        },
-        {"law": list(LAWS), "alpha": ("save", first["alpha"])},
-    )
+    choice("geometry", geometry, SPHERES)
+    found = [part(name, partial(_runs, law, geometry, dim, seeds, seed)) for name, law in LAWS.items()]
+    data = xr.concat(found, "law").assign_coords(law=list(LAWS))
+    rate, risk = _best(data.alpha.values)
+    data = data.assign(best=("save", risk), best_lr=("save", rate))
     return Finding(data, _verdict(data), task_of(PROBLEM))
 
 
-def _runs(law: Scaling, dim: int, seeds: int, seed: int) -> dict[str, np.ndarray]:
-    algorithm, start = tl.SGD(law, geometry="projected"), tl.Overlaps([[1.0]], [[START]])
+def _runs(law: Scaling, geometry: str, dim: int, seeds: int, seed: int) -> xr.Dataset:
+    algorithm, start = tl.SGD(law, geometry=geometry), tl.Overlaps([[1.0]], [[START]])
     limit = tl.solve(PROBLEM, algorithm, tl.ODE(), start, alpha=SPAN, save=80)
     runs = tl.solve(PROBLEM, algorithm, tl.Chain(dim), start, alpha=SPAN, save=80, seeds=seeds, seed=seed)
-    excess = {"ode": limit.excess_risk.values[0], "chain": runs.excess_risk.values}
-    return {"alpha": limit.alpha.values, "lr": limit.lr.values, **excess}
+    excess = {"ode": ("save", limit.excess_risk.values[0]), "chain": (("seed", "save"), runs.excess_risk.values)}
+    return xr.Dataset({"lr": ("save", limit.lr.values), **excess}, {"alpha": ("save", limit.alpha.values)})
 
 
 def _best(alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -138,5 +136,5 @@ def draw(data: xr.Dataset) -> Figure:
     right.set(xlabel=r"samples$/d$", ylabel="excess risk", yscale="log", title="medians, 80 % of runs")
     left.legend()
     right.legend(fontsize=7.5, loc="lower left")
-    headline(drawn, data, f"projected, batch 1; runs at d = {told(data).dim}")
+    headline(drawn, data, f"{told(data).geometry}, batch 1; runs at d = {told(data).dim}")
     return drawn

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, near, verdict
-from twolayer.gallery.shared.measuring import crossing, growth, phase_retrieval
+from twolayer.gallery.shared.measuring import crossing, growth, on_sphere, phase_retrieval
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer
 from twolayer.numerics.statistics import standard_error
@@ -32,6 +32,10 @@ SHARE = 0.05  # of the time: what the linear law of growth leaves out
     "second-layer",
     "growth of the largest overlap with the second layer fixed and trained",
     quick={"widths": (3, 6), "dim": 300, "seeds": 16, "time": 2.0},
+    fixed={
+        "target": "the shift of the exit has the growth and the noise of phase retrieval, z1**2",
+        "activation": "the shift of the exit has the growth and the noise of phase retrieval, squares",
+    },
 )
 def second_layer(
     *,
@@ -43,6 +47,7 @@ def second_layer(
     seeds: int = 32,
     time: float = 1.6,
     level: float = 0.4,
+    geometry: str = "projected",
 ) -> Finding:
     """max_j |m_j| of the chain and of the ODE from the same random starts; dated by when it reaches the level."""
     positive_integer("seeds", seeds, 2)
@@ -52,7 +57,7 @@ def second_layer(
         problem = phase_retrieval(p, noise)
         starts = tl.Overlaps.random(problem, dim, seed, size=seeds)
         for trained in (False, True):
-            algorithm = tl.SGD(lr=rho * p * tl.d**-1, geometry="projected", train_second_layer=trained)
+            algorithm = on_sphere(rho * p, geometry, train_second_layer=trained)
             for lens in (tl.Chain(dim), tl.ODE()):
                 result = tl.solve(problem, algorithm, lens, starts, time=time, save=160, seed=seed)
                 largest = np.abs(result.M.values[..., 0]).max(-1)
@@ -141,7 +146,7 @@ def draw(data: xr.Dataset) -> Figure:
             )
         ax.axhline(chosen.level, color=GREY, lw=0.9, ls=":", label=f"exit at {chosen.level:g}")
         ax.set(yscale="log", xlabel=r"time $t = \gamma\nu/(pd)$", ylabel=r"largest overlap $\max_j |m_j|$")
-        ax.set_title(rf"$p = {p}$, $d = {chosen.dim}$, $\gamma/p = {chosen.rho:g}$")
+        ax.set_title(rf"$p = {p}$, $d = {chosen.dim}$, $\gamma/p = {chosen.rho:g}$, {chosen.geometry}")
         ax.legend(loc="lower right")
     headline(figure, data, "Thin: single runs of the chain. Marks and lines: geometric means over the same starts")
     return figure

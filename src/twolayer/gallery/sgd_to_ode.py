@@ -9,6 +9,7 @@ constant of the bound hides, is taken out before the exponent is judged.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -21,9 +22,9 @@ from twolayer.gallery.shared.drawing import headline, plain_ticks, sheet, task_o
 from twolayer.gallery.shared.judging import Verdict, near, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.wide import committee, online, sup_overlap
-from twolayer.numerics.arguments import Options
-from twolayer.numerics.statistics import Fit, power_law, standard_error
+from twolayer.gallery.shared.wide import averaged, committee, online, sup_overlap
+from twolayer.numerics.arguments import Options, Variables
+from twolayer.numerics.statistics import Fit, power_law
 
 AXES = {"d": "dim", "p": "width", "γ": "gamma"}
 MARKERS = "os^Dv"
@@ -48,11 +49,14 @@ def sgd_to_ode(
     seeds: int = 32,
     time: float = 1.0,
     activation: str = "erf",
+    target: str = "teacher",
+    geometry: str = "free",
 ) -> Finding:
-    """Runs of the chain on all points of the grid."""
+    """Runs of the chain on all points of the grid; a ``"teacher"`` has two neurons of the students' activation."""
+    problem = committee(activation, DIRECTIONS, 1, NOISE, target)
     cells = list(product(dims, widths, rates))
     rows = [
-        part(f"d={d} p={p} γ={g}", lambda d=d, p=p, g=g: {"deviation": _cell(activation, d, p, g, seeds, time, seed)})  # type: ignore[misc]
+        part(f"d={d} p={p} γ={g}", partial(_cell, problem.replace(width=p), online(g, geometry), d, seeds, time, seed))
         for d, p, g in cells
     ]
     data = xr.Dataset(
@@ -62,24 +66,25 @@ def sgd_to_ode(
         }
     )
     data["scale"] = np.sqrt(data.gamma / (data.width * data.dim))
-    entries = data.width * (data.width + 1) / 2 + data.width * DIRECTIONS
+    norms = 1 if geometry == "free" else -1  # on the sphere those of the weights do not move
+    entries = np.maximum(data.width * (data.width + norms) / 2 + data.width * problem.k, 2)
     data["typical"] = data.deviation / np.sqrt(2 * np.log(entries))
-    task = task_of(committee(activation, DIRECTIONS, 1, NOISE)).replace("p = 1", "width p")
-    return Finding(data, _verdict(data), f"{task}\nlr = γ/d, batch 1, fresh samples")
+    task = task_of(problem, online(1.0, geometry)).replace("p = 1", "width p").replace("lr = 1/d", "lr = γ/d")
+    return Finding(data, _verdict(data), task)
 
 
-def _cell(activation: str, dim: int, p: int, gamma: float, seeds: int, time: float, seed: int) -> np.ndarray:
-    problem = committee(activation, DIRECTIONS, p, noise=NOISE)
+def _cell(problem: tl.Problem, algorithm: tl.SGD, dim: int, seeds: int, time: float, seed: int) -> Variables:
+    """The largest deviation of each run."""
     start = tl.Overlaps.random(problem, 50, seed)
     start = tl.Overlaps(start.Q, start.M, problem.P, start.a, dim)
-    runs = tl.solve(problem, online(gamma), tl.Chain(dim), start, time=time, save=20, seeds=seeds, seed=seed)
-    theory = tl.solve(problem, online(gamma), tl.ODE(), start, time=runs.time.values)
-    return sup_overlap(runs, theory)
+    runs = tl.solve(problem, algorithm, tl.Chain(dim), start, time=time, save=20, seeds=seeds, seed=seed)
+    theory = tl.solve(problem, algorithm, tl.ODE(), start, time=runs.time.values)
+    return {"deviation": sup_overlap(runs, theory)}
 
 
 def _fits(data: xr.Dataset, of: str) -> dict[str, Fit]:
     """Exponents in √(γ/(pd)) over the grid, and along each axis: one exponent, and a constant for each line."""
-    mean, error = _mean(data[of])
+    mean, error = averaged(data[of])
     found = {"all": power_law(data.scale.values, mean, error)}
     for name, axis in AXES.items():
         if len(np.unique(data[axis])) > 1:
@@ -93,11 +98,6 @@ def _fits(data: xr.Dataset, of: str) -> dict[str, Fit]:
             )
             found[name] = power_law(x, y, error * y / mean)
     return found
-
-
-def _mean(values: xr.DataArray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over runs with its standard error."""
-    return values.mean("seed").values, standard_error(values, values.get_axis_num("seed"))
 
 
 def _verdict(data: xr.Dataset) -> Verdict:
@@ -134,7 +134,7 @@ def draw(data: xr.Dataset) -> Figure:
     titles = ("largest of $n$ entries", r"largest entry over $\sqrt{2\,\log\,n}$")
     widths, rates = (list(np.unique(data[x])) for x in ("width", "gamma"))
     for ax, of, title in zip(axes, ("deviation", "typical"), titles, strict=True):
-        mean, error = _mean(data[of])
+        mean, error = averaged(data[of])
         for i in range(data.sizes["cell"]):
             width, rate = data.width.values[i], data.gamma.values[i]
             look: Options = {"color": HUES[widths.index(width)], "marker": MARKERS[rates.index(rate) % 5]}

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, known, points, power, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, largest, near, verdict
-from twolayer.gallery.shared.measuring import growth, measured, phase_retrieval, predicted
+from twolayer.gallery.shared.measuring import growth, measured, on_sphere, phase_retrieval, predicted
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer
 from twolayer.numerics.statistics import standard_error
@@ -28,6 +28,10 @@ FAR = 0.3  # of the mean exit: deviations at single rates that must be seen
     "stochasticity",
     "distributions of exit times of chain, SDE and ODE, and the shift of the mean against the learning rate",
     quick={"fractions": (0.25, 0.5, 0.75), "dim": 1000, "seeds": 96},
+    fixed={
+        "target": "the shift −log(1 + s)/(2c) has c and s of phase retrieval, z1**2",
+        "activation": "the shift −log(1 + s)/(2c) has c and s of phase retrieval, squares",
+    },
 )
 def stochasticity(
     *,
@@ -37,17 +41,20 @@ def stochasticity(
     seeds: int = 512,
     noise: float = 0.0,
     threshold: float = 0.1,
+    geometry: str = "projected",
 ) -> Finding:
     """Exit times at fractions of the largest admissible γ (p = 1); the distributions are shown at that nearest ½."""
     positive_integer("seeds", seeds, 2)
     problem = phase_retrieval(noise=noise)
-    gammas = tl.escape.admissible_lr(problem)[1].coefficient * np.array(sorted(fractions))
+    highest = tl.escape.admissible_lr(problem)[1].coefficient
+    gammas = highest * np.array(sorted(fractions))
     starts = tl.Overlaps.random(problem, dim, seed, size=seeds)
     times, means, shifts, allowances = [], [], [], []
     for gamma in gammas:
-        theory, end, allowance = predicted(problem, gamma, dim, threshold)
+        algorithm = on_sphere(gamma, geometry)
+        theory, end, allowance = predicted(problem, algorithm, dim, threshold)
         lenses = (tl.Chain(dim), tl.SDE(dim), tl.ODE())
-        times.append([measured(problem, gamma, lens, starts, threshold, end, seed).times for lens in lenses])
+        times.append([measured(problem, algorithm, lens, starts, threshold, end, seed).times for lens in lenses])
         means.append(theory.ode)
         shifts.append(known(theory.corrected) - theory.ode)
         allowances.append(allowance)
@@ -62,7 +69,6 @@ def stochasticity(
     data["shift"] = shift.mean("seed")
     data["shift_error"] = shift.mean("seed").dims, standard_error(shift, shift.get_axis_num("seed"))
     middle = int(np.abs(gammas - tl.optimal_lr(problem).coefficient).argmin())
-    highest = tl.escape.admissible_lr(problem)[1].coefficient
     grid = np.linspace(0.001, min(0.95, 1.03 * gammas.max() / highest), 200) * highest
     data["law"] = "grid", [-np.log1p(s) / (2 * c) for c, s in (growth(problem, gamma) for gamma in grid)]
     data = data.assign_coords(grid=grid)
@@ -139,7 +145,6 @@ def draw(data: xr.Dataset) -> Figure:
     right.set(xlabel=r"learning rate $\gamma$", ylabel=r"$\langle t\rangle - \langle t\rangle_{\mathrm{ODE}}$")
     right.set_title("shift of the mean (bars: 2 s.e.)")
     right.legend(loc="lower left")
-    headline(
-        figure, data, rf"The same starts for all, $d = {power(chosen.dim)}$, $T = {chosen.threshold:g}$, projected"
-    )
+    told_so = rf"The same starts for all, $d = {power(chosen.dim)}$, $T = {chosen.threshold:g}$, {chosen.geometry}"
+    headline(figure, data, told_so)
     return figure

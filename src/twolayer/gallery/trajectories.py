@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, same_law, verdict
-from twolayer.gallery.shared.measuring import crossing, growth, phase_retrieval, projected
+from twolayer.gallery.shared.measuring import crossing, growth, on_sphere, phase_retrieval
 from twolayer.gallery.shared.registry import Finding, figure
 
 LENSES = ("chain", "sde", "ode")
@@ -30,6 +30,10 @@ NOISY = 255
     "trajectories",
     "risk along runs of SGD and of the SDE, and along the ODE, from the same start",
     quick={"dim": 300, "seeds": 32},
+    fixed={
+        "target": "the variance s/d of the noisy starts is a formula of phase retrieval, z1**2",
+        "activation": "the variance s/d of the noisy starts is a formula of phase retrieval, squares",
+    },
 )
 def trajectories(
     *,
@@ -41,12 +45,13 @@ def trajectories(
     seeds: int = 64,
     shown: int = 10,
     time: float = 7.0,
+    geometry: str = "projected",
 ) -> Finding:
     """Ten runs of each are drawn; the laws of the time at which half the risk is gone are compared for all of them."""
     risks, crossings, bands, expected = [], [], [], []
-    points = np.linspace(0, time, 201)
+    points, algorithm = np.linspace(0, time, 201), on_sphere(lr, geometry)
     for p in widths:
-        problem, algorithm = phase_retrieval(p, noise), projected(lr)
+        problem = phase_retrieval(p, noise)
         start = _typical(problem, dim, seed)
         runs = []
         for lens in (tl.Chain(dim), tl.SDE(dim)):
@@ -68,7 +73,7 @@ def trajectories(
         },
         {"width": list(widths), "lens": list(LENSES), "time": points},
     )
-    first = task_of(phase_retrieval(1, noise), projected(lr)).replace("p = 1", "width p")
+    first = task_of(phase_retrieval(1, noise), algorithm).replace("p = 1", "width p")
     return Finding(data, _verdict(data), first)
 
 

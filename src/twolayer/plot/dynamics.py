@@ -135,7 +135,7 @@ def _risk_axis(ax: Axes, dataset: xr.Dataset, quantity: str) -> None:
     notes = [f"bands: {BAND[1] - BAND[0]:.0%} of the seeds"] if bands else []
     if "stage" in dataset.coords:
         notes.append("dots: the end of a stage")
-    ax.legend(title="\n".join(notes) or None, title_fontsize=8, alignment="left")
+    ax.legend(title="\n".join(notes) or None, title_fontsize="small", alignment="left")
 
 
 def _unresolved(ax: Axes, least: float, dataset: xr.Dataset) -> None:

@@ -188,7 +188,7 @@ def _fractions(ax: Axes, measured: Recovery, samples: np.ndarray, m: np.ndarray)
     ax.set(
         xlabel="samples", ylabel=f"fraction of {len(measured.weak)} runs", ylim=(0, 1.02), xlim=(0, 1.1 * last.max())
     )
-    ax.legend(title="dashed: the flow", title_fontsize=7.5, fontsize=7.5)
+    ax.legend(title="dashed: the flow", title_fontsize="small", fontsize="small")
 
 
 @in_house_style

@@ -113,20 +113,9 @@ def near(
     count: int = 1,
     digits: int = 3,
 ) -> Check:
-    """Whether a measured number is the expected one.
+    """Whether a measured number is the expected one; two of these are the ends of what is expected.
 
-    Parameters
-    ----------
-    what : str
-        What is compared.
-    value, expected, error : float
-        With the standard error of the difference; two numbers are the ends of what is expected.
-    resolution : float
-        Deviation and tolerance together may be no more than this for agreement.
-    allowance : float
-        What the prediction leaves out.
-    freedom, count
-        Degrees of freedom of the error, and how many such numbers are looked at.
+    ``freedom`` are the degrees of freedom of the error, ``count`` is how many such numbers are looked at.
 
     Examples
     --------

@@ -6,18 +6,23 @@ allowance of a verdict. One neuron has excess risk 2 (1 − m²), so that it has
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 import twolayer as tl
+from twolayer.numerics.arguments import Array
+from twolayer.numerics.errors import choice
 from twolayer.task.method import Method
 
 if TYPE_CHECKING:
     from twolayer.analysis.escape import EscapeTime
     from twolayer.analysis.passage_times import Passage
 
-__all__ = ["crossing", "growth", "measured", "phase_retrieval", "predicted", "projected"]
+__all__ = ["SPHERES", "crossing", "growth", "measured", "on_sphere", "phase_retrieval", "predicted", "slope"]
+
+SPHERES = ("projected", "spherical")
+"""Geometries with weights of norm one: without it the theory of escape does not hold."""
 
 PIECES = 64
 """A run stops at the first of so many save points at which all its seeds have crossed."""
@@ -31,9 +36,9 @@ def phase_retrieval(width: int = 1, noise: float = 0.0) -> tl.Problem:
     return tl.Problem("z1**2", "square", width=width, noise=noise)
 
 
-def projected(gamma: float) -> tl.SGD:
-    """Projected SGD with lr = γ/d."""
-    return tl.SGD(lr=gamma * tl.d**-1, geometry="projected")
+def on_sphere(gamma: float, geometry: str, **options: Any) -> tl.SGD:
+    """SGD with lr = γ/d and weights of norm one."""
+    return tl.SGD(lr=gamma * tl.d**-1, geometry=choice("geometry", geometry, SPHERES), **options)
 
 
 def crossing(times: np.ndarray, values: np.ndarray, level: float) -> float:
@@ -51,6 +56,14 @@ def crossing(times: np.ndarray, values: np.ndarray, level: float) -> float:
     return float(np.interp(level, values[i - 1 : i + 1], times[i - 1 : i + 1]))
 
 
+def slope(x: Array, y: Array, error: Array) -> tuple[float, float]:
+    """Slope of a straight line through numbers with standard errors, and its own standard error."""
+    x, y, weight = np.asarray(x), np.asarray(y), np.asarray(error) ** -2.0
+    centred = x - np.average(x, weights=weight)
+    size = (weight * centred**2).sum()
+    return float((weight * centred * y).sum() / size), float(size**-0.5)
+
+
 def growth(problem: tl.Problem, rho: float) -> tuple[float, float]:
     """Rate c of the overlaps at ρ = γ/p, and s, by how much noise multiplies the variance of the start less one."""
     from twolayer.analysis.optimal_lr import growth_rate, noise_gain
@@ -66,15 +79,15 @@ class Prediction(NamedTuple):
     allowance: float
 
 
-def predicted(problem: tl.Problem, gamma: float, dim: int, threshold: float, seed: int = 0) -> Prediction:
-    """The formulas at γ; a start closer to m = 0 than the end allows for is not met."""
-    c, s = growth(problem, gamma / problem.p)
-    theory = tl.escape_time(problem, projected(gamma), dim, threshold, seed=seed)
+def predicted(problem: tl.Problem, algorithm: tl.SGD, dim: int, threshold: float, seed: int = 0) -> Prediction:
+    """The formulas at the rate of an algorithm; a start closer to m = 0 than the end allows for is not met."""
+    c, s = growth(problem, algorithm.lr.coefficient / problem.p)
+    theory = tl.escape_time(problem, algorithm, dim, threshold, seed=seed)
     return Prediction(theory, 4 * theory.ode + 5 / c, (1 + s) / (threshold * dim) / (2 * c))
 
 
 def measured(
-    problem: tl.Problem, gamma: float, method: Method, starts: tl.Overlaps, threshold: float, end: float, seed: int
+    problem: tl.Problem, algorithm: tl.SGD, method: Method, starts: tl.Overlaps, threshold: float, end: float, seed: int
 ) -> Passage:
     """First passages of the excess risk through (1 − T) of its start, from the given starts.
 
@@ -83,7 +96,5 @@ def measured(
     until = tl.Until("excess_risk", 1 - threshold, relative=True)
     if problem.p == 1 and starts.dim is not None and threshold * starts.dim >= PLAIN:
         until = tl.Until("overlap", (threshold + (1 - threshold) / starts.dim) ** 0.5)
-    run = tl.solve(
-        problem, projected(gamma), method, starts, time=end, save=PIECES, seed=seed, until=until, throw=False
-    )
+    run = tl.solve(problem, algorithm, method, starts, time=end, save=PIECES, seed=seed, until=until, throw=False)
     return tl.escape.first_passage(run)

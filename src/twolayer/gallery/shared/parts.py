@@ -42,20 +42,7 @@ def keeping(folder: Path | None, name: str, settings: Mapping[str, object]) -> I
 
 
 def part(key: str, compute: Callable[[], xr.Dataset | Mapping[str, object]]) -> xr.Dataset:
-    """One piece of the figure that is being made.
-
-    Parameters
-    ----------
-    key : str
-        What tells this piece from the others of the figure.
-    compute : callable
-        Gives a dataset, or numbers and arrays by name.
-
-    Examples
-    --------
-    >>> float(part("a number", lambda: {"x": 2.0}).x)
-    2.0
-    """
+    """One piece of the figure that is being made, told from its others by a key."""
     folder = _FOLDER.get()
     if folder is None:
         return _dataset(compute())

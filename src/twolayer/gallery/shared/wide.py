@@ -5,25 +5,49 @@ distance = sup over save points and entries of |Ω_SGD − Ω_theory|,    claime
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import xarray as xr
 
 import twolayer as tl
+from twolayer.numerics.errors import require
+from twolayer.numerics.statistics import standard_error
 
-__all__ = ["FLOW", "committee", "online", "sup_overlap", "sup_risk"]
+__all__ = ["FLOW", "averaged", "committee", "online", "single_index", "small_weights", "sup_overlap", "sup_risk"]
 
 FLOW = "d**-2"
 """A learning rate so small that only the gradient flow is left."""
 
 
-def committee(activation: str, k: int, p: int, noise: float = 0.0) -> tl.Problem:
-    """A teacher of k neurons, a student of p, both with a = 1."""
-    return tl.Problem(tl.Teacher(activation, k), activation, width=p, noise=noise)
+def committee(activation: str, k: int, p: int, noise: float = 0.0, target: str = "teacher") -> tl.Problem:
+    """A student of p neurons with a = 1, and a teacher of k such neurons or another target."""
+    asked = tl.Teacher(activation, k) if target == "teacher" else target
+    return tl.Problem(asked, activation, width=p, noise=noise)
 
 
-def online(gamma: float) -> tl.SGD:
-    """Plain SGD with lr = γ/d."""
-    return tl.SGD(lr=gamma * tl.d**-1)
+def single_index(target: str, activation: str, width: int = 1, **options: Any) -> tl.Problem:
+    """A problem of one direction, refused where the target has more."""
+    problem = tl.Problem(target, activation, width, **options)
+    require(problem.k == 1, "target", target, "a function of z1 alone")
+    return problem
+
+
+def small_weights(M: np.ndarray, dim: int, geometry: str) -> tl.Overlaps:
+    """Neurons of which a part of norm ½ is independent of all others, beside their overlaps with a teacher.
+
+    On the sphere they are brought to norm one.
+    """
+    Q = 0.25 * np.eye(len(M)) + M @ M.T
+    if geometry != "free":
+        norm = np.sqrt(np.diagonal(Q))[:, None]
+        Q, M = Q / (norm * norm.T), M / norm
+    return tl.Overlaps(Q, M, dim=dim)
+
+
+def online(gamma: float, geometry: str = "free") -> tl.SGD:
+    """SGD with lr = γ/d."""
+    return tl.SGD(lr=gamma * tl.d**-1, geometry=geometry)
 
 
 def sup_overlap(runs: xr.Dataset, theory: xr.Dataset) -> np.ndarray:
@@ -35,3 +59,8 @@ def sup_overlap(runs: xr.Dataset, theory: xr.Dataset) -> np.ndarray:
 def sup_risk(one: object, two: object) -> np.ndarray:
     """Largest difference of risks (seed, time) over time, for each seed."""
     return np.asarray(np.abs(np.asarray(one) - np.asarray(two)).max(axis=-1))
+
+
+def averaged(values: xr.DataArray, over: str = "seed") -> tuple[np.ndarray, np.ndarray]:
+    """Mean over runs with its standard error."""
+    return values.mean(over).values, standard_error(values, values.get_axis_num(over))
