@@ -77,7 +77,9 @@ def ode_regimes(
     for key in ("fine", "line"):
         data[key] = ("regime", "point"), np.array([rows[name][-1][key].values for name in POINTS])
     laws = f"fresh batches n0 d^μ, lr = γ0 d^(−δ), {geometry}"
-    return Finding(data, _verdict(data, seeds, (target, activation, geometry) == STANDARD), f"{task_of(problem)}\n{laws}")
+    return Finding(
+        data, _verdict(data, seeds, (target, activation, geometry) == STANDARD), f"{task_of(problem)}\n{laws}"
+    )
 
 
 def _both(problem: tl.Problem, algorithm: tl.SGD, dim: int, end: float, saves: int, seeds: int, seed: int) -> Variables:
