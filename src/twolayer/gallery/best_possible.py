@@ -16,6 +16,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.functions.target import Target
 from twolayer.gallery.shared.drawing import headline, points, power, sheet, told
 from twolayer.gallery.shared.judging import Verdict, largest, near, verdict
 from twolayer.gallery.shared.parts import part
@@ -54,7 +55,7 @@ def best_possible(
     """Overlaps at the given α by message passing, and along α from 0.02 to 3 by state evolution."""
     positive_integer("seeds", seeds, 2)
     for target in targets:
-        require(tl.Problem(target, "linear").k == 1, "targets", target, "functions of z1 alone")
+        require(Target.of(target).directions == 1, "targets", target, "functions of z1 alone")
     fine = np.unique(np.concatenate([np.linspace(0.02, 3.0, positive_integer("grid", grid, 2)), alphas]))
     rows = {
         target: part(target, partial(_measured, target, noise, fine, alphas, dim, seeds, seed, iterations))

@@ -5,8 +5,10 @@ target "teacher":  h = (1/k) Σ_r σ(λ*_r),  k neurons of the student's own kin
 
 from __future__ import annotations
 
+from typing import Any
+
 import twolayer as tl
-from twolayer.numerics.arguments import Options
+from twolayer.functions.target import Target
 from twolayer.numerics.errors import require
 
 __all__ = ["chosen_problem"]
@@ -14,7 +16,7 @@ __all__ = ["chosen_problem"]
 TEACHER = "teacher"
 
 
-def chosen_problem(target: str, activation: str, k: int, width: int = 1, **options: Options) -> tl.Problem:
+def chosen_problem(target: str, activation: str, k: int, width: int = 1, **options: Any) -> tl.Problem:
     """A problem with k directions, as the start of the figure has them; other targets are refused.
 
     Examples
@@ -25,7 +27,7 @@ def chosen_problem(target: str, activation: str, k: int, width: int = 1, **optio
     Traceback (most recent call last):
     twolayer.InputError: Argument `target` must be 'teacher' or a function of z1 alone, but got 'z1*z2'.
     """
-    problem = tl.Problem(tl.Teacher(activation, k) if target == TEACHER else target, activation, width, **options)
+    h = tl.Teacher(activation, k) if target == TEACHER else Target.of(target)
     names = " and ".join(f"z{r + 1}" for r in range(k))
-    require(problem.k == k, "target", target, f"{TEACHER!r} or a function of {names} alone")
-    return problem
+    require(h.directions == k, "target", target, f"{TEACHER!r} or a function of {names} alone")
+    return tl.Problem(h, activation, width, **options)
