@@ -31,6 +31,11 @@ RATIO = 0.25  # of noise to drift
     "batch-size",
     "steps and samples of weak recovery against batch size at fixed d, squared and correlation loss",
     quick={"dim": 150, "batches": 6, "seeds": 16},
+    fixed={
+        "target": "h_ℓ(z1), set by ell",
+        "activation": "h_ℓ, which matches the target set by ell",
+        "geometry": "the bound on the rate that ends the fall is that of projected steps",
+    },
     group="phase-diagram",
 )
 def batch_size(*, seed: int = 0, ell: int = 3, dim: int = 2000, batches: int = 12, seeds: int = 32) -> Finding:

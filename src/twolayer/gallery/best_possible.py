@@ -16,12 +16,13 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.functions.target import Target
 from twolayer.gallery.shared.drawing import headline, points, power, sheet, told
 from twolayer.gallery.shared.judging import Verdict, largest, near, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Options, Variables
-from twolayer.numerics.errors import positive_integer
+from twolayer.numerics.errors import positive_integer, require
 
 RESOLUTION = 0.3  # of the overlap
 FINITE = 2.0  # what a random start knows at finite d, in units of d^{−1/2}
@@ -33,6 +34,10 @@ EXACT = 0.5  # α_c of z1**2 without noise
     "best-possible",
     "message passing on explicit data against state evolution, for targets that show at once or from α_c on",
     quick={"dim": 400, "seeds": 10, "alphas": (0.3, 2.0, 2.8), "grid": 40, "iterations": 12},
+    fixed={
+        "activation": "message passing knows the target and has no student",
+        "geometry": "message passing takes no gradient steps",
+    },
     group="giant-steps",
     papers=("barbier2019", "mondelli2019"),
 )
@@ -49,6 +54,8 @@ def best_possible(
 ) -> Finding:
     """Overlaps at the given α by message passing, and along α from 0.02 to 3 by state evolution."""
     positive_integer("seeds", seeds, 2)
+    for target in targets:
+        require(Target.of(target).directions == 1, "targets", target, "functions of z1 alone")
     fine = np.unique(np.concatenate([np.linspace(0.02, 3.0, positive_integer("grid", grid, 2)), alphas]))
     rows = {
         target: part(target, partial(_measured, target, noise, fine, alphas, dim, seeds, seed, iterations))

@@ -1,7 +1,7 @@
-"""Four neurons learn h3: squared loss, correlation loss and spherical SGD along the line δ = ℓ/2 − μ.
+"""Four neurons learn h_ℓ, by default h3: squared loss, correlation loss and spherical SGD along the line δ = ℓ/2 − μ.
 
-    μ = 1, δ = 1/2: all learn.    μ = 1.75, δ = −1/4: steps grow with d, and projected SGD on the squared loss flips
-    T ~ d^{ℓ−1−μ}:  d, d^{1/2}, d^{1/4} at μ = 1, 1.5, 1.75
+    ℓ = 3: all learn at μ = 1, δ = 1/2; at μ = 1.75, δ = −1/4 steps grow with d, and projected SGD on the squared loss
+    flips.  T ~ d^{ℓ−1−μ}:  d, d^{1/2}, d^{1/4} at μ = 1, 1.5, 1.75
 
 Left: ‖M‖_F/√p at d = 256, median over runs with the central 80 %. Right: steps to ‖M‖_F = 1/2 against d. The activation
 is the target's own Hermite polynomial, so spherical SGD is free of the neighbours' pull and behaves like the
@@ -20,13 +20,15 @@ from matplotlib.figure import Figure
 import twolayer as tl
 from twolayer.gallery.shared.batching import ALGORITHMS, SHARE, hermite, law, recovered, rounding
 from twolayer.gallery.shared.drawing import ALGORITHMS as LOOKS
-from twolayer.gallery.shared.drawing import headline, median_points, sheet, task_of, told
+from twolayer.gallery.shared.drawing import headline, known, median_points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, near, unknown, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Options, Variables
+from twolayer.numerics.errors import positive_integer
 
 if TYPE_CHECKING:
+    from twolayer.analysis.phases import Phase
     from twolayer.analysis.weak_recovery import WeakRecovery
 
 RESOLUTION = 0.25  # of θ: the least distance of predictions
@@ -36,11 +38,17 @@ RESOLUTION = 0.25  # of θ: the least distance of predictions
     "correlation-loss",
     "SGD, correlation loss and spherical SGD with four neurons, in time at d = 256 and against d",
     quick={"width": 1, "gamma": 1.0, "dim": 64, "dims": (32, 64), "seeds": 8},
+    fixed={
+        "target": "h_ℓ(z1), set by ell",
+        "activation": "h_ℓ, which matches the target set by ell",
+        "geometry": "projected and spherical steps are compared",
+    },
     group="phase-diagram",
 )
 def correlation_loss(
     *,
     seed: int = 0,
+    ell: int = 3,
     width: int = 4,
     dim: int = 256,
     dims: tuple[int, ...] = (64, 128, 256, 512),
@@ -51,19 +59,19 @@ def correlation_loss(
     seeds: int = 12,
     steps: int = 40,
 ) -> Finding:
-    """Runs of the exact chain, given up after ``steps`` steps at μ = 1.75 and more at smaller rates."""
-    problem = hermite(3, width)
+    """Runs of the exact chain, given up after ``steps`` steps at μ = ℓ/2 + 1/4 and more at smaller rates."""
+    problem, half = hermite(positive_integer("ell", ell, 2), width), ell / 2
     paths, found = {}, {}
     for mu in times:
         for name in ALGORITHMS:
-            arguments = (problem, law(name, mu, 1.5 - mu, gamma, n0), dim, _steps(mu, dim, steps), seeds, seed)
+            arguments = (problem, law(name, mu, half - mu, gamma, n0), dim, _steps(mu - half, dim, steps), seeds, seed)
             paths[mu, name] = part(f"path-{name}-{mu:g}", partial(_path, *arguments))
     for mu in mus:
         for name in ALGORITHMS:
-            algorithm, sizes = law(name, mu, 1.5 - mu, gamma, n0), dims
-            options: Options = {"seeds": seeds, "steps": steps * tl.d ** (1.75 - mu)}
+            algorithm = law(name, mu, half - mu, gamma, n0)
+            options: Options = {"seeds": seeds, "steps": steps * tl.d ** (0.25 + half - mu)}
             options["batch_sums"] = "gaussian" if width == 1 else "exact"
-            found[mu, name] = recovered(f"{name}-{mu:g}", problem, algorithm, sizes, seed, **options)
+            found[mu, name] = recovered(f"{name}-{mu:g}", problem, algorithm, dims, seed, **options)
     rows = [
         (mu, name, dim_, m) for (mu, name), run in found.items() for dim_, m in zip(run.dims, run.medians, strict=True)
     ]
@@ -78,19 +86,18 @@ def correlation_loss(
             **{f"step_{mu:g}": (f"point_{mu:g}", p.step.values) for (mu, _), p in paths.items()},
         }
     )
-    data["theta"] = "row", [_predicted(mu, name) for mu, name, _, _ in rows]
-    return Finding(data, _verdict(paths, found), task_of(problem))
+    data["theta"] = "row", [known(_at(ell, mu, name).theta) for mu, name, _, _ in rows]
+    return Finding(data, _verdict(ell, paths, found), task_of(problem))
 
 
-def _predicted(mu: float, name: str) -> float:
-    """θ on the line δ = ℓ/2 − μ; NaN where nothing is learned."""
-    theta = tl.phase_diagram(ell=3, **ALGORITHMS[name]).at(mu, 1.5 - mu).theta
-    return np.nan if theta is None else theta
+def _at(ell: int, mu: float, name: str) -> Phase:
+    """What the diagram says on the line δ = ℓ/2 − μ."""
+    return tl.phase_diagram(ell=ell, **ALGORITHMS[name]).at(mu, ell / 2 - mu)
 
 
-def _steps(mu: float, dim: int, steps: int) -> int:
-    """As many at μ = 1.75 as asked, more where the rate is smaller."""
-    return max(50, round(steps * dim ** (1.75 - mu)))
+def _steps(beyond: float, dim: int, steps: int) -> int:
+    """As many as asked where μ − ℓ/2 is 1/4, more where the rate is smaller."""
+    return max(50, round(steps * dim ** (0.25 - beyond)))
 
 
 def _path(problem: tl.Problem, algorithm: tl.SGD, dim: int, steps: int, seeds: int, seed: int) -> Variables:
@@ -102,10 +109,12 @@ def _path(problem: tl.Problem, algorithm: tl.SGD, dim: int, steps: int, seeds: i
     return {"step": run.step.values, "overlap": np.quantile(norm, [0.1, 0.5, 0.9], axis=0).T}
 
 
-def _verdict(paths: dict[tuple[float, str], xr.Dataset], found: dict[tuple[float, str], WeakRecovery]) -> Verdict:
+def _verdict(
+    ell: int, paths: dict[tuple[float, str], xr.Dataset], found: dict[tuple[float, str], WeakRecovery]
+) -> Verdict:
     checks = []
     for (mu, name), run in found.items():
-        expected = tl.phase_diagram(ell=3, **ALGORITHMS[name]).at(mu, 1.5 - mu)
+        expected = _at(ell, mu, name)
         where, fit = f"{name}, μ = {mu:g}", run.fit()
         if run.learned != expected.learns or not expected.learns:
             seen, said = ("learns" if x else "does not learn" for x in (run.learned, expected.learns))
@@ -145,7 +154,7 @@ def draw(data: xr.Dataset) -> Figure:
             ax.fill_between(step, low, high, color=COLOURS[name], alpha=0.2, lw=0)
             ax.plot(step, middle, color=COLOURS[name], ls=look["ls"], label=look["label"])
         ax.set(xlabel="step", ylim=(0, 1.02))
-        ax.set_title(rf"$\mu = {mu:g}$, $\delta = {1.5 - mu:g}$, $d = {chosen.dim}$")
+        ax.set_title(rf"$\mu = {mu:g}$, $\delta = {chosen.ell / 2 - mu:g}$, $d = {chosen.dim}$")
     axes[0].set_ylabel(r"$\|M\|_F/\sqrt{p}$")
     for ax, mu in zip(axes[len(chosen.times) :], chosen.mus, strict=True):
         for name, look in LOOKS.items():
@@ -164,5 +173,9 @@ def draw(data: xr.Dataset) -> Figure:
         ax.minorticks_off()
         ax.legend(fontsize=7.5, title="lines: predicted", title_fontsize=7.5)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    headline(figure, data, r"Along $\delta = 3/2 - \mu$; bands: central 80 % of the runs, bars: 95 % of the median")
+    headline(
+        figure,
+        data,
+        rf"Along $\delta = {chosen.ell}/2 - \mu$; bands: central 80 % of the runs, bars: 95 % of the median",
+    )
     return figure

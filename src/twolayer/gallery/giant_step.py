@@ -3,9 +3,9 @@
     ℓ = 1:  n_b = α d, γ = O(1):          m = γ c/√((γ c)² + 1 + γ² s²/α)
     ℓ ≥ 2:  γ = γ0 d^{(ℓ−1)/2}, n_b ~ d^μ:  m_0 = d^{−1/2} → O(1) if μ ≥ ℓ,   → 0 if μ < ℓ
 
-Correlation loss, projected. Left: linear target, runs at finite d on the curve of GiantSteps (the limit, which starts
-at m = 0), below the best possible with as many samples, m² = min(α, 1) for labels without noise. Right: h2 and h3 at
-two dimensions against the batch exponent, on the curves of Map at the same d.
+Correlation loss, projected as in the formulas, or spherical. Left: linear target, runs at finite d on the curve of
+GiantSteps (the limit, which starts at m = 0), below the best possible with as many samples, m² = min(α, 1) for labels
+without noise. Right: h2 and h3 at two dimensions against the batch exponent, on the curves of Map at the same d.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from twolayer.gallery.shared.judging import Verdict, largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Variables
+from twolayer.numerics.errors import choice
 from twolayer.numerics.statistics import standard_error
 from twolayer.task.method import Method
 
 RATES = (0.5, 1.0, 2.0)
-LAW = "correlation loss, projected"
 FINE = 41  # points of the curves of theory
 SHARE = 0.01  # of the overlap: what the mean step leaves out at the smallest batches
 RESOLUTION = 0.1  # of full overlap
@@ -37,6 +37,10 @@ RESOLUTION = 0.1  # of full overlap
     "giant-step",
     "overlap after one giant step: linear targets with n_b = αd, and h2, h3 against the batch exponent",
     quick={"seeds": 96, "dims": (400, 1000), "count": 4, "dim": 400},
+    fixed={
+        "target": "z1 and h_ℓ(z1), set by ells",
+        "activation": "linear and h_ℓ, which match the targets set by ells",
+    },
     group="phase-diagram",
     papers=("arnaboldi2024", "dandi2023"),
 )
@@ -48,11 +52,17 @@ def giant_step(
     dims: tuple[int, ...] = (400, 4000),
     count: int = 9,
     seeds: int = 128,
+    geometry: str = "projected",
 ) -> Finding:
-    """Means over runs of the overlap after one step."""
+    """Means over runs of the overlap after one step, a cosine: free weights have the one of projected ones."""
+    choice("geometry", geometry, ("projected", "spherical"))
     ratios = np.geomspace(0.1, 10, count)
-    left = part("linear", partial(_linear, dim, ratios, seeds, seed))
-    rows = {(ell, n): part(f"{ell}-{n}", partial(_powers, ell, n, count, seeds, seed)) for ell in ells for n in dims}
+    left = part("linear", partial(_linear, geometry, dim, ratios, seeds, seed))
+    rows = {
+        (ell, n): part(f"{ell}-{n}", partial(_powers, geometry, ell, n, count, seeds, seed))
+        for ell in ells
+        for n in dims
+    }
     data = xr.Dataset(
         {
             **{f"linear_{k}": (("rate", "ratio"), left[k].values) for k in ("mean", "error", "theory")},
@@ -72,8 +82,9 @@ def giant_step(
             "dim": ("curve", [n for _, n in rows]),
         },
     )
-    task = f"targets z1 and h_ℓ(z1)   students linear and h_ℓ, p = 1, a = 1\none step on a fresh batch, {LAW}"
-    return Finding(data, _verdict(data, dim, seeds), task)
+    task = "targets z1 and h_ℓ(z1)   students linear and h_ℓ, p = 1, a = 1"
+    step = f"one step on a fresh batch, correlation loss, {geometry}"
+    return Finding(data, _verdict(data, dim, seeds), f"{task}\n{step}")
 
 
 def _step(
@@ -83,34 +94,38 @@ def _step(
     return np.asarray(run.M.values[:, -1, 0, 0])
 
 
-def _linear(dim: int, ratios: np.ndarray, seeds: int, seed: int) -> Variables:
+def _law(geometry: str, mu: float, delta: float, gamma: float, n0: float) -> tl.SGD:
+    return law("correlation", mu, delta, gamma, n0).replace(geometry=geometry)
+
+
+def _linear(geometry: str, dim: int, ratios: np.ndarray, seeds: int, seed: int) -> Variables:
     out = np.zeros((3, len(RATES), len(ratios)))
     problem, start = hermite(1), tl.Overlaps([[1.0]], [[0.0]], dim=dim)
     for i, rate in enumerate(RATES):
         for j, ratio in enumerate(ratios):
-            algorithm = law("correlation", 1, 0, rate, ratio)
+            algorithm = _law(geometry, 1, 0, rate, ratio)
             m = _step(problem, algorithm, tl.Chain(dim, batch_sums="gaussian"), start, seeds, seed)
             theory = _step(problem, algorithm, tl.GiantSteps(), start, 1, 0)[0]
             out[:, i, j] = m.mean(), standard_error(m), theory
     fine = np.geomspace(ratios[0], ratios[-1], FINE)
     limit = [
-        [_step(problem, law("correlation", 1, 0, rate, x), tl.GiantSteps(), start, 1, 0)[0] for x in fine]
-        for rate in RATES
+        [_step(problem, _law(geometry, 1, 0, rate, x), tl.GiantSteps(), start, 1, 0)[0] for x in fine] for rate in RATES
     ]
     return {**dict(zip(("mean", "error", "theory"), out, strict=True)), "fine": fine, "line": limit}
 
 
-def _powers(ell: int, dim: int, count: int, seeds: int, seed: int) -> Variables:
+def _powers(geometry: str, ell: int, dim: int, count: int, seeds: int, seed: int) -> Variables:
     mus = np.linspace(ell - 1, ell + 1, count)
     out = np.zeros((3, count))
     problem, start = hermite(ell), tl.Overlaps([[1.0]], [[dim**-0.5]], dim=dim)
     for j, mu in enumerate(mus):
-        algorithm = law("correlation", mu, (1 - ell) / 2, 0.5, 1.0)
+        algorithm = _law(geometry, mu, (1 - ell) / 2, 0.5, 1.0)
         m = _step(problem, algorithm, tl.Chain(dim, batch_sums="gaussian"), start, seeds, seed)
         theory = _step(problem, algorithm, tl.Map(dim), start, 1, 0)[0]
         out[:, j] = m.mean(), standard_error(m), theory
     fine = np.linspace(mus[0], mus[-1], FINE)
-    line = [_step(problem, law("correlation", mu, (1 - ell) / 2, 0.5, 1.0), tl.Map(dim), start, 1, 0)[0] for mu in fine]
+    laws = (_law(geometry, mu, (1 - ell) / 2, 0.5, 1.0) for mu in fine)
+    line = [_step(problem, each, tl.Map(dim), start, 1, 0)[0] for each in laws]
     return {"mu": mus, **dict(zip(("mean", "error", "theory"), out, strict=True)), "fine": fine, "line": line}
 
 

@@ -1,5 +1,7 @@
 """Phase retrieval with batches of n_b ~ d: weak recovery in O(log d) steps, and how exact Gaussian batch sums are.
 
+The target is h2(z1) by default, or another of information exponent two.
+
     ℓ = 2, μ = 1, δ = 0:    T = log(η √d)/(γ_eff c − x/2),    x = γ² s²/(n0 (1 − γκ)²)
 
 Left: median steps against d up to 10⁶ (n_b up to 10⁷), linear in log d with the predicted slope. Middle: steps with
@@ -18,12 +20,14 @@ from matplotlib.figure import Figure
 from scipy.stats import linregress
 
 import twolayer as tl
-from twolayer.gallery.shared.batching import hermite, law, recovered
+from twolayer.gallery.shared.batching import hermite, recovered
+from twolayer.gallery.shared.choosing import chosen_problem
 from twolayer.gallery.shared.drawing import headline, median_points, plain_ticks, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, between, holds, largest, near, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Options, Variables
+from twolayer.numerics.errors import require
 from twolayer.numerics.statistics import power_law, standard_error
 
 SLOPE = 0.25  # of the slope: the formula is the leading order in 1/log d
@@ -43,6 +47,9 @@ def large_batches(
     *,
     seed: int = 0,
     dims: tuple[int, ...] = (1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000),
+    target: str = "h2(z1)",
+    activation: str = "h2",
+    geometry: str = "projected",
     gamma: float = 0.1,
     n0: int = 10,
     sizes: tuple[int, ...] = (100, 300, 1000, 3000, 10_000),
@@ -51,15 +58,19 @@ def large_batches(
     tails: tuple[float, ...] = (0.1, 0.3, 1, 3, 10),
 ) -> Finding:
     """T against log d; mean log T with exact and Gaussian sums for n_b from ``sizes``, d = n_b/10; single steps."""
-    problem, algorithm = hermite(2), law("SGD", 1, 0, gamma, n0)
-    options: Options = {"seeds": seeds, "start": "typical", "steps": 300}
-    runs = [recovered(f"d-{dim}", problem, algorithm, (dim,), seed, batch_sums="gaussian", **options) for dim in dims]
+    problem = chosen_problem(target, activation, 1)
+    algorithm = tl.SGD(lr=gamma, batch=n0 * tl.d, geometry=geometry)
     fine = np.geomspace(min(dims), max(dims), 50).round().astype(int)
-    predicted = [tl.single_index.recovery_steps(problem, algorithm, int(dim)).contracted for dim in fine]
+    steps = [tl.single_index.recovery_steps(problem, algorithm, int(dim)) for dim in fine]
+    require(steps[0].ell == 2, "target", target, f"of information exponent 2, as seen by {activation}")
+    predicted = [each.contracted for each in steps]
+    require(max(predicted) < np.inf, "gamma", gamma, f"so small that {activation} learns {target} with {n0} d samples")
+    options: Options = {"seeds": seeds, "start": "typical", "steps": max(300, round(5 * predicted[-1]))}
+    runs = [recovered(f"d-{dim}", problem, algorithm, (dim,), seed, batch_sums="gaussian", **options) for dim in dims]
     logs = np.zeros((2, len(sizes), 2))
     for i, sums in enumerate(("exact", "gaussian")):
         for j, size in enumerate(sizes):
-            small = tl.SGD(lr=gamma, batch=size, geometry="projected")
+            small = algorithm.replace(batch=size)
             # different seeds: independent runs
             one = recovered(
                 f"{sums}-{size}", problem, small, (max(size // n0, 3),), seed + i, batch_sums=sums, **options
@@ -67,7 +78,7 @@ def large_batches(
             values = np.log(one.steps[0][np.isfinite(one.steps[0])])
             logs[i, j] = values.mean(), standard_error(values)
     singles = {
-        ell: [part(f"step-{ell}-{x:g}", partial(_single, ell, x, gamma, 8 * seeds, seed)) for x in tails]
+        ell: [part(f"step-{ell}-{x:g}", partial(_single, ell, x, gamma, geometry, 8 * seeds, seed)) for x in tails]
         for ell in ells
     }
     medians = [run.medians[0] for run in runs]
@@ -97,7 +108,7 @@ def large_batches(
     return Finding(data, found, task_of(problem, algorithm))
 
 
-def _single(ell: int, tails: float, gamma: float, seeds: int, seed: int) -> Variables:
+def _single(ell: int, tails: float, gamma: float, geometry: str, seeds: int, seed: int) -> Variables:
     """Mean overlap after one step with Gaussian sums, less and relative to that with exact ones."""
     from twolayer.methods.chain import tail_of
 
@@ -105,7 +116,7 @@ def _single(ell: int, tails: float, gamma: float, seeds: int, seed: int) -> Vari
     square = float(tl.moments(problem, start).chi[0, 0])
     batch = max(4, round(tails * tail_of(problem, tl.SGD(lr=gamma), start.Q, start.M, np.ones(1))))
     dim = max(10, round(batch / (gamma**2 * square)))  # noise of length one
-    algorithm = tl.SGD(lr=gamma, batch=batch, geometry="projected")
+    algorithm = tl.SGD(lr=gamma, batch=batch, geometry=geometry)
     means, errors = np.zeros(2), np.zeros(2)
     for i, sums in enumerate(("exact", "gaussian")):
         run = tl.solve(

@@ -38,6 +38,11 @@ LEAST = 1e-8  # excess risks below this are rounding
     "loss-switch",
     "correlation loss until weak recovery, then squared loss with a smaller rate",
     quick={"dim": 100, "steps": 60, "seeds": 8},
+    fixed={
+        "target": "h_ℓ(z1), set by ell",
+        "activation": "h_ℓ, which matches the target set by ell",
+        "geometry": "on the sphere the squared loss bears the large rate, and nothing is to be switched",
+    },
     group="phase-diagram",
 )
 def loss_switch(

@@ -1,9 +1,10 @@
-"""A multi-index target, tanh(z1 z2 z3): larger batches recover it in fewer steps.
+"""A multi-index target, by default tanh(z1 z2 z3): larger batches recover it in fewer steps.
 
     ℓ = 3, three directions at once;  γ ∝ n_b at fixed noise,  T ∝ 1/n_b
 
 Thirty tanh neurons, d = 512, correlation loss, projected. The target has no component of order one or two, and the
-three directions can be found only together: the drift of each overlap is the product of the other two.
+three directions can be found only together: the drift of each overlap is the product of the other two. With γ ∝ n_b
+steps have the same drift and the same noise in the time γ T, so that T ∝ 1/n_b for every target, student and geometry.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from twolayer.numerics.statistics import power_law, standard_error
 SLACK, RESOLUTION = 0.1, 0.5  # of the exponent: finite steps and sizes, and what must be seen
 RISE = 1.6  # ‖M‖_F over that of its start, where the directions count as seen
 SAVE = 40
+COUNTS = {1: "the direction", 2: "two directions at once", 3: "three directions at once"}
 
 
 @figure(
@@ -68,7 +70,7 @@ def multi_index(
     )
     data["start"] = float(data.norm.isel(point=0).mean())
     task = task_of(problem, algorithm).replace(f"batch {batch}", "batches n_b, lr ∝ n_b")
-    return Finding(data, _verdict(data), task.replace("lr = ", "lr up to "))
+    return Finding(data, _verdict(data, problem.k), task.replace("lr = ", "lr up to "))
 
 
 def _path(problem: tl.Problem, algorithm: tl.SGD, dim: int, steps: int, seeds: int, seed: int) -> Variables:
@@ -85,8 +87,8 @@ def _path(problem: tl.Problem, algorithm: tl.SGD, dim: int, steps: int, seeds: i
     return {"step": step, "norm": norm, "first": np.array(first)}
 
 
-def _verdict(data: xr.Dataset) -> Verdict:
-    claim = "steps to see three directions at once fall as 1/n_b"
+def _verdict(data: xr.Dataset, k: int) -> Verdict:
+    claim = f"steps to see {COUNTS.get(k, f'{k} directions at once')} fall as 1/n_b"
     late = int(np.isinf(data.steps.values).sum())
     if late:
         return verdict(claim, [unknown(f"{late} runs do not reach {RISE} times their first overlap")])

@@ -18,8 +18,9 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.choosing import chosen_problem
 from twolayer.gallery.shared.drawing import headline, points, sheet, task_of, told
-from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
+from twolayer.gallery.shared.judging import Verdict, holds, largest, unknown, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Options
@@ -28,7 +29,6 @@ from twolayer.numerics.significance import limit_of
 from twolayer.numerics.statistics import standard_error
 
 PER_DIMENSION = 3.0  # what a finite dimension may add to a risk, over d
-TARGET = "tanh(2*z1)"
 BEST_AT = 25  # numbers of samples at which the best possible is known
 OFF = 0.05  # a run is no longer online where its excess risk is off by this part
 
@@ -42,6 +42,9 @@ OFF = 0.05  # a run is no longer online where its excess risk is off by this par
 def passes(
     *,
     seed: int = 0,
+    target: str = "tanh(2*z1)",
+    activation: str = "erf",
+    geometry: str = "free",
     alphas: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0),
     theory: tuple[float, ...] = (1.0, 2.0),
     dim: int = 400,
@@ -58,9 +61,9 @@ def passes(
     positive_integer("passes", passes, 2)
     for alpha in alphas:
         require(alpha * dim == round(alpha * dim), "alphas", alpha, f"numbers that give whole sets at dim = {dim}")
-    problem = tl.Problem(TARGET, "erf", second_layer=[1.5], noise=noise)
+    problem = chosen_problem(target, activation, 1, second_layer=[1.5], noise=noise)
     start = tl.Overlaps([[1.0]], [[0.1]])
-    fresh = tl.SGD(lr=gamma / tl.d)
+    fresh = tl.SGD(lr=gamma / tl.d, geometry=geometry)
     data = xr.Dataset(coords={"alpha": list(alphas), "passed": np.arange(passes + 1)})
     each = [
         part(f"alpha={a:g}", partial(_runs, problem, start, fresh, a, sampling, dim, passes, seeds, seed))
@@ -70,13 +73,16 @@ def passes(
         data[str(name)] = ("alpha", "passed"), np.stack([x[name].values for x in each])
     data = data.assign_coords(theory=[a for a in theory if a in alphas])
     limits = [
-        part(f"dmft-{a:g}", partial(_small_batches, problem, start, a, sampling, gamma, passes, tolerance, log2_points))
+        part(
+            f"dmft-{a:g}",
+            partial(_small_batches, problem, start, fresh, a, sampling, gamma, passes, tolerance, log2_points),
+        )
         for a in data.theory.values
     ]
     for name in limits[0] if limits else ():
         data[f"{name}_limit"] = ("theory", "passed"), np.stack([x[name].values for x in limits])
     seen = np.geomspace(min(alphas), passes * max(alphas), BEST_AT)
-    best = part("best", lambda: {"risk": tl.best_possible(TARGET, seen, noise=noise).excess_risk})
+    best = part("best", lambda: {"risk": tl.best_possible(problem.target, seen, noise=noise).excess_risk})
     data["best"] = ("seen",), best.risk.values
     data = data.assign_coords(seen=seen)
     return Finding(data, _verdict(data, noise, seeds, dim), task_of(problem))
@@ -108,6 +114,7 @@ def _runs(
 def _small_batches(
     problem: tl.Problem,
     start: tl.Overlaps,
+    fresh: tl.SGD,
     alpha: float,
     sampling: str,
     gamma: float,
@@ -119,7 +126,8 @@ def _small_batches(
     runs = []
     for parts in (8, 16):
         share = 1 / parts
-        algorithm = tl.SGD(lr=gamma * share, batch=share * tl.d, dataset=alpha * tl.d, sampling=sampling)
+        reused: Options = {"dataset": alpha * tl.d, "sampling": sampling}
+        algorithm = fresh.replace(lr=gamma * share, batch=share * tl.d, **reused)
         steps = np.arange(passes + 1) * round(alpha * parts)
         lens = tl.DMFT(log2_points=log2_points, tolerance=tolerance, max_log2_points=log2_points + 2)
         runs.append(tl.solve(problem, algorithm, lens, start, steps=steps))
@@ -149,12 +157,8 @@ def _verdict(data: xr.Dataset, noise: float, seeds: int, dim: int) -> Verdict:
         largest(f"all passes at α = {data.alpha.values[many]:g}", gap[many, 1:], error[many, 1:], **judged),
     ]
     excess = abs(gap[few, -1]) - finite - limit_of(1, seeds - 1) * error[few, -1]
-    checks.append(
-        holds(
-            excess > 0,
-            f"at α = {data.alpha.values[few]:g} the last pass is off by {gap[few, -1]:.3f} ± {error[few, -1]:.3f}",
-        )
-    )
+    told_ = f"at α = {data.alpha.values[few]:g} the last pass is off by {gap[few, -1]:.3f} ± {error[few, -1]:.3f}"
+    checks.append(holds(True, told_) if excess > 0 else unknown(f"{told_}, no more than the tolerance"))
     for i, alpha in enumerate(data.theory.values):
         at = int(np.flatnonzero(data.alpha.values == alpha)[0])
         for name, words in (("excess_risk", "excess risk"), ("train_risk", "training risk")):
@@ -171,6 +175,8 @@ def draw(data: xr.Dataset) -> Figure:
     from twolayer.plot.best_possible import best_line
     from twolayer.plot.style import COLOURS, DIRECTIONS
 
+    chosen = told(data)
+    steps = "" if chosen.geometry == "free" else f", {chosen.geometry}"
     drawn, (risks, training, answer) = sheet(3)
     passed, shown = data.passed.values, {float(a): i for i, a in enumerate(data.theory.values)}
     for i, alpha in enumerate(data.alpha.values):
@@ -203,6 +209,6 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         drawn,
         data,
-        f"lr = {told(data).gamma:g}/d, batch 1; points: runs at d = {told(data).dim}; lines: small-batch DMFT",
+        f"lr = {chosen.gamma:g}/d, batch 1{steps}; points: runs at d = {chosen.dim}; lines: small-batch DMFT",
     )
     return drawn

@@ -33,6 +33,11 @@ FAR = 100_000_000  # dimension at which fluctuations no longer learn what the dr
     "phase-diagrams",
     "the (μ, δ) and (μ, θ) planes of three algorithms for ℓ = 2, 3, 4, with measured exponents",
     quick={"seeds": 8, "steps": 100, "last": 10_000, "batch_sums": "gaussian"},
+    fixed={
+        "target": "h_ℓ(z1), set by ells",
+        "activation": "h_ℓ, which matches the targets set by ells",
+        "geometry": "projected and spherical steps are compared, set by algorithms",
+    },
     group="phase-diagram",
 )
 def phase_diagrams(

@@ -40,6 +40,11 @@ SAME = 0.02  # between numbers of distinct values
     "plateau-spectrum",
     "length of the plateau of a committee against the number and the spread of distinct variances",
     quick={"counts": (2, 5), "spreads": (0.25, 0.45)},
+    fixed={
+        "target": "the rate of escape is a closed formula of erf committees",
+        "activation": "the rate of escape is a closed formula of erf committees",
+        "geometry": "the plateau and its rate are those of free weights",
+    },
     group="inputs",
 )
 def plateau_spectrum(

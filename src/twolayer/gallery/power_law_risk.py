@@ -39,6 +39,11 @@ RESOLUTION = 0.5  # of the risk: half of it, or half as much again, has to be se
     "power-law-risk",
     "decay of the risk of a linear student against the exponent of the inputs",
     quick={"steps": 1000, "seeds": 128},
+    fixed={
+        "target": "the recursion is exact for a linear target",
+        "activation": "the recursion is exact for a linear student",
+        "geometry": "the recursion is that of free weights",
+    },
     group="inputs",
 )
 def power_law_risk(

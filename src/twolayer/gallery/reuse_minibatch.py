@@ -19,7 +19,7 @@ from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet,
 from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.stepping import StepPair, follow
-from twolayer.numerics.errors import positive_integer
+from twolayer.numerics.errors import positive_integer, require
 from twolayer.numerics.significance import limit_of
 from twolayer.numerics.statistics import standard_error
 
@@ -32,11 +32,16 @@ EXACT = 5.0  # n/d from which on `best_possible` ends at exact recovery
     "reuse-minibatch",
     "z1*z2*z3 + He3(z4): full batch, mini-batches in sequence and with replacement learn z4 alone",
     quick={"dim": 100, "seeds": 64, "passes": 1},
+    fixed={
+        "target": "the published example: of its four directions reused samples see one",
+    },
     group="giant-steps",
 )
 def reuse_minibatch(
     *,
     seed: int = 0,
+    activation: str = "relu",
+    geometry: str = "free",
     schedules: tuple[str, ...] = ("full", "sequence", "replacement"),
     dim: int = 1000,
     seeds: int = 64,
@@ -47,18 +52,27 @@ def reuse_minibatch(
 ) -> Finding:
     """Overlaps with each direction, signed by the second layer and averaged over the neurons."""
     positive_integer("seeds", seeds, 2)
-    problem = tl.Problem(TARGET, "relu", width=4, second_layer=[2.0, -2.0, 2.0, -2.0])
+    stairs = tl.analyse(TARGET).staircase(activation, reuse=True)
+    seen = [abs(v) for v, step in zip(stairs.directions, stairs, strict=True) if step is not None]
+    problem = tl.Problem(TARGET, activation, width=4, second_layer=[2.0, -2.0, 2.0, -2.0])
+    powers = problem.activation.polynomial  # steps of linear neurons see labels only linearly, however often
+    learns = np.allclose(seen, [np.eye(4)[3]]) and (powers is None or len(powers) > 2)
+    require(learns, "activation", activation, "one that learns z4 from reused samples")
     pairs = {}
     for word in schedules:
         share = alpha if word == "full" else alpha / PARTS
         sampling = "replacement" if word == "replacement" else "sequence"
-        algorithm = tl.SGD(lr=share * eta, batch=share * tl.d, dataset=alpha * tl.d, sampling=sampling)
+        algorithm = tl.SGD(
+            lr=share * eta, batch=share * tl.d, dataset=alpha * tl.d, sampling=sampling, geometry=geometry
+        )
         steps = 2 * passes if word == "full" else PARTS * passes
         pairs[word] = follow(
             word, problem, algorithm, tl.DMFT(tolerance=tolerance), tl.Vectors(dim), steps, seeds, seed
         )
     data = _data(pairs)
-    steps_of = f"plain steps of {eta:g} on the sum over d, n = {alpha:g} d samples"
+    steps_of = (
+        f"{'plain' if geometry == 'free' else geometry} steps of {eta:g} on the sum over d, n = {alpha:g} d samples"
+    )
     return Finding(data, _verdict(data, schedules, dim, seeds, passes), f"{task_of(problem)}\n{steps_of}")
 
 

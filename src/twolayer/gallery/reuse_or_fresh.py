@@ -40,6 +40,7 @@ def reuse_or_fresh(
     seed: int = 0,
     targets: tuple[str, ...] = TARGETS,
     activation: str = "tanh(z + 0.7)",
+    geometry: str = "free",
     dim: int = 1000,
     seeds: tuple[int, ...] = (128, 2400, 128, 128, 128, 128),
     alpha: float = 3.0,
@@ -61,7 +62,7 @@ def reuse_or_fresh(
     for target, runs in zip(targets, seeds, strict=True):
         problem = tl.Problem(target, activation, width=2, second_layer=[2**0.5, -(2**0.5)])
         analysis = tl.analyse(target)
-        fresh = tl.SGD(lr=alpha * eta, batch=alpha * tl.d)
+        fresh = tl.SGD(lr=alpha * eta, batch=alpha * tl.d, geometry=geometry)
         lenses = {
             "fresh": (fresh, tl.GiantSteps(), tl.Chain(dim)),
             "reused": (fresh.replace(dataset=fresh.batch), tl.DMFT(tolerance=tolerance), tl.Vectors(dim)),

@@ -13,6 +13,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.choosing import chosen_problem
 from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, verdict
 from twolayer.gallery.shared.registry import Finding, figure
@@ -34,6 +35,9 @@ BEST = (("tanh(z1 + He3(z2))", 3.0, 0.1), 0.1189)  # target, n/d and Δ, and the
     "reuse-variants",
     "momentum, weight decay, projected and spherical steps on reused samples, DMFT and simulation",
     quick={"dim": 200, "seeds": 8, "steps": 3, "tolerance": 4e-3},
+    fixed={
+        "geometry": "projected and spherical steps are among the variants",
+    },
     group="giant-steps",
 )
 def reuse_variants(
@@ -54,7 +58,7 @@ def reuse_variants(
     positive_integer("seeds", seeds, 2)
     for name in variants:
         choice("variants", name, VARIANTS)
-    problem = tl.Problem(target, activation, width=2, second_layer=[2**0.5, -(2**0.5)], noise=noise)
+    problem = chosen_problem(target, activation, 2, width=2, second_layer=[2**0.5, -(2**0.5)], noise=noise)
     start = tl.Overlaps([[1.0, 0.2], [0.2, 1.0]], [[0.1, 0.0], [0.0, 0.1]])
     pairs = {}
     for name in variants:

@@ -16,6 +16,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.choosing import chosen_problem
 from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, verdict
 from twolayer.gallery.shared.registry import Finding, figure
@@ -44,6 +45,7 @@ def reused_samples(
     seeds: tuple[int, ...] = (40, 24),
     target: str = "tanh(z1 + He3(z2))",
     activation: str = "relu",
+    geometry: str = "free",
     alpha: float = 3.0,
     eta: float = 0.2,
     steps: int = 6,
@@ -53,8 +55,8 @@ def reused_samples(
     theory = tl.DMFT(tolerance=tolerance, responses=True)
     for n in seeds:
         positive_integer("seeds", n, 2)
-    problem = tl.Problem(target, activation, width=2, second_layer=SECOND_LAYER)
-    algorithm = tl.SGD(lr=alpha * eta, batch=alpha * tl.d, dataset=alpha * tl.d)
+    problem = chosen_problem(target, activation, 2, width=2, second_layer=SECOND_LAYER)
+    algorithm = tl.SGD(lr=alpha * eta, batch=alpha * tl.d, dataset=alpha * tl.d, geometry=geometry)
     pairs = {
         dim: follow(f"d={dim}", problem, algorithm, theory, tl.Vectors(dim), steps, n, seed)
         for dim, n in zip(dims, seeds, strict=True)
@@ -105,7 +107,10 @@ def _verdict(pairs: dict[int, StepPair]) -> Verdict:
 def _published(problem: tl.Problem, algorithm: tl.SGD) -> dict[str, np.ndarray]:
     """What the paper measured at steps 1, 2, … of the same set-up: m_1, m_2, Q_11, Q_12 and the test risk, by name."""
     setup = tl.zoo("dandi2024-reused")
-    one, two = ((x.target.name, x.activation.name) for x in (problem, setup.problem))
+    one, two = (
+        (x.target.name, x.activation.name, by.geometry)
+        for x, by in ((problem, algorithm), (setup.problem, setup.algorithm))
+    )
     mine, theirs = ([x.lr.coefficient, x.batch.coefficient] for x in (algorithm, setup.algorithm))
     if one != two or not np.allclose(mine, theirs):
         return {}

@@ -13,6 +13,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.choosing import chosen_problem
 from twolayer.gallery.shared.drawing import headline, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import largest, verdict
 from twolayer.gallery.shared.parts import part
@@ -34,16 +35,24 @@ RESOLUTION = 0.03  # of an overlap
     group="inputs",
 )
 def three_blocks(
-    *, seed: int = 0, dim: int = 1000, seeds: int = 128, time: float = 4.0, gamma: float = 1.0, save: int = 8
+    *,
+    seed: int = 0,
+    target: str = "teacher",
+    activation: str = "erf",
+    geometry: str = "free",
+    dim: int = 1000,
+    seeds: int = 128,
+    time: float = 4.0,
+    gamma: float = 1.0,
+    save: int = 8,
 ) -> Finding:
-    """One erf neuron learns another whose weight is spread evenly over all directions."""
+    """One neuron learns a direction that is spread evenly over all coordinates."""
     w, s = np.array(FRACTIONS), np.array(VARIANCES)
-    problem = tl.Problem(
-        tl.Teacher("erf"), "erf", noise=0.05, gram=[[float(s @ w)]], inputs=tl.Inputs.blocks(VARIANCES, FRACTIONS)
-    )
+    inputs: Options = {"gram": [[float(s @ w)]], "inputs": tl.Inputs.blocks(VARIANCES, FRACTIONS)}
+    problem = chosen_problem(target, activation, 1, noise=0.05, **inputs)
     Q, M, P = (np.array(x)[:, None, None] for x in ((0.3, 0.4, 0.3), (0.05, -0.04, 0.1), FRACTIONS))
     start = tl.Overlaps.in_blocks(Q, M, P, dim=dim)
-    algorithm = tl.SGD(gamma / tl.d, weight_decay=0.05)
+    algorithm = tl.SGD(gamma / tl.d, weight_decay=0.05, geometry=geometry)
     run: Options = {"time": time, "save": save, "seed": seed}
     theory = tl.solve(problem, algorithm, tl.ODE(), start, time=time, save=100)
     mean = tl.solve(problem, algorithm, tl.Map(dim), start, **run)

@@ -1,6 +1,6 @@
 """Theory and simulation in three regimes of learning rate and batch size: noise, both, gradient flow.
 
-    erf student and teacher, p = k = 2, d = 10⁴, Δ = 0.01, projected:
+    erf student and teacher, p = k = 2, d = 10⁴, Δ = 0.01, projected, by default:
     (n_b, lr) = (10, 0.0949), (100, 0.08), (100, 0.001)
     as laws     (d^{1/4}, 0.3 d^{−1/8}), (d^{1/2}, 8 d^{−1/2}), (d^{1/2}, d^{−3/4})
 
@@ -11,6 +11,7 @@ no differential equation is left, but the map of the projected step is still rig
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 
 import numpy as np
@@ -18,6 +19,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.choosing import chosen_problem
 from twolayer.gallery.shared.drawing import headline, points, power, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, largest, verdict
 from twolayer.gallery.shared.parts import part
@@ -48,22 +50,21 @@ def three_regimes(
     noise: float = 0.01,
     seeds: int = 24,
     overlap: float = 0.1,
+    target: str = "teacher",
     activation: str = "erf",
     geometry: str = "projected",
     regimes: tuple[str, ...] = tuple(REGIMES),
 ) -> Finding:
     """All methods from one start with diagonal overlaps ``overlap`` and a little less across."""
-    problem = tl.Problem(tl.Teacher(activation, k=2), activation, width=2, noise=noise)
+    problem = chosen_problem(target, activation, 2, width=2, noise=noise)
     start = tl.Overlaps(np.eye(2), [[overlap, 0.5 * overlap], [0.0, overlap]], dim=dim)
     few, many = (np.unique(np.round(np.geomspace(1, steps, n))).astype(int) for n in (40, 200))
     curves = {}
     chosen = {choice("regimes", name, REGIMES): REGIMES[name] for name in regimes}
-    for name, (gamma, delta, mu) in chosen.items():
+    methods: Options = {"map": tl.Map(dim), "ode": tl.ODE(), "chain": tl.Chain(dim)}  # what refuses comes first
+    for (word, method), (name, (gamma, delta, mu)) in itertools.product(methods.items(), chosen.items()):
         algorithm = tl.SGD(lr=gamma * tl.d**-delta, batch=tl.d**mu, geometry=geometry)
-        methods: Options = {"chain": tl.Chain(dim), "map": tl.Map(dim)}
-        if "ODE" in tl.support(problem, algorithm):
-            methods["ode"] = tl.ODE()
-        for word, method in methods.items():
+        if word != "ode" or "ODE" in tl.support(problem, algorithm):
             at = few if word == "chain" else np.union1d(few, many)
             arguments = (problem, algorithm, method, start, at, seeds, seed)
             curves[name, word] = part(f"{name}-{word}", partial(_risk, *arguments))
