@@ -55,7 +55,7 @@ def schedules_plateau(*, seed: int = 0, dim: int = 4000, seeds: int = 128, geome
     """The limit and runs of three schedules, from an overlap of 0.1 to forty times d samples."""
     choice("geometry", geometry, SPHERES)
     found = [part(name, partial(_runs, law, geometry, dim, seeds, seed)) for name, law in LAWS.items()]
-    data = xr.concat(found, "law").assign_coords(law=list(LAWS))
+    data = xr.concat(found, "law", coords="minimal", compat="override").assign_coords(law=list(LAWS))
     rate, risk = _best(data.alpha.values)
     data = data.assign(best=("save", risk), best_lr=("save", rate))
     return Finding(data, _verdict(data), task_of(PROBLEM))
