@@ -20,7 +20,7 @@ import os
 import pkgutil
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,7 +120,7 @@ class Entry:
     compute: Callable[..., Finding]
     draw: Callable[[xr.Dataset], Figure]
     quick: Mapping[str, object]
-    fixed: Mapping[str, str]
+    fixed: Mapping[str, str] = field(default_factory=dict)
     group: str = "escape"
     papers: tuple[str, ...] = GROUPS["escape"]
     animate: Callable[[xr.Dataset], Animation] | None = None
