@@ -54,61 +54,44 @@ def layerwise(
     positive_integer("seeds", seeds, 2)
     signs = [1.0 if j % 2 == 0 else -1.0 for j in range(width)]
     problem = tl.Problem(target, activation, width=width, second_layer=signs)
-    settings = (geometry, lr, ridge, dim, seeds, samples, steps, seed)
-    parts = [part(f"alpha={alpha:g}", partial(_measure, problem, alpha, *settings)) for alpha in alphas]
+    algorithm = tl.SGD(lr=lr, batch=tl.d, geometry=geometry)
+    fit: tuple[float, int, Options] = ridge, samples, {"steps": steps, "save": steps, "seed": seed}
+
+    def batches(alpha: float) -> tl.SGD:
+        return algorithm.replace(batch=alpha * tl.d)
+
+    parts = [part(f"alpha={x:g}", partial(_measure, problem, batches(x), *fit, dim, seeds)) for x in alphas]
     data = xr.concat(parts, xr.DataArray(list(alphas), dims="alpha", name="alpha"))
     fine = np.geomspace(min(alphas), max(alphas), FINE)
-    lines = [part(f"line-{x:.6g}", partial(_theory, problem, float(x), *settings)).risk_finite.values for x in fine]
+    lines = [part(f"line-{x:.6g}", partial(_theory, problem, batches(float(x)), *fit)).risk_finite.values for x in fine]
     data["risk_line"] = ("fine_alpha", "step"), np.stack(lines)
     data = data.assign_coords(fine_alpha=fine)
-    algorithm = tl.SGD(lr=lr, batch=tl.d, geometry=geometry)
     task = task_of(problem, algorithm).replace("batch d", "batches of αd")
     return Finding(data, _verdict(data, seeds), task)
 
 
-def _theory(
-    problem: tl.Problem,
-    alpha: float,
-    geometry: str,
-    lr: float,
-    ridge: float,
-    dim: int,
-    seeds: int,
-    samples: int,
-    steps: int,
-    seed: int,
-) -> xr.Dataset:
+def _theory(problem: tl.Problem, algorithm: tl.SGD, ridge: float, samples: int, run: Options) -> xr.Dataset:
     """Risks of the limit, after a fit to infinitely many samples and to n₂ of them."""
-    algorithm = tl.SGD(lr=lr, batch=alpha * tl.d, geometry=geometry)
-    limit = tl.solve(problem, algorithm, tl.GiantSteps(), orthogonal(problem), steps=steps, save=steps, seed=seed)
+    limit = tl.solve(problem, algorithm, tl.GiantSteps(), orthogonal(problem), **run)
     theory = tl.layers.layerwise(limit, ridge)
     finite = theory.risk.values[0] + theory.excess_per_sample.values[0] / samples
     return xr.Dataset(
-        {"risk": ("step", theory.risk.values[0]), "risk_finite": ("step", finite)}, {"step": np.arange(steps + 1)}
+        {"risk": ("step", theory.risk.values[0]), "risk_finite": ("step", finite)},
+        {"step": np.arange(run["steps"] + 1)},
     )
 
 
 def _measure(
-    problem: tl.Problem,
-    alpha: float,
-    geometry: str,
-    lr: float,
-    ridge: float,
-    dim: int,
-    seeds: int,
-    samples: int,
-    steps: int,
-    seed: int,
+    problem: tl.Problem, algorithm: tl.SGD, ridge: float, samples: int, run: Options, dim: int, seeds: int
 ) -> xr.Dataset:
-    algorithm = tl.SGD(lr=lr, batch=alpha * tl.d, geometry=geometry)
-    arguments: Options = {"steps": steps, "save": steps, "seed": seed}
-    data = _theory(problem, alpha, geometry, lr, ridge, dim, seeds, samples, steps, seed)
+    data = _theory(problem, algorithm, ridge, samples, run)
     for suffix, d in (("", dim), ("_pilot", dim // 4)):
-        runs = tl.solve(problem, algorithm, tl.Chain(d), orthogonal(problem), seeds=seeds, **arguments)
-        risks = np.empty((seeds, steps + 1))
+        runs = tl.solve(problem, algorithm, tl.Chain(d), orthogonal(problem), seeds=seeds, **run)
+        risks = np.empty((seeds, run["steps"] + 1))
         for i, t in np.ndindex(*risks.shape):
             overlaps = tl.Overlaps(runs.Q.values[i, t], runs.M.values[i, t], problem.P)
-            risks[i, t] = tl.layers.simulate_second_layer(problem, overlaps, samples, ridge, 1, seed + 1000 * i + t)[0]
+            seed = run["seed"] + 1000 * i + t
+            risks[i, t] = tl.layers.simulate_second_layer(problem, overlaps, samples, ridge, 1, seed)[0]
         data[f"risk_runs{suffix}"] = "step", risks.mean(0)
         data[f"risk_runs{suffix}_error"] = "step", standard_error(risks)
     return data

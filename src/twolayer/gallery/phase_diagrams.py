@@ -8,7 +8,7 @@ Each point is a measurement of the exact chain at several dimensions: the median
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import numpy as np
 import xarray as xr
@@ -135,16 +135,6 @@ def _verdict(data: xr.Dataset) -> Verdict:
     return verdict("the exact chain learns where and as fast as the diagrams say", checks, note)
 
 
-class Point(NamedTuple):
-    """A measured point, as diagrams draw it."""
-
-    mu: float
-    delta: float
-    theta: float | None
-    theta_error: float | None
-    learned: bool
-
-
 def draw(data: xr.Dataset) -> Figure:
     """A row for each ℓ: the (μ, δ) plane of each algorithm, then the (μ, θ) plane with all their points."""
     from twolayer.analysis.phases import phase_diagram
@@ -154,7 +144,7 @@ def draw(data: xr.Dataset) -> Figure:
     figure, axes = sheet(len(chosen.algorithms) + 1, len(chosen.ells), width=3.5, height=3.6)
     panels = iter(axes)
     for ell in chosen.ells:
-        every: list[Point] = []
+        every: list[SimpleNamespace] = []
         for name in chosen.algorithms:
             own = _measured(data.isel(point=np.flatnonzero((data.ell.values == ell) & (data.algorithm.values == name))))
             every += own
@@ -171,11 +161,12 @@ def draw(data: xr.Dataset) -> Figure:
     return figure
 
 
-def _measured(rows: xr.Dataset) -> list[Point]:
+def _measured(rows: xr.Dataset) -> list[SimpleNamespace]:
+    """Points as diagrams draw them."""
     found = []
     for i in range(rows.sizes["point"]):
-        row = rows.isel(point=i)
-        known = np.isfinite(float(row.theta))
-        theta, error = (float(row.theta), float(row.error)) if known else (None, None)
-        found.append(Point(float(row.mu), float(row.delta), theta, error, bool(row.learned)))
+        row = {name: rows[name].values[i] for name in ("mu", "delta", "theta", "learned")}
+        known = np.isfinite(row["theta"])
+        row |= {"theta": row["theta"] if known else None, "theta_error": rows.error.values[i] if known else None}
+        found.append(SimpleNamespace(**row))
     return found

@@ -16,7 +16,7 @@ from twolayer.gallery.shared.choosing import chosen_problem
 from twolayer.gallery.shared.drawing import headline, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, verdict
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.stepping import StepPair, agree, follow
+from twolayer.gallery.shared.stepping import JUDGED, StepPair, agree, follow
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import choice, positive_integer
 
@@ -44,7 +44,6 @@ LOOKS: dict[str, tuple[str, str, float]] = {  # marker, dash and size: patterns 
     "replacement": ("v", "--", 3.5),
     "repeat": ("P", "-.", 4.5),
 }
-JUDGED = ("M", "Q", "train_risk", "risk")
 STANDARD = ("tanh(z1 + He2(z2)/2) + z2/2", "tanh(z + 0.7)", "free")  # the task
 BEST = ((STANDARD[0], 2.0, 0.1), 0.1118)  # target, n/d and Δ, and the excess risk of `best_possible` there
 

@@ -17,7 +17,7 @@ from twolayer.gallery.shared.choosing import chosen_problem
 from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, verdict
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.stepping import StepPair, agree, follow
+from twolayer.gallery.shared.stepping import JUDGED, StepPair, agree, follow, stack_runs
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import choice, positive_integer
 
@@ -27,7 +27,6 @@ VARIANTS: dict[str, Options] = {
     "projected": {"geometry": "projected", "momentum": 0.5},
     "spherical": {"geometry": "spherical"},
 }
-JUDGED = ("M", "Q", "train_risk", "risk")
 BEST = (("tanh(z1 + He3(z2))", 3.0, 0.1), 0.1189)  # target, n/d and Δ, and the excess risk of `best_possible` there
 
 
@@ -70,12 +69,9 @@ def reuse_variants(
 
 
 def _data(pairs: dict[str, StepPair]) -> xr.Dataset:
-    data = xr.Dataset(coords={"variant": list(pairs)})
+    data = xr.Dataset(stack_runs(pairs, "variant"), {"variant": list(pairs)})
     for name in JUDGED:
-        dims = ("variant", *next(iter(pairs.values())).theory[name].dims[1:])
-        data[name] = dims, np.stack([pair.theory[name].values[0] for pair in pairs.values()])
-        mean, se = (np.stack(x) for x in zip(*(pair.mean(name) for pair in pairs.values()), strict=True))
-        data[f"{name}_runs"], data[f"{name}_runs_error"] = (dims, mean), (dims, se)
+        data[name] = data[f"{name}_runs"].dims, np.stack([pair.theory[name].values[0] for pair in pairs.values()])
     return data
 
 

@@ -20,14 +20,13 @@ from twolayer.gallery.shared.choosing import chosen_problem
 from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, verdict
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.stepping import StepPair, agree, follow
+from twolayer.gallery.shared.stepping import JUDGED, StepPair, agree, follow, stack_runs
 from twolayer.numerics.errors import positive_integer
 from twolayer.numerics.statistics import standard_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-JUDGED = ("M", "Q", "train_risk", "risk")
 SECOND_LAYER = (2**0.5, -(2**0.5))
 BEST = (("tanh(z1 + He3(z2))", 3.0, 0.0), 0.0)  # target, n/d and Δ, and the excess risk of `best_possible` there
 
@@ -74,19 +73,13 @@ def _symmetric(M: np.ndarray) -> np.ndarray:
 
 def _data(pairs: dict[int, StepPair]) -> xr.Dataset:
     first = next(iter(pairs.values())).theory
-    names = ("M", "Q", "train_risk", "risk")
-    data = xr.Dataset({name: first[name][0].drop_vars("seed") for name in names})
-    for name in names:
-        mean, se = (np.stack(x) for x in zip(*(pair.mean(name) for pair in pairs.values()), strict=True))
-        dims = ("dim", *first[name].dims[1:])
-        data[f"{name}_runs"], data[f"{name}_runs_error"] = (dims, mean), (dims, se)
+    kept = (*JUDGED, "C_theta", "C_F", "R_theta", "R_F")
+    data = xr.Dataset({name: first[name][0].drop_vars("seed") for name in kept} | stack_runs(pairs, "dim"))
     each = [_symmetric(pair.runs.M.values) for pair in pairs.values()]
     data["m"] = ("time", "direction"), _symmetric(first.M.values[0])
     data["m_runs"] = ("dim", "time", "direction"), np.stack([x.mean(0) for x in each])
     spread = [standard_error(x) for x in each]
     data["m_runs_error"] = ("dim", "time", "direction"), np.stack(spread)
-    for name in ("C_theta", "C_F", "R_theta", "R_F"):
-        data[name] = first[name][0].drop_vars("seed")
     return data.assign_coords(dim=list(pairs))
 
 

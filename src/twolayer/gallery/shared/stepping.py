@@ -8,8 +8,8 @@ A batch of α d samples makes steps of order one, so runs at finite d scatter by
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -17,11 +17,14 @@ import xarray as xr
 import twolayer as tl
 from twolayer.gallery.shared.judging import Check, largest
 from twolayer.gallery.shared.parts import part
-from twolayer.numerics.arguments import Options
+from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.statistics import standard_error
 from twolayer.task.method import Method
 
-__all__ = ["StepPair", "agree", "follow", "orthogonal", "strength"]
+__all__ = ["JUDGED", "StepPair", "agree", "follow", "orthogonal", "stack_runs", "strength"]
+
+JUDGED = ("M", "Q", "train_risk", "risk")
+"""What is compared where samples are reused."""
 
 FLOOR = 1e-9  # below this a number counts as exact
 SHARE = 0.1  # of the range: deviations that must be seen
@@ -90,6 +93,18 @@ def follow(
     exact = part(f"{key}-theory", lambda: tl.solve(problem, algorithm, theory, start, **arguments))
     runs = part(f"{key}-runs", lambda: tl.solve(problem, algorithm, experiment, start, seeds=seeds, **arguments))
     return StepPair(exact, runs)
+
+
+def stack_runs(pairs: Mapping[Any, StepPair], along: str) -> Variables:
+    """Means of the runs of all pairs and their standard errors, of every name in `JUDGED`."""
+    found: Variables = {}
+    for name in JUDGED:
+        dims = (along, *next(iter(pairs.values())).theory[name].dims[1:])
+        for suffix, values in zip(
+            ("", "_error"), zip(*(x.mean(name) for x in pairs.values()), strict=True), strict=True
+        ):
+            found[f"{name}_runs{suffix}"] = dims, np.stack(values)
+    return found
 
 
 def strength(M: np.ndarray) -> np.ndarray:
