@@ -137,7 +137,7 @@ def test_the_checker_sees_imports_inside_functions() -> None:
     """The rule above would be empty if the parser missed them."""
     assert "twolayer.running.solve" in set(imports("cli.solve"))
     assert "twolayer.files.taskfile" in set(imports("cli.common"))  # inside a function
-    assert "twolayer.plot" in set(imports("cli.analyse"))
+    assert "twolayer.plot" in set(imports("cli.common"))
     assert all(
         not full.startswith("twolayer") for full in imports("")
     )  # the root names its parts to type checkers only

@@ -144,7 +144,7 @@ def report(done: Comparison, files: list[str], as_json: bool, **more: object) ->
     if as_json:
         emit({**_rows(done), **more, "files": files})
     else:
-        _show(done)
+        show(done)
         wrote(files)
     return int(any(failed(result) for result in done.results.values()))
 
@@ -156,7 +156,7 @@ def _rows(done: Comparison) -> Json:
     return {**found, "universality": done.universality} if done.universality else found
 
 
-def _show(done: Comparison) -> None:
+def show(done: Comparison) -> None:
     """The table, with verdicts in colour on a terminal."""
     from rich.console import Console
     from rich.text import Text
