@@ -173,3 +173,10 @@ def test_a_direction_at_an_angle_hides_nothing() -> None:
     found = tl.analyse("(z1 + z2)**2")
     assert found.chain == [(2, 1)] and np.allclose(np.abs(found.directions), 0.5**0.5)
     assert np.allclose(np.abs(found.unused), 0.5**0.5) and not len(found.unresolved)
+
+
+def test_steps_of_linear_students_are_linear_in_labels_that_come_back() -> None:
+    """W_2 = W_1 + η Xᵀ(y − X W_1)/n is linear in y, so reuse shows no function of y but y itself."""
+    assert analyse("He3(z1)").staircase("linear", reuse=True) == [None]
+    assert analyse("z1 + He3(z2)").staircase("linear", reuse=True) == [1, None]
+    assert analyse("z1 + He3(z2)").staircase("relu", reuse=True) == [1, 2]

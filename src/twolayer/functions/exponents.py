@@ -358,7 +358,8 @@ class Analysis:
 
         Fresh batches climb order by order 1 only: U ← U + span_u E[y z_V | z_U = u]. An activation transfers a
         coupling of degree n in what is known only if its Hermite coefficient c_{n+1} is not zero. Reused
-        batches see every function of y from the second step on, unless σ is even (then w → −w is a symmetry).
+        batches see every function of y from the second step on, unless σ is even (then w → −w is a symmetry) or linear
+        (then every step is linear in y).
 
         Parameters
         ----------
@@ -379,12 +380,12 @@ class Analysis:
         def transfers(n: int) -> bool:
             return coefficients is None or bool(coefficients[n + 1] > 1e-8 * coefficients.max())
 
-        odd_part = any(transfers(n) for n in range(0, 12, 2))
+        odd_part, bent = any(transfers(n) for n in range(0, 12, 2)), any(transfers(n) for n in range(1, 12))
         k = self.target.directions
         known: np.ndarray = np.zeros((0, k))
         steps: list[int | None] = []
         for step in itertools.count(1):
-            if reuse and step > 1:
+            if reuse and bent and step > 1:
                 found = _new_directions(*self._sampled, known, range(1, 2), lambda n: odd_part, self.unused)
             else:
                 found = _new_directions(self._nodes, self._nodes.label[None], known, range(1, 2), transfers)
