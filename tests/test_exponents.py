@@ -177,6 +177,6 @@ def test_a_direction_at_an_angle_hides_nothing() -> None:
 
 def test_steps_of_linear_students_are_linear_in_labels_that_come_back() -> None:
     """W_2 = W_1 + η Xᵀ(y − X W_1)/n is linear in y, so reuse shows no function of y but y itself."""
-    assert analyse("He3(z1)").staircase("linear", reuse=True) == [None]
-    assert analyse("z1 + He3(z2)").staircase("linear", reuse=True) == [1, None]
-    assert analyse("z1 + He3(z2)").staircase("relu", reuse=True) == [1, 2]
+    assert tl.analyse("He3(z1)").staircase("linear", reuse=True) == [None]
+    assert tl.analyse("z1 + He3(z2)").staircase("linear", reuse=True) == [1, None]
+    assert tl.analyse("z1 + He3(z2)").staircase("relu", reuse=True) == [1, 2]
