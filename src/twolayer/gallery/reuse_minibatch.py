@@ -171,6 +171,6 @@ def draw(data: xr.Dataset) -> Figure:
         mark_steps(ax, steps)
         ax.set_title(TITLES[word])
     panels[0].set_ylabel(r"overlap, mean of sign$(a_j)\, M_{jr}$")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=min(4, 2 * len(panels)))
     headline(figure, data, f"Bands: errors of DMFT; points: {chosen.seeds} runs at d = {chosen.dim} (bars: 2 s.e.)")
     return figure
