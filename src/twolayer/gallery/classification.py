@@ -16,11 +16,12 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.choosing import chosen_problem
 from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.wide import averaged, single_index
+from twolayer.gallery.shared.wide import averaged
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import require
 
@@ -53,7 +54,7 @@ def classification_error(
     """Runs up to ``alpha`` samples per dimension at lr = γ/d; a = ``scale``, so that outputs reach the margin."""
     from twolayer.gaussian.loss_and_error import binary
 
-    problem = single_index(target, activation, second_layer=[scale])
+    problem = chosen_problem(target, activation, 1, second_layer=[scale])
     require(binary(problem), "target", target, "a function of z1 with values ±1, such as 'sign(z1)'")
     found = {}
     for q in flips:

@@ -22,11 +22,12 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.choosing import chosen_problem
 from twolayer.gallery.shared.drawing import headline, points, sheet
 from twolayer.gallery.shared.judging import Check, largest, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.wide import online, single_index
+from twolayer.gallery.shared.wide import online
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.significance import limit_of
 from twolayer.numerics.statistics import standard_error
@@ -58,7 +59,7 @@ def gaussian_surrogate(
     geometry: str = "free",
 ) -> Finding:
     """Two neurons learn a function of one direction, in one pass over the rows; latent directions from few to many."""
-    problem, algorithm = single_index(target, activation, 2, noise=NOISE), online(gamma, geometry)
+    problem, algorithm = chosen_problem(target, activation, 1, width=2, noise=NOISE), online(gamma, geometry)
     run = (seed, dim, rows, seeds, blocks, save)
     found = {m: part(f"m={m}", partial(_pair, problem, algorithm, m, *run)) for m in latents}
     data = xr.concat(list(found.values()), "latent", data_vars=["surrogate", "rows", "cumulant", "gap"])

@@ -18,11 +18,11 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
+from twolayer.gallery.shared.choosing import chosen_problem
 from twolayer.gallery.shared.drawing import headline, plain_ticks, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, largest, near, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.wide import single_index
 from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.statistics import standard_error
 from twolayer.task.method import Method
@@ -56,7 +56,7 @@ def heavy_tails(
 ) -> Finding:
     """Runs up to ``alpha`` samples per dimension at lr = γ/d with noise √Δ t_ν; clipped at c = ``threshold``."""
     rules = {"plain": None, "clipped": f"clip({threshold:g})", "normalised": "normalised()"}
-    problem = single_index(target, activation, noise=noise, noise_law=f"student({nu:g})")
+    problem = chosen_problem(target, activation, 1, noise=noise, noise_law=f"student({nu:g})")
     found = {}
     for name, rule in rules.items():
         algorithm = tl.SGD(lr=gamma * tl.d**-1, rule=rule)

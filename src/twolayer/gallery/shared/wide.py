@@ -5,16 +5,13 @@ distance = sup over save points and entries of |Ω_SGD − Ω_theory|,    claime
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 
 import twolayer as tl
-from twolayer.numerics.errors import require
 from twolayer.numerics.statistics import standard_error
 
-__all__ = ["FLOW", "averaged", "committee", "online", "single_index", "small_weights", "sup_overlap", "sup_risk"]
+__all__ = ["FLOW", "averaged", "committee", "online", "small_weights", "sup_overlap", "sup_risk"]
 
 FLOW = "d**-2"
 """A learning rate so small that only the gradient flow is left."""
@@ -24,13 +21,6 @@ def committee(activation: str, k: int, p: int, noise: float = 0.0, target: str =
     """A student of p neurons with a = 1, and a teacher of k such neurons or another target."""
     asked = tl.Teacher(activation, k) if target == "teacher" else target
     return tl.Problem(asked, activation, width=p, noise=noise)
-
-
-def single_index(target: str, activation: str, width: int = 1, **options: Any) -> tl.Problem:
-    """A problem of one direction, refused where the target has more."""
-    problem = tl.Problem(target, activation, width, **options)
-    require(problem.k == 1, "target", target, "a function of z1 alone")
-    return problem
 
 
 def small_weights(M: np.ndarray, dim: int, geometry: str) -> tl.Overlaps:
